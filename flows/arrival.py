@@ -43,7 +43,8 @@ def announce(home: Home, inbox: Inbox) -> int:
     """
     told = 0
     with Claims.at(home) as claims:
-        for drop in claims.of_product(inbox.product, "arrived", "quarantined", "refused"):
+        drops = claims.to_announce(inbox.product)
+        for drop in sorted(drops, key=lambda drop: drop.state):  # what arrived before what did not
             if not _is_due(drop):
                 continue
             if drop.state != "arrived":

@@ -54,6 +54,7 @@ def release(
     timezone: str = "UTC",
     same_input: bool = False,
     measurements_of: str | None = None,
+    cron: str | None = None,
 ) -> dict[str, str | None]:
     """Publish what the spec at ``spec`` asks for; doing it again changes and costs nothing.
 
@@ -77,6 +78,8 @@ def release(
         Whether the input may be one that was released for another period of the product.
     measurements_of
         The earlier release from whose measurements a revision is made, without data and free.
+    cron
+        The schedule of the deployment, from which a period is made where clocks skip the time in it.
 
     Returns
     -------
@@ -88,7 +91,7 @@ def release(
     one_line_for_each_failure()
     request, loaded = None, None
     try:
-        when = of_this_run(period, timezone)
+        when = of_this_run(period, timezone, cron)
         request = Request.of(
             *(spec, source, when, home, revises), same_input=same_input, measurements_of=measurements_of
         )

@@ -3,12 +3,19 @@
 ``{scheduled:%Y-Q%q}`` of a run of 1 October 2026 is ``2026-Q4``, ``{previous_month:%Y-%m}`` is ``2026-09``.
 The time that counts is the one in the schedule and not the clock's, so that a run that starts late, waits
 for an officer, or is tried again still has its period.
+
+Clocks that are set forward skip times, at midnight in some zones. Prefect's server fires for such a time as
+if the clocks had been set before: what is written as midnight fires at 23:00 of the day before, and is of the
+day that is written all the same. Of times that come twice it fires at the first.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from mechanisms.errors import InputError
@@ -25,7 +32,7 @@ def is_template(period: str) -> bool:
     return "{" in period or "}" in period
 
 
-def of_this_run(period: str | int | None, timezone: str) -> str | None:
+def of_this_run(period: str | int | None, timezone: str, cron: str | None = None) -> str | None:
     """Return the period of the flow run that asks: a template is filled in from when that run was scheduled.
 
     A run that is resumed, retried or started again after a crash keeps the time for which it was first
@@ -40,10 +47,10 @@ def of_this_run(period: str | int | None, timezone: str) -> str | None:
         return None if period is None else str(period)
     from prefect.runtime import flow_run
 
-    return resolve(str(period), flow_run.scheduled_start_time, timezone)
+    return resolve(str(period), flow_run.scheduled_start_time, timezone, cron)
 
 
-def resolve(template: str, scheduled: datetime, timezone: str = "UTC") -> str:
+def resolve(template: str, scheduled: datetime, timezone: str = "UTC", cron: str | None = None) -> str:
     """Return the period of a run.
 
     Parameters
@@ -55,13 +62,17 @@ def resolve(template: str, scheduled: datetime, timezone: str = "UTC") -> str:
         When the run was to start; without a time zone it is UTC.
     timezone
         Where the day and the month are told, such as ``Europe/Berlin``.
+    cron
+        The schedule that fired, by which a time that clocks skipped is known from the one at which the server
+        fires for it; without one the clock's counts.
 
     Raises
     ------
     InputError
         If the template holds anything else, the time zone is unknown, or what comes out is no period.
     """
-    there = scheduled.replace(tzinfo=scheduled.tzinfo or ZoneInfo("UTC")).astimezone(zone(timezone))
+    moment = datetime.fromtimestamp(scheduled.replace(tzinfo=scheduled.tzinfo or UTC).timestamp(), UTC)
+    there = _as_written(moment, zone(timezone), cron)  # Prefect's own kind of time moves skipped ones
     month_before = (there.replace(day=1) - timedelta(days=1)).replace(day=1)
     times = {"scheduled": there, "previous_month": month_before}
 
@@ -76,6 +87,58 @@ def resolve(template: str, scheduled: datetime, timezone: str = "UTC") -> str:
     if _PERIOD.fullmatch(period) is None:
         raise _unfit(template, "what comes out is no period")
     return period
+
+
+def fires_at(written: datetime, place: ZoneInfo) -> datetime:
+    """Return when Prefect's server fires for a time of a schedule, by the clock on the wall."""
+    first, later = (written.replace(tzinfo=place, fold=fold) for fold in (0, 1))
+    skipped = _on_the_wall(first.astimezone(UTC), place) != written
+    return (later if skipped else first).astimezone(UTC).astimezone(place)
+
+
+def skipped_times(cron: str, place: ZoneInfo, since: datetime, days: int = 366) -> Iterator[datetime]:
+    """Yield the times of a schedule, by the clock on the wall, that clocks skip, one for each change."""
+    for day in range(days):
+        moment = since + timedelta(days=day)
+        missing = _change(moment, place)
+        if missing <= timedelta(0):
+            continue
+        at, end = moment, moment + _DAY
+        while end - at > _SECOND:  # when clocks change
+            middle = at + (end - at) / 2
+            at, end = (middle, end) if _change(middle, place, end - middle) > timedelta(0) else (at, middle)
+        begins = (_on_the_wall(at, place) + timedelta(seconds=30)).replace(second=0, microsecond=0)
+        first: datetime = _croniter()(cron, begins - _SECOND).get_next(datetime)
+        if first < begins + missing:
+            yield first
+
+
+_DAY, _SECOND = timedelta(days=1), timedelta(seconds=1)
+
+
+def _croniter() -> Any:
+    """Return what reads a schedule for Prefect's server; it has no types."""
+    return import_module("prefect._vendor.croniter").croniter
+
+
+def _on_the_wall(moment: datetime, place: ZoneInfo) -> datetime:
+    return moment.astimezone(place).replace(tzinfo=None, fold=0)
+
+
+def _change(moment: datetime, place: ZoneInfo, within: timedelta = _DAY) -> timedelta:
+    """Return by how much clocks are set forward in the time after a moment."""
+    moment = moment.astimezone(UTC)
+    return _on_the_wall(moment + within, place) - _on_the_wall(moment, place) - within
+
+
+def _as_written(scheduled: datetime, place: ZoneInfo, cron: str | None) -> datetime:
+    """Return the time of a schedule for which the server fired, by the clock on the wall."""
+    there = _on_the_wall(scheduled, place)
+    if cron is None or _croniter().match(cron, there):
+        return there
+    skipped = there + _change(scheduled, place, timedelta(hours=25))  # a day was skipped, too, at Samoa
+    is_it = skipped != there and fires_at(skipped, place) == scheduled and _croniter().match(cron, skipped)
+    return skipped if is_it else there
 
 
 def _told(code: str, when: datetime) -> str:

@@ -17,7 +17,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 from flows.operations import run_keeper
 from flows.operations.prefect_api import connected
@@ -30,6 +31,7 @@ from tasks.runtime.stage import sanitised
 _FOLDER_POLL_SECONDS = 5.0
 _LEAST_PAUSE_SECONDS = 0.3
 _REGISTRY_SECONDS = 1.0
+_CLOCKS_DIFFER_SECONDS = 600.0  # of machines whose runs write down how drops ended
 _TOLD: tuple[State, ...] = ("arrived", "quarantined", "refused", "failed", "published")
 
 
@@ -41,7 +43,7 @@ class Watch:
         self._home, self._stop = home, threading.Event()
         context = contextvars.copy_context()  # where Prefect keeps which API it speaks with
         self._thread = threading.Thread(target=context.run, args=(self._watch,), daemon=True)
-        self._said = ""
+        self._said, self._since = "", time.time() - _CLOCKS_DIFFER_SECONDS
         self._drops: dict[str, State] | None = None
 
     def start(self) -> None:
@@ -58,34 +60,38 @@ class Watch:
 
     def _watch(self) -> None:
         for _ in self._occasions():
-            self._look()
-            if self._stop.wait(_LEAST_PAUSE_SECONDS):
-                return
+            more = True
+            while more:
+                more = self._look()
+                if self._stop.wait(_LEAST_PAUSE_SECONDS):
+                    return
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Look once, and announce what is to be announced, whatever became of the look."""
         from flows.arrival import announce
         from tasks.arrival.look import look
 
-        said = ""
-        try:
-            self._tell_of_drops()
-            look(self._home, self.inbox)
-            self._tell_of_drops()
-            announce(self._home, self.inbox)
-        except Exception as error:  # the next look goes on; a text of a library's may quote data
-            said = sanitised(error, f"inbox of {self.inbox.product}").line()
+        more, said = False, ""
+        steps: list[Callable[[Home, Inbox], object]] = [self._tell_of_drops, look]
+        for step in (*steps, self._tell_of_drops, announce):
+            try:
+                more |= step(self._home, self.inbox) is True
+            except Exception as error:  # the next look goes on; a text of a library's may quote data
+                said = said or sanitised(error, f"inbox of {self.inbox.product}").line()
         if said != self._said:
             say(said or f"inbox of {self.inbox.product}: well again")
         self._said = said
+        return more
 
-    def _tell_of_drops(self) -> None:
+    def _tell_of_drops(self, home: Home, inbox: Inbox) -> None:
         """Write a line of each drop that arrived or ended since the last time."""
-        with Claims.at(self._home) as claims:
-            drops = {drop.id: drop.state for drop in claims.of_product(self.inbox.product, *_TOLD)}
+        now = time.time()
+        with Claims.at(home) as claims:
+            drops = {drop.id: drop.state for drop in claims.recent(inbox.product, self._since)}
         for drop, state in drops.items():
-            if self._drops is not None and self._drops.get(drop) != state:
-                say(f"inbox of {self.inbox.product}: drop {drop} {state}")
-        self._drops = drops
+            if self._drops is not None and state in _TOLD and self._drops.get(drop) != state:
+                say(f"inbox of {inbox.product}: drop {drop} {state}")
+        self._drops, self._since = drops, now - _CLOCKS_DIFFER_SECONDS
 
     def _occasions(self) -> Iterator[None]:
         """Yield when it is time to look: now, after changes, and again and again."""

@@ -34,8 +34,10 @@ from sqlalchemy import (
     Table,
     Text,
     create_engine,
+    event,
     inspect,
     make_url,
+    or_,
     select,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
@@ -187,6 +189,22 @@ class Claims:
         """Return the drops of a product that lie in its inbox."""
         return self._select(_TABLE.c.product == product, _TABLE.c.lies.is_not(None))
 
+    def put_away_before(self, product: str, when: float) -> list[Drop]:
+        """Return the drops of a product that were put away, and ended before that time."""
+        put_away = [_TABLE.c.lies.is_(None), _TABLE.c.state.in_(("published", "refused", "quarantined"))]
+        return self._select(_TABLE.c.product == product, *put_away, _TABLE.c.ended_at < when)
+
+    def to_announce(self, product: str) -> list[Drop]:
+        """Return the drops that arrived, and those in quarantine that nobody was told of."""
+        arrived, other = _TABLE.c.state == "arrived", _TABLE.c.state.in_(("quarantined", "refused"))
+        untold = or_(arrived, other & _TABLE.c.announced_at.is_(None))
+        return self._select(_TABLE.c.product == product, untold)
+
+    def recent(self, product: str, since: float) -> list[Drop]:
+        """Return the drops of a product that lie in its inbox, or ended since that time."""
+        lying = or_(_TABLE.c.lies.is_not(None), _TABLE.c.ended_at >= since)
+        return self._select(_TABLE.c.product == product, lying)
+
     def is_taken(self, slot: str) -> bool:
         """Whether a drop has this product and period."""
         return bool(self._select(_TABLE.c.slot == slot))
@@ -281,8 +299,16 @@ def _engine(home: Home) -> Engine:
     except OSError:
         failure = _failed("cannot be opened")
     else:
-        return create_engine(url, hide_parameters=True, connect_args={"timeout": _WAIT_SECONDS})
+        engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _WAIT_SECONDS})
+        event.listen(engine, "connect", _write_ahead)
+        return engine
     raise failure
+
+
+def _write_ahead(connection: Any, _: object) -> None:
+    """Have a commit wait for the disk once, and not three times as with a journal that is rolled back."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
 
 
 def _failed(what: str) -> StorageFailed:

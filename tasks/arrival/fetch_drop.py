@@ -9,11 +9,20 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ledger import Ledger
 from ledger.durable_files import write_all
-from mechanisms.errors import InputError, InputMissing, InputRefused, LedgerError, TabulariumError
+from mechanisms.errors import (
+    DataRefused,
+    InputError,
+    InputMissing,
+    InputRefused,
+    LedgerError,
+    TabulariumError,
+)
 from tasks.arrival import kept_digests
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox, inbox_of
@@ -104,8 +113,37 @@ def see_that_there_is_room(size: int, what: str, folder: Path) -> None:
     InputRefused
         Which a flow tells at home alone: how large the input is, is nobody's business.
     """
-    if size + _SPARE_BYTES > shutil.disk_usage(folder).free:
+    if not has_room(size, folder):
         raise no_room(what)
+
+
+def has_room(size: int, folder: Path) -> bool:
+    """Whether so many bytes fit on the disk of a folder, beside what is left to others."""
+    return size + _SPARE_BYTES <= shutil.disk_usage(folder).free
+
+
+@contextmanager
+def refused_by_its_files(drop: Path | None) -> Iterator[None]:
+    """Refuse the data of a drop inside the block where another source would be waited for, or mended.
+
+    Whoever delivered it cannot mend the spec, and nobody changes what lies in the workspace. So the drop goes
+    into quarantine, and a corrected one has its period.
+
+    Raises
+    ------
+    InputRefused
+        Instead of any ``InputError`` about the source, or about a file of the drop.
+    """
+    try:
+        yield
+        return
+    except InputError as error:
+        ours = drop is not None and (error.where.startswith("source") or (drop / error.where).is_file())
+        if not ours or isinstance(error, DataRefused):
+            raise
+        where = "the drop" if error.where.startswith("source") else error.where
+        failure = InputRefused(error.what, where=where, mend="drop it again as the spec says")
+    raise failure
 
 
 def no_room(what: str) -> InputRefused:

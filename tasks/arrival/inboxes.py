@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ledger.durable_files import create, sync_folder, turn
 from mechanisms.errors import InputError
+from tasks.arrival.inbox_limits import DEFAULT, InboxLimits
 from tasks.runtime.home import Home
 
 _FILE = "inboxes.json"
@@ -41,6 +42,10 @@ class Inbox:
     patience
         Seconds for which a drop that does not match its manifest may still be growing: so long nothing in it
         may have changed before it is quarantined.
+    timezone
+        Where a day begins, from which on a drop may name a period.
+    limits
+        How large drops may be, and how many are looked at in one look.
     """
 
     product: str
@@ -50,6 +55,8 @@ class Inbox:
     retention: float = 30.0
     poll: float = 60.0
     patience: float = 30.0
+    timezone: str = "UTC"
+    limits: InboxLimits = DEFAULT
 
     @property
     def is_folder(self) -> bool:
@@ -113,10 +120,11 @@ def inboxes(home: Home) -> list[Inbox]:
     """
     path = home.path / _FILE
     try:
-        return [Inbox(**each) for each in json.loads(path.read_bytes())]
+        kept = json.loads(path.read_bytes())
+        return [Inbox(**{**each, "limits": InboxLimits(**each.get("limits", {}))}) for each in kept]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, AttributeError):
         pass
     raise InputError(
         "the list of inboxes cannot be read",

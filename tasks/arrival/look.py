@@ -1,42 +1,61 @@
 """One look at an inbox: put away what ended, claim what arrived whole, refuse what is not what it says.
 
+::
+
+    by lot, some of what lies there ─▶ manifest, names, sizes ─▶ digests, small drops first ─▶ claimed
+                                              └────── refused ───────┘ ─▶ put away, old ones deleted
+
 A look starts from what lies there and what the claims know, and from nothing else: whoever looks next, after
-whatever end of this process, goes on. What is there to be announced afterwards is in the claims, too.
+whatever end of this process, goes on. What is there to be announced afterwards is in the claims, too. Each
+part of a look begins nothing more once it has taken some seconds. What it takes up is chosen by lot, so
+that no number of drops, and nothing that somebody does to them, keeps another one waiting for ever.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from functools import partial
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, partial
 from shlex import quote
+from time import monotonic
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from ledger import Ledger
 from mechanisms.errors import InputError
 from tasks.arrival import kept_digests
 from tasks.arrival.calendar_periods import has_come
 from tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
+from tasks.arrival.fetch_drop import has_room
 from tasks.arrival.inboxes import Inbox
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tasks.arrival.moves import delete_old, put_away
-from tasks.arrival.places import Place, opened
-from tasks.arrival.verify_drop import is_whole, said
+from tasks.arrival.places import Place, Seen, opened
+from tasks.arrival.verify_drop import IGNORED, is_whole, said, see_that_all_is_read
 from tasks.runtime.home import Home
 from validations.spec.load import load_spec
+from validations.spec.model import ReleaseSpec
 
 _PUBLISHED = (
     "period already published; somebody may run it as a revision, which an officer approves: "
     "tabularium run {} --source drop:{} --period {} --revises REASON --home {}"
 )
-T = TypeVar("T")
 _TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
+_ENDED: tuple[State, ...] = ("published", "refused", "quarantined")
+#: After so long a part of a look begins nothing more.
+_SECONDS = 10.0
+_MOST_ORPHANS = 100
+_DAY = 86400.0
+T = TypeVar("T")
 
 
-def look(home: Home, inbox: Inbox) -> None:
-    """Look at an inbox once.
+def look(home: Home, inbox: Inbox) -> bool:
+    """Look at an inbox once; return whether there is more to be done that nothing has to come for.
 
     Raises
     ------
@@ -45,31 +64,83 @@ def look(home: Home, inbox: Inbox) -> None:
     OSError
         If the inbox cannot be opened.
     """
-    place = opened(inbox.address)
-    ended: tuple[State, ...] = ("published", "refused", "quarantined")
-    failures: list[Exception] = []
-
-    def each(drops: Iterable[T], do: Callable[[T], object]) -> None:
-        """Go on with the others: nobody who writes into an inbox may stop it by one drop."""
-        for drop in drops:
-            try:
-                do(drop)
-            except Exception as error:
-                failures.append(error)
-
-    with Claims.at(home) as claims:
-        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, home, place))
+    place, work = opened(inbox.address, inbox.limits), _Work()
+    with Claims.at(home) as claims, ExitStack() as stack:
         known = {str(drop.lies).partition("/")[2]: drop for drop in claims.lying(inbox.product)}
-        there = place.drops()
-        each([drop for name, drop in known.items() if name not in there], partial(_miss, home, claims))
-        each([name for name in there if name not in known], partial(_judge, home, inbox, claims, place))
-        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, home, place))
-        each(claims.of_product(inbox.product, *ended), partial(delete_old, claims, home, inbox, place))
-        for orphan in kept_digests.orphans(home):
+        there = set(place.drops())
+        work.each([drop for name, drop in known.items() if name not in there], partial(_miss, home, claims))
+        judge = _Judge(home, inbox, claims, place, stack)
+        new = sorted(there - known.keys())
+        chosen = random.sample(new, min(len(new), inbox.limits.drops))
+        work.left |= len(chosen) < len(new)
+        work.each(chosen, judge.read)
+        judge.stated.sort(key=lambda stated: (stated.manifest.size, stated.changed))
+        waiting = work.each(judge.stated, judge.claim)
+        work.each(waiting[:1], judge.claim)  # one by lot, for small ones may come for ever
+        work.each(judge.refused, judge.quarantine, by_lot=True)
+        ended = [drop for drop in claims.lying(inbox.product) if drop.state in _ENDED]
+        work.each(ended, partial(put_away, claims, home, place), by_lot=True)
+        old = claims.put_away_before(inbox.product, time.time() - inbox.retention * _DAY)
+        work.each(old, partial(delete_old, claims, home, place), by_lot=True)
+        orphans = kept_digests.orphans(home)
+        for orphan in random.sample(orphans, min(len(orphans), _MOST_ORPHANS)):
             if claims.find(orphan) is None:
                 kept_digests.forget(home, orphan)
-    for failure in failures[:1]:
+    for failure in work.failures[:1]:
         raise failure
+    return work.left and work.done
+
+
+class _Work:
+    """What a look does, part by part: an end to each, and the first failure, which stops no other drop.
+
+    Attributes
+    ----------
+    failures
+        Raised by what was done: nobody who writes into an inbox may stop it by one drop.
+    left
+        Whether anything was not begun.
+    done
+        Whether anything is no longer as it was: what was done returned True.
+    """
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+        self.left = self.done = False
+
+    def each(self, drops: Iterable[T], do: Callable[[T], object], *, by_lot: bool = False) -> list[T]:
+        """Do something to each drop, while there is time; return the others, in an order by lot."""
+        waiting, until = list(drops), monotonic() + _SECONDS
+        if by_lot:
+            random.shuffle(waiting)
+        for place, drop in enumerate(waiting):
+            if place and monotonic() > until:
+                self.left = True
+                return random.sample(waiting[place:], len(waiting) - place)
+            try:
+                self.done |= do(drop) is True
+            except Exception as error:
+                self.failures.append(error)
+        return []
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """A drop as its manifest states it, which fits what lies there."""
+
+    name: str
+    changed: float
+    manifest: Manifest
+    lying: list[Seen]
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """A drop that is to be put into quarantine, and what is known of it."""
+
+    name: str
+    changed: float
+    about: dict[str, Any]
 
 
 def _miss(home: Home, claims: Claims, drop: Drop) -> None:
@@ -79,70 +150,124 @@ def _miss(home: Home, claims: Claims, drop: Drop) -> None:
         kept_digests.forget(home, drop.id)
 
 
-def _judge(home: Home, inbox: Inbox, claims: Claims, place: Place, name: str) -> None:
-    """Claim a drop if it is whole, or refuse it; one that changes meanwhile is for the next look."""
-    changed = place.changed(name)
-    if changed is None:
-        return
-    try:
-        found = said(place, name, inbox.product)
-        if found is None:
-            return
-        manifest, lying = found
-        account = _account(inbox, manifest)
-        with Ledger.connect(home.ledger_url) as books:
-            charged = books.is_charged(account, inbox.product, manifest.period)
-        if not is_whole(place, name, manifest, lying):  # last, for it takes long
-            return
-    except DropRefused as refusal:
-        if time.time() - changed < inbox.patience:
-            return
-        about: dict[str, Any] = {"why": refusal.line()}
-    else:
-        about = {"id": new_id(), "period": manifest.period}
-        words = (quote(inbox.spec), about["id"], quote(manifest.period), quote(str(home.path)))
-        about["why"] = _PUBLISHED.format(*words) if charged else _TAKEN
-        kept_digests.keep(home, about["id"], manifest.files)
-        slot = slot_of(inbox.product, manifest.period)
-        first = drop_found(inbox.product, name, **{**about, "why": ""}, state="arrived", slot=slot)
-        if not charged and claims.take(first):
-            _recheck(claims, place, first, changed)
-            return
-    late = drop_found(inbox.product, name, **about, state="quarantined", ended_at=time.time())
-    if claims.take(late):
-        _recheck(claims, place, late, changed)
+class _Judge:
+    """Judges the drops of an inbox that are not known yet; one that changes meanwhile is for the next look.
 
-
-def _recheck(claims: Claims, place: Place, drop: Drop, changed: float) -> None:
-    """Take the claim back if the drop is another now, or gone: another watcher may have put it away."""
-    if place.changed(drop.place) != changed:
-        claims.withdraw(drop)
-
-
-def _account(inbox: Inbox, manifest: Manifest) -> str:
-    """Return the account that the product is charged in, having seen that the period may be one of its.
-
-    Raises
-    ------
-    InputError
-        If the spec cannot be read.
-    DropRefused
-        If the period is none that the product may have data of.
+    Attributes
+    ----------
+    stated, refused
+        Drops that were read, and what became of them so far.
     """
-    spec = load_spec(inbox.spec).spec
-    if spec.product != inbox.product:
-        raise InputError(
-            "is not the spec of the inbox's product", where=inbox.spec, mend="deploy the product again"
+
+    def __init__(self, home: Home, inbox: Inbox, claims: Claims, place: Place, stack: ExitStack) -> None:
+        self._home, self._inbox, self._claims, self._place, self._stack = home, inbox, claims, place, stack
+        self.stated: list[_Stated] = []
+        self.refused: list[_Refused] = []
+
+    def read(self, name: str) -> None:
+        """Read what a drop says of itself, and see that it fits: no file but the manifest is opened."""
+        changed = self._place.changed(name)
+        if changed is None:
+            return
+        try:
+            found = said(self._place, name, self._inbox.product, self._inbox.limits)
+            if found is None:
+                return
+            manifest, lying = found
+            see_that_all_is_read(manifest, lying, self._ignored, self._spec.source.file_format)
+            self._see_period(manifest.period)
+            if not has_room(manifest.size, self._home.workspaces):
+                raise DropRefused(
+                    "is larger than the room that workspaces have",
+                    where="the drop",
+                    mend="make room, then move it back into the inbox under another name",
+                )
+        except DropRefused as refusal:
+            self._refuse(name, changed, refusal)
+        else:
+            self.stated.append(_Stated(name, changed, manifest, lying))
+
+    def claim(self, stated: _Stated) -> bool:
+        """Claim a drop if its files are those of its manifest to the last bit, and its period is free.
+
+        Returns
+        -------
+        bool
+            Whether it was claimed.
+        """
+        name, changed, manifest = stated.name, stated.changed, stated.manifest
+        charged = self._is_charged(manifest.period)
+        try:
+            if not is_whole(self._place, name, manifest, stated.lying):
+                return False
+        except DropRefused as refusal:
+            self._refuse(name, changed, refusal)
+            return False
+        about: dict[str, Any] = {"id": new_id(), "period": manifest.period}
+        kept_digests.keep(self._home, about["id"], manifest.files)
+        if not charged:
+            slot = slot_of(self._inbox.product, manifest.period)
+            first = drop_found(self._inbox.product, name, **about, why="", state="arrived", slot=slot)
+            if self._take(first, changed):
+                return True
+        words = (quote(self._inbox.spec), about["id"], quote(manifest.period), quote(str(self._home.path)))
+        about["why"] = _PUBLISHED.format(*words) if charged else _TAKEN
+        self.refused.append(_Refused(name, changed, about))
+        return False
+
+    def quarantine(self, refused: _Refused) -> bool:
+        """Claim a drop as one that is put into quarantine; return whether it was claimed."""
+        late = drop_found(
+            self._inbox.product, refused.name, **refused.about, state="quarantined", ended_at=time.time()
         )
-    taken = (
-        re.fullmatch(inbox.periods, manifest.period, re.ASCII)
-        if inbox.periods
-        else has_come(manifest.period, spec.period, datetime.now(UTC).date())
-    )
-    if not taken:
-        raise DropRefused(
-            "names a period that is none of this product's, or has not begun",
-            where=MANIFEST,
-            mend=f"write it like {spec.period}, the spec's, or let the inbox be deployed for others",
+        return self._take(late, refused.changed)
+
+    def _refuse(self, name: str, changed: float, refusal: DropRefused) -> None:
+        """Refuse a drop, unless it may still be growing."""
+        if time.time() - changed >= self._inbox.patience:
+            self.refused.append(_Refused(name, changed, {"why": refusal.line()}))
+
+    def _take(self, drop: Drop, changed: float) -> bool:
+        """Claim a drop; taken back if it is another now, or gone: another watcher may have put it away."""
+        if not self._claims.take(drop):
+            return False
+        if self._place.changed(drop.place) != changed:
+            self._claims.withdraw(drop)
+        return True
+
+    @cached_property
+    def _spec(self) -> ReleaseSpec:
+        spec = load_spec(self._inbox.spec).spec
+        if spec.product != self._inbox.product:
+            raise InputError(
+                "is not the spec of the inbox's product",
+                where=self._inbox.spec,
+                mend="deploy the product again",
+            )
+        return spec
+
+    @property
+    def _ignored(self) -> tuple[str, ...]:
+        return (*IGNORED, *getattr(self._spec.source, "ignore", ()))
+
+    @cached_property
+    def _books(self) -> Ledger:
+        return self._stack.enter_context(Ledger.connect(self._home.ledger_url))
+
+    def _is_charged(self, period: str) -> bool:
+        return self._books.is_charged(self._spec.dataset, self._inbox.product, period)
+
+    def _see_period(self, period: str) -> None:
+        """Refuse a period that the product may not have data of."""
+        taken = (
+            re.fullmatch(self._inbox.periods, period, re.ASCII)
+            if self._inbox.periods
+            else has_come(period, self._spec.period, datetime.now(ZoneInfo(self._inbox.timezone)).date())
         )
-    return spec.dataset
+        if not taken:
+            raise DropRefused(
+                "names a period that is none of this product's, or has not begun",
+                where=MANIFEST,
+                mend=f"write it like {self._spec.period}, the spec's, "
+                "or let the inbox be deployed for others",
+            )

@@ -8,27 +8,28 @@
 
 Whoever can write into an inbox can write anything into a manifest. So it is read up to a size, every key and
 type is checked, a name is the name of a file beside the manifest and never a path, and nothing is said twice.
+Tools of Windows write UTF-16, a mark before UTF-8, and digests in capitals, and call it ``Drop.json``: all of
+that is read.
 A manifest is as confidential as the data: what is wrong with it is told in words of this module alone.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from mechanisms.errors import InputError
+from tasks.arrival.inbox_limits import DEFAULT, InboxLimits, in_words
 
 MANIFEST = "drop.json"
-#: A manifest of ten thousand files has some 1.5 MB.
-LARGEST_MANIFEST = 1 << 21
-MOST_FILES = 10_000
 _LARGEST_FILE = 1 << 50
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}")
 _PRODUCT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _KEYS = {"product", "period", "files", "rows", "note"}
 
 
@@ -53,8 +54,13 @@ class Manifest:
     period: str
     files: tuple[NamedFile, ...]
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
 
-def read_manifest(text: bytes) -> Manifest:
+
+def read_manifest(text: bytes, limits: InboxLimits = DEFAULT) -> Manifest:
     """Return what a manifest says.
 
     Raises
@@ -62,23 +68,28 @@ def read_manifest(text: bytes) -> Manifest:
     DropRefused
         If it is not a manifest from its first byte to its last.
     """
-    if len(text) > LARGEST_MANIFEST:
-        raise _wrong("is larger than 2 MiB")
+    if len(text) > limits.manifest:
+        raise too_much("is larger", in_words(limits.manifest), MANIFEST)
     data = _parsed(text)
     if not isinstance(data, dict) or not data.keys() <= _KEYS or not data.keys() >= {"product", "files"}:
         raise _wrong("does not have the keys product, period and files")
     if not isinstance(data.get("rows", 0), int) or not isinstance(data.get("note", ""), str):
         raise _wrong("has rows that are no number, or a note that is no text")
     listed = data["files"]
-    if not isinstance(listed, list) or not 0 < len(listed) <= MOST_FILES:
-        raise _wrong(f"does not list between 1 and {MOST_FILES} files")
+    if not isinstance(listed, list) or not listed:
+        raise _wrong("does not list any files")
+    if len(listed) > limits.files:
+        raise too_much("lists more files", str(limits.files), MANIFEST)
     files = tuple(_file(each) for each in listed)
     if len({file.name.casefold() for file in files}) < len(files):
         raise _wrong("lists a file twice")
-    if MANIFEST in {file.name for file in files}:
+    if MANIFEST in {file.name.lower() for file in files}:
         raise _wrong("lists itself")
     product = _matching(data.get("product"), _PRODUCT, "product")
-    return Manifest(product, _matching(data.get("period"), _PERIOD, "period"), files)
+    manifest = Manifest(product, _matching(data.get("period"), _PERIOD, "period"), files)
+    if manifest.size > limits.size:
+        raise too_much("lists files that are larger", in_words(limits.size), MANIFEST)
+    return manifest
 
 
 def _parsed(text: bytes) -> Any:
@@ -88,10 +99,11 @@ def _parsed(text: bytes) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=once)
+        utf16 = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return json.loads(text.decode("utf-16" if utf16 else "utf-8-sig"), object_pairs_hook=once)
     except (ValueError, RecursionError):
         pass
-    raise _wrong("is not JSON in UTF-8, or says something twice")
+    raise _wrong("is not JSON in UTF-8 or UTF-16, or says something twice")
 
 
 def _file(data: Any) -> NamedFile:
@@ -101,13 +113,22 @@ def _file(data: Any) -> NamedFile:
     if type(size) is not int or not 0 <= size <= _LARGEST_FILE:
         raise _wrong("gives a file a size that is no number of bytes")
     name = _matching(data["name"], _FILE_NAME, "file name")
-    return NamedFile(name, size, _matching(data["sha256"], _DIGEST, "sha256"))
+    return NamedFile(name, size, _matching(data["sha256"], _DIGEST, "sha256").lower())
 
 
 def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise _wrong(f"has a {what} that is not of the form of one")
     return value
+
+
+def too_much(what: str, limit: str, where: str) -> DropRefused:
+    """Return the refusal of a drop that is beyond a limit of its inbox."""
+    return DropRefused(
+        f"{what} than this inbox takes, {limit}",
+        where=where,
+        mend="deliver fewer and smaller files, or have the inbox deployed with another --limit",
+    )
 
 
 def _wrong(what: str) -> DropRefused:

@@ -8,32 +8,36 @@ is copied before the first is deleted.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from ledger.durable_files import turn
 from tasks.arrival import kept_digests
 from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inboxes import Inbox
 from tasks.arrival.places import DONE, QUARANTINE, Place
 from tasks.arrival.verify_drop import is_plain
 from tasks.runtime.home import Home
 
 _WHY = ".why.txt"
-_DAY = 86400.0
 
 
-def put_away(claims: Claims, home: Home, place: Place, drop: Drop) -> None:
-    """Move a drop that ended to where it belongs, if it does not lie there yet and nobody else is at it."""
+def put_away(claims: Claims, home: Home, place: Place, drop: Drop) -> bool:
+    """Move a drop that ended to where it belongs, if it does not lie there yet and nobody else is at it.
+
+    Returns
+    -------
+    bool
+        Whether it was moved.
+    """
     folder = DONE if drop.state == "published" else QUARANTINE
     if drop.place.startswith(f"{folder}/"):
-        return
+        return False
     with turn(home.path / f".{drop.product}.moves.lock", 0) as mine:
         if mine and claims.find(drop.id) == drop:
-            _move(claims, place, drop, folder)
+            return _move(claims, place, drop, folder)
+    return False
 
 
-def _move(claims: Claims, place: Place, drop: Drop, folder: str) -> None:
+def _move(claims: Claims, place: Place, drop: Drop, folder: str) -> bool:
     target = drop.target
     if target is None or not target.startswith(f"{folder}/"):
         name = drop.place.rpartition("/")[2]
@@ -41,7 +45,7 @@ def _move(claims: Claims, place: Place, drop: Drop, folder: str) -> None:
         if place.has(target) or place.has(target + _WHY):
             target += f"-{drop.id[:8]}"
         if not claims.change(drop, target=target):
-            return  # another watcher was first
+            return False  # another watcher was first
         drop = replace(drop, target=target)
     # Nothing lies at either place if another watcher put it away before this claim, which is taken back.
     if folder == QUARANTINE and (place.has(drop.place) or place.has(target)):
@@ -49,14 +53,12 @@ def _move(claims: Claims, place: Place, drop: Drop, folder: str) -> None:
     place.move(drop.place, target)
     if drop.place.startswith(f"{QUARANTINE}/"):
         place.delete(drop.place + _WHY)
-    claims.change(drop, place=target, target=None, lies=None)
+    return claims.change(drop, place=target, target=None, lies=None)
 
 
-def delete_old(claims: Claims, home: Home, inbox: Inbox, place: Place, drop: Drop) -> None:
+def delete_old(claims: Claims, home: Home, place: Place, drop: Drop) -> bool:
     """Delete a drop that the inbox has kept long enough, with what is known of its content."""
-    before = time.time() - inbox.retention * _DAY
-    if drop.lies is None and drop.ended_at is not None and drop.ended_at < before:
-        place.delete(drop.place)
-        place.delete(drop.place + _WHY)
-        kept_digests.forget(home, drop.id)
-        claims.change(drop, state="deleted", place="", why="")
+    place.delete(drop.place)
+    place.delete(drop.place + _WHY)
+    kept_digests.forget(home, drop.id)
+    return claims.change(drop, state="deleted", place="", why="")

@@ -11,20 +11,21 @@ import contextlib
 import errno
 import io
 import os
-import shutil
+import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
-from tasks.arrival.manifest import MOST_FILES, DropRefused
+from tasks.arrival.inbox_limits import DEFAULT, InboxLimits
+from tasks.arrival.manifest import DropRefused, too_much
 
 DONE, QUARANTINE = "done", "quarantine"
 _AGAIN = "drop it again as plain files of its own folder"
-_MOST_ENTRIES = MOST_FILES + 100
+_BESIDE_FILES = 100  # the manifest, and what programs put there
 # What opening says of links, pipes, sockets, closed files, and of what is not there; anything else is a fault
 # of the machine, of which no drop is guilty.
 _IN_THE_WAY = {
@@ -80,15 +81,15 @@ class Place(Protocol):
         """Delete a drop, or a file of the inbox's own, if it is there."""
 
 
-def opened(address: str) -> Place:
-    """Return the place at an address.
+def opened(address: str, limits: InboxLimits = DEFAULT) -> Place:
+    """Return the place at an address; a drop with more files than the limits say cannot be listed.
 
     Raises
     ------
     OSError
         If the folder cannot be opened; of an object store whatever its library raises.
     """
-    return _Folder(Path(address)) if "://" not in address else _Objects(address)
+    return _Folder(Path(address), limits.files) if "://" not in address else _Objects(address, limits.files)
 
 
 def quoted(name: str) -> str:
@@ -108,8 +109,8 @@ def _is_drop(name: str) -> bool:
 class _Folder:
     """An inbox that is a folder."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, most_files: int) -> None:
+        self.path, self._most = path, most_files
 
     def drops(self) -> list[str]:
         with os.scandir(self.path) as entries:
@@ -121,9 +122,8 @@ class _Folder:
 
     def listing(self, place: str) -> list[Seen]:
         with self._folder(place) as folder, os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
-            if len(names) == _MOST_ENTRIES:
-                raise DropRefused(f"holds more than {MOST_FILES} files", where="the drop", mend=_AGAIN)
+            names = [entry.name for entry in islice(entries, self._most + _BESIDE_FILES)]
+            _see_how_many(names, self._most)
             return [_seen(folder, name) for name in sorted(names)]
 
     def changed(self, place: str) -> float | None:
@@ -181,10 +181,7 @@ class _Folder:
 
     def delete(self, place: str) -> None:
         with contextlib.suppress(FileNotFoundError), self._parent(place) as (parent, name):
-            if stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
-                shutil.rmtree(name, dir_fd=parent)
-            else:
-                os.unlink(name, dir_fd=parent)
+            _remove_all(parent, name)
 
     @contextlib.contextmanager
     def _parent(self, place: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -220,6 +217,42 @@ class _Folder:
             os.close(folder)
 
 
+def _remove_all(parent: int, name: str) -> None:
+    """Remove a file or a folder, however deep: folders inside it are first moved up to its top."""
+    if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+        os.unlink(name, dir_fd=parent)
+        return
+    top = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        while inside := _without_files(top):
+            for folder in inside:
+                inner = os.open(folder, _DIRECTORY, dir_fd=top)
+                try:
+                    for deeper in _without_files(inner):
+                        os.rename(deeper, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
+                finally:
+                    os.close(inner)
+                os.rmdir(folder, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _without_files(folder: int) -> list[str]:
+    """Remove all files of an open folder; return the names of the folders that are left."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in found if is_folder]
+
+
+def _see_how_many(entries: Sized, most: int) -> None:
+    if len(entries) >= most + _BESIDE_FILES:
+        raise too_much("holds more files", str(most), "the drop")
+
+
 def _seen(folder: int, name: str) -> Seen:
     try:
         found = os.lstat(name, dir_fd=folder)
@@ -236,9 +269,10 @@ def _is_plain(found: os.stat_result) -> bool:
 class _Objects:
     """An inbox that is a prefix in an object store, which knows neither links nor moving."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, most_files: int) -> None:
         from fsspec.core import url_to_fs
 
+        self._most = most_files
         self._store, root = url_to_fs(address, use_listings_cache=False)
         self._root = str(root).rstrip("/")
 
@@ -251,8 +285,7 @@ class _Objects:
         found = self._list(self._at(place))
         if not found:
             raise DropRefused("is not there", where="the drop", mend=_AGAIN)
-        if len(found) > _MOST_ENTRIES:
-            raise DropRefused(f"holds more than {MOST_FILES} files", where="the drop", mend=_AGAIN)
+        _see_how_many(found, self._most)
         return [
             Seen(_name(entry), entry["type"] == "file", int(entry.get("size") or 0), _changed(entry))
             for entry in sorted(found, key=_name)

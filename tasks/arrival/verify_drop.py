@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
+from fnmatch import fnmatchcase
 from typing import IO
 
-from tasks.arrival.manifest import (
-    LARGEST_MANIFEST,
-    MANIFEST,
-    DropRefused,
-    Manifest,
-    read_manifest,
+from tasks.arrival.inbox_limits import InboxLimits
+from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, NamedFile, read_manifest
+from tasks.arrival.places import Place, Seen, quoted
+from validations.spec.kinds import format_of
+
+#: What programs and desktops put beside data.
+IGNORED = (
+    *("_SUCCESS", "_metadata", "_common_metadata", "_started_*", "_committed_*", ".*.crc"),
+    *(".DS_Store", "._*", "Thumbs.db", "desktop.ini"),
 )
-from tasks.arrival.places import Place, Seen
 
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")
+_LONGEST_SHOWN = 100
 _AGAIN = "drop it again with a manifest that is made from its files"
 
 
-def said(place: Place, name: str, product: str) -> tuple[Manifest, list[Seen]] | None:
+def said(place: Place, name: str, product: str, limits: InboxLimits) -> tuple[Manifest, list[Seen]] | None:
     """Return what the manifest of a drop says, and what lies there; None as long as there is no manifest.
 
     Raises
     ------
     DropRefused
-        If it is not for this product, or does not fit what lies there: not yet, or never.
+        If it is not for this product, or beyond the limits: not yet, or never.
     """
     lying = place.listing(name)
-    seen = {each.name: each for each in lying}
-    if MANIFEST not in seen:
+    found = _manifest_of(lying)
+    if found is None:
         return None
-    manifest = read_manifest(_small(place, name, seen[MANIFEST]))
+    manifest = read_manifest(_small(place, name, found, limits.manifest), limits)
     if not is_plain(name):
         raise DropRefused(
             "has a name that is not of letters, digits, dots, dashes, = and underscores",
@@ -45,8 +50,47 @@ def said(place: Place, name: str, product: str) -> tuple[Manifest, list[Seen]] |
             where=MANIFEST,
             mend="drop it into the inbox of that product",
         )
-    _match(manifest, seen)
     return manifest, lying
+
+
+def see_that_all_is_read(
+    manifest: Manifest, lying: list[Seen], ignored: Collection[str], kind: str | None
+) -> None:
+    """See that what lies in a drop is what its manifest lists, and that a run would read all of it.
+
+    Parameters
+    ----------
+    ignored
+        Patterns of names that may be left out.
+    kind
+        How the spec says that the files are written; None where their endings say it.
+
+    Raises
+    ------
+    DropRefused
+        With the name of the file.
+    """
+    beside = _manifest_of(lying)
+    seen = {each.name: each for each in lying if each != beside}
+    for name in sorted(seen.keys() - {file.name for file in manifest.files}):
+        if not _matches(name, ignored):
+            mend = "list it in the manifest, take it away, or name it under source.ignore in the spec"
+            raise DropRefused("is not listed in the manifest", where=_shown(name), mend=mend)
+    kinds = set()
+    for file in manifest.files:
+        _see_that_it_lies_there(file, seen.get(file.name))
+        if _matches(file.name, ignored):
+            continue
+        kinds.add(kind or format_of(file.name))
+        if None in kinds:
+            raise DropRefused(
+                "has an ending that does not say how it is written",
+                where=file.name,
+                mend="name it .csv or .parquet, or name it under source.ignore in the spec",
+            )
+    if len(kinds) != 1:
+        what = "lists CSV files and Parquet files" if kinds else "lists no file that would be read"
+        raise DropRefused(what, where=MANIFEST, mend="drop it again with data files of one kind")
 
 
 def is_whole(place: Place, name: str, manifest: Manifest, lying: list[Seen]) -> bool:
@@ -71,27 +115,48 @@ def is_plain(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def _small(place: Place, name: str, seen: Seen) -> bytes:
-    if seen.size > LARGEST_MANIFEST:
-        return b" " * (LARGEST_MANIFEST + 1)  # to be refused as it is
-    with place.open(name, MANIFEST) as file:
-        return _read(file, LARGEST_MANIFEST + 1)
+def _small(place: Place, name: str, seen: Seen, most: int) -> bytes:
+    if seen.size > most:
+        return b" " * (most + 1)  # to be refused as it is
+    with place.open(name, seen.name) as file:
+        return _read(file, most + 1)
 
 
-def _match(manifest: Manifest, seen: dict[str, Seen]) -> None:
-    visible = {name for name in seen if not name.startswith((".", "_"))} - {MANIFEST}
-    if not visible <= {file.name for file in manifest.files}:
-        raise DropRefused("holds something that its manifest does not list", where="the drop", mend=_AGAIN)
-    for file in manifest.files:
-        there = seen.get(file.name)
-        if there is None:
-            raise DropRefused("is listed and not there", where=file.name, mend=_AGAIN)
-        if not there.plain:
-            raise DropRefused(
-                "is no plain file of its own", where=file.name, mend="drop it again without links or folders"
-            )
-        if there.size != file.size:
-            raise DropRefused("has another size than the manifest says", where=file.name, mend=_AGAIN)
+def _manifest_of(lying: list[Seen]) -> Seen | None:
+    """Return the manifest among what lies in a drop, however its name is capitalised.
+
+    Raises
+    ------
+    DropRefused
+        If there is one only under a name that is not quite it.
+    """
+    found = [each for each in lying if each.name.lower() == MANIFEST]
+    if len(found) > 1:
+        raise DropRefused("lies there twice", where=MANIFEST, mend="leave one of them, in small letters")
+    if not found and any(each.name.lower() == f"{MANIFEST}.txt" for each in lying):
+        raise DropRefused("is called drop.json.txt", where=MANIFEST, mend="drop it again as drop.json")
+    return found[0] if found else None
+
+
+def _see_that_it_lies_there(file: NamedFile, there: Seen | None) -> None:
+    if there is None:
+        raise DropRefused("is listed and not there", where=file.name, mend=_AGAIN)
+    if not there.plain:
+        raise DropRefused(
+            "is no plain file of its own", where=file.name, mend="drop it again without links or folders"
+        )
+    if there.size != file.size:
+        raise DropRefused("has another size than the manifest says", where=file.name, mend=_AGAIN)
+
+
+def _matches(name: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _shown(name: str) -> str:
+    """Return a name that anybody may have chosen as some plain text."""
+    shown = quoted(name)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
 def _digest(content: IO[bytes], size: int) -> str:

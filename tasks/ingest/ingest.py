@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mechanisms.errors import InputError, InputRefused
-from tasks.arrival.fetch_drop import fetch
+from tasks.arrival.fetch_drop import fetch, refused_by_its_files
 from tasks.engines.in_place import IN_PLACE, begin
 from tasks.ingest.csv_text import inspect
 from tasks.ingest.fetch_objects import fetch_objects
@@ -240,4 +240,5 @@ def ingest(run: Run) -> InputHandle:
     loaded, drop = run.loaded, fetch(run)
     if drop is not None:
         loaded = replace(loaded, source_uri=str(drop))
-    return ingest_source(loaded, run.installation.subkey("input"), run.folder("ingest"))
+    with refused_by_its_files(drop):
+        return ingest_source(loaded, run.installation.subkey("input"), run.folder("ingest"))

@@ -42,6 +42,14 @@ def deploy(
     ] = "",
     retention: Annotated[float, typer.Option(help="Days after which drops that are done are deleted.")] = 30,
     poll: Annotated[float, typer.Option(help="Seconds between two looks into the inbox.")] = 60,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the inbox takes: files=10000 and size=64GiB of a drop, manifest=2MiB, drops=200 in "
+            "one look; again for another.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
     same_input: SameInput = False,
     warn_below: Annotated[
         str | None,
@@ -70,11 +78,14 @@ def deploy(
             reporter = TerminalReporter(quiet=as_json)
             from flows.operations.deployments.deployment import Wanted
             from flows.operations.deployments.deployment_checks import checked, description, timing, utc
+            from tasks.arrival.inbox_limits import DEFAULT
             from tasks.arrival.inboxes import Inbox
             from tasks.runtime.progress import note, reporting_to
             from tasks.runtime.run import Request
 
-            when = timing(cron, timezone, period)
+            limits = DEFAULT.changed(limit or [])
+            with reporting_to(reporter):
+                when = timing(cron, timezone, period)
             request = Request.of(spec, source, when.period, at.path, same_input=same_input)
             with reporting_to(reporter):
                 loaded = checked(request)
@@ -87,6 +98,7 @@ def deploy(
                 "period": period,
                 "home": request.home,
                 "timezone": timezone,
+                "cron": cron,
                 "same_input": same_input,
             }
             wanted = Wanted(
@@ -94,7 +106,16 @@ def deploy(
             )
             inbox = None
             if on_arrival is not None:
-                inbox = Inbox(product, on_arrival, request.spec, periods, retention, poll)
+                inbox = Inbox(
+                    product,
+                    on_arrival,
+                    request.spec,
+                    periods,
+                    retention,
+                    poll,
+                    timezone=timezone,
+                    limits=limits,
+                )
             done = _make(at, wanted, inbox, loaded.spec.dataset, warn_below)
             done["next"] = None if when.following is None else utc(when.following)
             done["period"] = loaded.spec.period

@@ -23,7 +23,7 @@ from flows.operations.names_in_prefect import (
     deployment_tags,
     of_inbox,
 )
-from flows.operations.periods import zone
+from flows.operations.periods import fires_at, zone
 from mechanisms.errors import InputError
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
         )
     except library.CroniterBadDateError:
         raise InputError("never fires", where="--cron", mend="name a day that its month has") from None
-    return found.replace(tzinfo=place)
+    return fires_at(found, place)
 
 
 _CRON_FIELDS = 5

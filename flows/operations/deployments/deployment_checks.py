@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
 from flows.operations.deployments.deployment import next_time
-from flows.operations.periods import is_template, resolve, zone
+from flows.operations.periods import fires_at, is_template, resolve, skipped_times, zone
 from flows.operations.waiting import told_to_officers
 from ledger import NotApproved
 from tasks.dry_run import dry_run_spec
@@ -33,18 +34,25 @@ class Timing:
 
 
 def timing(cron: str | None, timezone: str, period: str | None) -> Timing:
-    """Try a schedule and the template of its period.
+    """Try a schedule and the template of its period; a time that clocks skip within a year is noted.
 
     Raises
     ------
     InputError
         If the schedule, the time zone or the template is not what it should be.
     """
-    now = datetime.now(zone(timezone))
+    place = zone(timezone)
+    now = datetime.now(place)
     following = None if cron is None else next_time(cron, timezone, now)
+    for skipped in islice(skipped_times(cron, place, now), 1) if cron is not None else ():
+        at = fires_at(skipped, place)
+        note(
+            f"on {skipped:%Y-%m-%d} clocks in {timezone} skip {skipped:%H:%M}: that run starts at "
+            f"{at:%H:%M on %Y-%m-%d}, and its period is made from the time in the schedule"
+        )
     if period is None or not is_template(period):
         return Timing(following, period)
-    return Timing(following, resolve(period, following or now, timezone))
+    return Timing(following, resolve(period, following or now, timezone, cron))
 
 
 def checked(request: Request) -> Loaded:

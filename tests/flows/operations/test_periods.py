@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
@@ -12,7 +16,7 @@ from hypothesis import strategies as st
 
 from flows.operations.deployments.deployment import next_time
 from flows.operations.deployments.deployment_checks import timing
-from flows.operations.periods import resolve
+from flows.operations.periods import resolve, skipped_times
 from flows.operations.told.budget_warnings import parse_threshold
 from mechanisms.errors import InputError
 
@@ -101,3 +105,101 @@ def test_a_schedule_that_is_none_is_refused(cron: str, timezone: str, period: st
 def test_a_threshold_is_a_percentage(written: str) -> None:
     with pytest.raises(InputError, match="--warn-below"):
         parse_threshold(written)
+
+
+def changes(place: ZoneInfo, years: range) -> Iterator[date]:
+    """Yield the days on which clocks change."""
+    day, end = datetime(years[0], 1, 1, tzinfo=UTC), datetime(years[-1] + 1, 1, 1, tzinfo=UTC)
+    while day < end:
+        following = day + timedelta(days=1)
+        if place.utcoffset(day.astimezone(place)) != place.utcoffset(following.astimezone(place)):
+            yield day.date()
+        day = following
+
+
+def wall_change(place: ZoneInfo, since: datetime) -> tuple[object, ...]:
+    """Return what clocks show when they change within two days, and by how much: all that a schedule sees."""
+    walls = [(since + timedelta(minutes=15 * number)).astimezone(place) for number in range(-96, 192)]
+    shifts = [(one, two.utcoffset() - one.utcoffset()) for one, two in pairwise(walls)]  # type: ignore[operator]
+    return tuple((one.time(), shift) for one, shift in shifts if shift)
+
+
+def wall_times(place: ZoneInfo, first: datetime, last: datetime, codes: str) -> list[str]:
+    """Return the days, or the hours that begin, between two moments, each once, as they come."""
+    quarters = range(int((last - first) / timedelta(minutes=15)))
+    seen = ((first + timedelta(minutes=15 * number)).astimezone(place) for number in quarters)
+    return list(dict.fromkeys(at.strftime(codes) for at in seen if "H" not in codes or at.minute == 0))
+
+
+def fired(cron: str, place: ZoneInfo, first: datetime, last: datetime) -> list[datetime]:
+    """Return when Prefect's server fires between two moments, asked again and again as it does."""
+    from prefect.server.schemas.schedules import CronSchedule
+
+    schedule, found = CronSchedule(cron=cron, timezone=place.key), set()
+    for hours in range(0, int((last - first) / timedelta(hours=1)), 49):
+        start = first + timedelta(hours=hours)
+        found |= {
+            each.astimezone(UTC) for each in schedule._get_dates_generator(n=300, start=start, end=last)
+        }
+    return sorted(found)
+
+
+DAILY = ["0 0 * * *", "30 0 * * *", "30 1 * * *", "0 2 * * *", "30 2 * * *", "0 23 * * *"]
+
+
+@pytest.mark.parametrize(
+    "year",
+    [2026, *(pytest.param(year, marks=pytest.mark.audit) for year in range(1990, 2038) if year != 2026)],
+)
+def test_each_day_and_hour_is_published_once_in_every_zone_when_clocks_change(year: int) -> None:
+    """By Prefect's own reading of the schedule; a time that comes twice is one, a day that never comes none."""
+    tried = Counter[str]()
+    known: set[tuple[object, ...]] = set()
+    for name in sorted(available_timezones() - {"localtime"}):
+        place = ZoneInfo(name)
+        for day in changes(place, range(year, year + 1)):
+            noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+            first, last = noon - timedelta(days=2), noon + timedelta(days=3)
+            change = wall_change(place, noon)
+            if change in known:  # the same clocks elsewhere
+                continue
+            known.add(change)
+            for cron, codes in [*((cron, "%Y-%m-%d") for cron in DAILY), ("0 * * * *", "%Y-%m-%dT%H")]:
+                periods = [
+                    resolve(f"{{scheduled:{codes}}}", at, name, cron)
+                    for at in fired(cron, place, first, last)
+                ]
+                inside = wall_times(place, first, last, codes)[1:-1]
+                assert [each for each in periods if each in set(inside)] == inside, (name, day, cron)
+                tried[codes] += 1
+    assert tried["%Y-%m-%d"] > 40
+
+
+def test_the_first_of_a_month_whose_midnight_is_skipped_has_its_month() -> None:
+    eve = datetime(2023, 10, 1, 3, tzinfo=UTC)  # 23:00 of 30 September at Asunción
+    for template, period in [("{scheduled:%Y-%m}", "2023-10"), ("{previous_month:%Y-%m}", "2023-09")]:
+        assert resolve(template, eve, "America/Asuncion", "0 0 1 * *") == period
+    assert resolve("{scheduled:%Y-%m}", eve, "America/Asuncion", "0 23 * * *") == "2023-09"
+    assert resolve("{scheduled:%Y-%m}", eve, "America/Asuncion") == "2023-09"
+
+
+@pytest.mark.parametrize(
+    ("cron", "timezone", "skipped"),
+    [
+        ("0 0 * * *", "Africa/Cairo", datetime(2026, 4, 24)),
+        ("0 0 * * *", "Asia/Beirut", datetime(2026, 3, 29)),
+        ("30 2 * * *", "Europe/Berlin", datetime(2026, 3, 29, 2, 30)),
+        ("0 0 * * *", "Europe/Berlin", None),
+        ("0 3 * * *", "Europe/Berlin", None),
+        ("0 0 * * 1", "Africa/Cairo", None),
+        ("0 * * * *", "UTC", None),
+    ],
+)
+def test_the_times_that_clocks_skip(cron: str, timezone: str, skipped: datetime | None) -> None:
+    since = datetime(2026, 1, 5, 13, 7, 11, tzinfo=UTC)
+    assert next(skipped_times(cron, ZoneInfo(timezone), since), None) == skipped
+
+
+def test_the_next_run_is_told_as_it_fires() -> None:
+    at = next_time("0 0 * * *", "Africa/Cairo", datetime(2026, 4, 23, 12, tzinfo=UTC))
+    assert at.isoformat() == "2026-04-23T23:00:00+02:00"

@@ -20,7 +20,8 @@ def main(home: Home) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(3):
-        look(home, inbox)
+        while look(home, inbox):
+            pass
 
 
 if __name__ == "__main__":

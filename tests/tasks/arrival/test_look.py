@@ -14,6 +14,7 @@ import pytest
 from ledger import Ledger
 from tasks.arrival import drop_runs, kept_digests, places
 from tasks.arrival.claims import Claims, Drop
+from tasks.arrival.inbox_limits import InboxLimits
 from tasks.arrival.inboxes import Inbox
 from tasks.arrival.look import look
 from tasks.runtime.home import Home
@@ -266,11 +267,10 @@ def test_what_was_put_away_is_deleted_with_its_digests_after_the_retention(tmp_p
     assert [drop.state for drop in seen(home, inbox) if drop.lies or drop.place] == ["quarantined"]
 
 
-def test_a_folder_that_is_full_of_names_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_MOST_ENTRIES", 20)
-    home, inbox = write_inbox(tmp_path)
+def test_a_folder_that_is_full_of_names_is_refused(tmp_path: Path) -> None:
+    home, inbox = write_inbox(tmp_path, limits=InboxLimits(files=20))
     drop = write_drop(inbox)
-    for number in range(30):
+    for number in range(130):
         (drop / f".{number}").touch()
     assert only(home, inbox).state == "quarantined"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from typing import Any
 
@@ -22,6 +23,15 @@ def test_a_manifest_is_read() -> None:
     assert (found.product, found.period) == ("small", "2026")
     assert [(file.name, file.size) for file in found.files] == [("b.csv", 1), ("a-2=1.parquet", 0)]
     assert isinstance(found.files[0], NamedFile)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_manifest_of_windows_is_read(encoding: str) -> None:
+    data = manifest(note="übergeben")
+    data["files"][0]["sha256"] = data["files"][0]["sha256"].upper()
+    text = json.dumps(data, ensure_ascii=False).encode(encoding)
+    mark = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}.get(encoding, b"")
+    assert read_manifest(mark + text) == read_manifest(json.dumps(manifest()).encode())
 
 
 def refusal(data: Any) -> str:
