@@ -40,6 +40,7 @@ class SparkSource:
     """Parquet files opened for a run."""
 
     name = "spark"
+    records = 0  # known once the digest is taken
     still = True  # the files are compared before and after every statement
 
     def __init__(
