@@ -62,7 +62,7 @@ def csv_tables(
             tuple(paths),
             _selected(
                 connection,
-                f"read_csv({_listed(paths)}, {options}, compression = '{kind}', %s)",
+                f"read_csv({_listed(paths)}, {options}, compression = '{kind}'",
                 {raw: (fields.get(column), column) for raw, column in wanted.items()},
                 found,
             ),
@@ -76,7 +76,7 @@ def parquet_table(connection: Any, found: Found, wanted: Mapping[str, str]) -> s
     there = set(pq.read_schema(found.paths[0]).names)
     return _selected(
         connection,
-        f"read_parquet({_listed(found.paths)}, %s)",
+        f"read_parquet({_listed(found.paths)}",
         {raw: (_name(column) if column in there else None, column) for raw, column in wanted.items()},
         found,
     )
@@ -116,7 +116,10 @@ def literal(path: str) -> str:
 def _selected(
     connection: Any, reader: str, wanted: Mapping[str, tuple[str | None, str]], found: Found
 ) -> str:
-    """Return the SQL of wanted columns: name inside the engine -> name in the reader or None, and column."""
+    """Return the SQL of wanted columns: name inside the engine -> name in the reader or None, and column.
+
+    ``reader`` is a call without its last parenthesis.
+    """
     columns = []
     for raw, (here, column) in wanted.items():
         folder = f"folders.part{found.folders.index(column)}" if column in found.folders else None
@@ -127,12 +130,12 @@ def _selected(
         columns.append(f"CASE WHEN {differs} THEN error('{_DIFFERS} {raw}') ELSE {here} END AS {raw}")
     listed = ", ".join(columns) or "1 AS none"
     if not found.folders:
-        return f"SELECT {listed} FROM {reader % 'hive_partitioning = false'}"
+        return f"SELECT {listed} FROM {reader}, hive_partitioning = false)"
     values = [(str(path), *found.values(path)) for path in found.paths]
     names = ["file", *(f"part{place}" for place in range(len(found.folders)))]
     table = pa.table([pa.array(column, pa.string()) for column in zip(*values, strict=True)], names)
     connection.register(_FOLDERS, table)
-    read = reader % f"hive_partitioning = false, filename = '{_FILE}'"
+    read = f"{reader}, hive_partitioning = false, filename = '{_FILE}')"
     return f"SELECT {listed} FROM {read} JOIN {_FOLDERS} AS folders ON {_FILE} = folders.file"
 
 

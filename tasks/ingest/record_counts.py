@@ -204,7 +204,7 @@ def _scan(  # noqa: PLR0912, PLR0915 - one machine, and a kernel is one function
                     fault, fault_at = _LONG, start
                     break
             elif before == place - 2:
-                fault, fault_at = _RETURNS, place
+                fault, fault_at = _RETURNS, place - 2
                 break
             if byte == _CR:
                 before, returned = returned, place
