@@ -154,7 +154,8 @@ def _ingest_files(
     handles = tuple(look.handle for look in looks)
     base = str(found.base) if found.folders else ""
     handle = InputHandle(uri, found.kind, base, handles, "")
-    note(f"{field}: 1 file is read" if len(looks) == 1 else f"{field}: {len(looks)} files are read")
+    if found.paths != (Path(place),):  # a folder, a glob or an address
+        note(f"{field}: 1 file is read" if len(looks) == 1 else f"{field}: {len(looks)} files are read")
     if found.kind != CSV:
         check_schemas(found, wanted.columns, wanted.domains, field)
         return handle
