@@ -244,7 +244,7 @@ def _parse_header(head: bytes, files: Files, name: str, field: str) -> tuple[str
     text = head[:LONGEST_ROW].decode("utf-8", errors="ignore").removeprefix("\ufeff")
     if not text.strip():
         raise InputRefused("the file is empty", where=name, mend="name the file that holds the data")
-    quoting = csv.QUOTE_NONE if files.quote == "none" else csv.QUOTE_MINIMAL
+    quoting: Any = csv.QUOTE_NONE if files.quote == "none" else csv.QUOTE_MINIMAL
 
     def first_row() -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=files.delimiter, quoting=quoting))

@@ -154,6 +154,7 @@ def _scan(  # noqa: PLR0912, PLR0915 - one machine, and a kernel is one function
     )
     closed, returned, before = state[_CLOSED], state[_RETURN], state[_RETURN_BEFORE]
     fault, fault_at = _NO_FAULT, 0
+    at: Any = 0
     marks, word_at, byte_at, size = none, 0, 8 * len(words), len(data)
     while True:
         if marks != none:
