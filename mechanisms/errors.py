@@ -76,7 +76,7 @@ class SpecError(TabulariumError):
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason why data were refused: what is told at home, and never a value or a count.
+    """One reason why data were refused: what is told at home, and never a value of the data.
 
     Attributes
     ----------

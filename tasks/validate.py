@@ -7,7 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mechanisms.errors import Finding, InputError, InputRefused
-from tasks.ingest.open_source import InputHandle, OpenSource, first_row, opened, unreadable
+from tasks.ingest.open_source import (
+    InputHandle,
+    OpenSource,
+    first_row,
+    miscounted,
+    opened,
+    rows_of,
+    unreadable,
+)
 from tasks.last_published import last_total
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
@@ -79,7 +87,11 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
         return read_metrics(first_row(expression, source.engine), loaded.domains, loaded.spec)
 
     with opened(loaded, handle, scratch) as source:
-        return redacted(lambda: measure(source), lambda: unreadable(loaded, handle, scratch))
+        metrics = redacted(lambda: measure(source), lambda: unreadable(loaded, handle, scratch))
+    rows = rows_of(handle)
+    if rows != metrics.rows:
+        raise miscounted(metrics.rows, rows)
+    return metrics
 
 
 def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:

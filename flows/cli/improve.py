@@ -23,6 +23,7 @@ from mechanisms.errors import InputError
 from mechanisms.histograms.noise_first.merging import Improved, improve
 from tasks.ingest.csv_text import read_header
 from validations.redaction import redacted
+from validations.spec.parts.source_part import Files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,7 +172,7 @@ def _read(source: Path, delimiter: str) -> pa.Table:
     if source.name.lower().endswith(".parquet"):
         damaged = InputError("this is no Parquet file", where=source.name, mend="check how it was written")
         return redacted(lambda: pa.parquet.ParquetFile(source).read(), damaged)
-    names = read_header(source, delimiter)
+    names = read_header(source, Files(delimiter=delimiter))
     if len(set(names)) < len(names):
         raise InputError("two columns have the same name", where=source.name, mend="rename one of them")
     texts = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)

@@ -83,7 +83,8 @@ def _opened(loaded: Loaded, scratch: Path) -> Source:
     alike = {spec.privacy.unit.column, *(histogram.of for histogram in spec.histograms)}
     together = frozenset(name for name in alike if name is not None)
     if spec.source.engine == "spark":
-        return SparkSource(spec.source.master or "", loaded.source_uri, raw, together, scratch)
+        master, ignore = spec.source.master or "", spec.source.ignore
+        return SparkSource(master, loaded.source_uri, raw, together, scratch, ignore)
     return PostgresSource(spec.source.url or "", spec.source.table or "", raw, together)
 
 

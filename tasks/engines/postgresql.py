@@ -72,6 +72,7 @@ class PostgresSource:
     """An open snapshot of one table."""
 
     name = "postgresql"
+    records = 0  # known once the digest is taken
 
     def __init__(self, url: str, table: str, raw: Mapping[str, str], alike: frozenset[str]) -> None:
         """Connect, begin the transaction, and find the table.

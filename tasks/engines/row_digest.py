@@ -46,7 +46,8 @@ def rows_digest(source: Any, columns: Mapping[str, str], secret: bytes) -> str:
     Parameters
     ----------
     source
-        An open engine: its ``name``, ``table``, ``types``, ``sql`` and ``batches`` are used.
+        An open engine: its ``name``, ``table``, ``types``, ``sql`` and ``batches`` are used, and it is given
+        the number of ``records``.
     columns
         Column of the source -> its name inside the engine.
     """
@@ -58,6 +59,7 @@ def rows_digest(source: Any, columns: Mapping[str, str], secret: bytes) -> str:
         for batch in source.batches(_BOXED[source.name].format(each=each), _SCHEMA)
         for row in batch.to_pylist()
     ]
+    source.records = sum(box["number"] for box in boxes)
     whole = hmac.new(secret, _ROWS, "sha256")
     for column, name in columns.items():
         for text in (column, source.types[name]):

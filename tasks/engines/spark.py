@@ -23,6 +23,7 @@ import pyarrow as pa
 from mechanisms.errors import InputError, InputMissing, InputRefused
 from tasks.engines.dialects import records_table, sql_of
 from tasks.engines.spark_session import SparkRun
+from tasks.ingest.find_files import is_ignored, require_data
 from validations.redaction import redacted
 
 _VIEW = "tabularium_files"
@@ -40,10 +41,17 @@ class SparkSource:
     """Parquet files opened for a run."""
 
     name = "spark"
+    records = 0  # known once the digest is taken
     still = True  # the files are compared before and after every statement
 
     def __init__(
-        self, master: str, uri: str, raw: Mapping[str, str], alike: frozenset[str], scratch: Path
+        self,
+        master: str,
+        uri: str,
+        raw: Mapping[str, str],
+        alike: frozenset[str],
+        scratch: Path,
+        ignore: Collection[str] = (),
     ) -> None:
         """Start a session and open the files.
 
@@ -55,13 +63,15 @@ class SparkSource:
             Column of the files -> its name inside the engine.
         alike
             Columns whose values are compared with one another: text or whole numbers.
+        ignore
+            Patterns of what is left out below a folder.
 
         Raises
         ------
         InputError
             If there is no session, no file, or no such columns.
         """
-        self._run = SparkRun(master, scratch)
+        self._run, self._ignore = SparkRun(master, scratch), ignore
         try:
             unseen = InputError(
                 "the files cannot be listed",
@@ -124,7 +134,7 @@ class SparkSource:
         self._run.close()
 
     def _listed(self) -> tuple[File, ...]:
-        """Return address, size and time of change of every visible file, sorted."""
+        """Return address, size and time of change of every file that is not ignored, sorted."""
         jvm, session = self._run.session._jvm, self._run.session
         path = jvm.org.apache.hadoop.fs.Path(self._uri)
         system = path.getFileSystem(session._jsc.hadoopConfiguration())
@@ -137,10 +147,9 @@ class SparkSource:
             files = system.listFiles(status.getPath(), True)
             while files.hasNext():
                 below = files.next()
-                parts = str(below.getPath())[len(base) :].split("/")
-                if not any(
-                    part.startswith((".", "_")) for part in parts
-                ):  # what other programs put beside data
+                name = str(below.getPath())[len(base) :].lstrip("/")
+                if not is_ignored(name, self._ignore):
+                    require_data(name, "parquet", "source")
                     found.append(_known(below))
         return tuple(sorted(found))
 

@@ -1,7 +1,8 @@
-"""What is looked at in a CSV file while its digest is computed: encoding, compression, header.
+"""What is looked at in a CSV file while its digest is computed: encoding, compression, header, records.
 
-The file is read once, as a stream: every block goes into the digest, then through decompression and a
-check of its encoding. Nothing that stands in the file is ever told, since a header may be a record.
+The file is read once, as a stream: every block goes into the digest, then through decompression, a check of
+its encoding and the count of its records. Nothing that stands in the file is ever told, since a header may
+be a record.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ import codecs
 import csv
 import gzip
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 from mechanisms.errors import Finding, InputRefused
+from tasks.ingest.record_counts import LONGEST_ROW, RecordCounter
 from validations.redaction import redacted
+from validations.spec.parts.source_part import Files
 
+#: So many irregular lines of each file are named, the first.
+MOST_LINES = 3
 _BLOCK = 1 << 20
-# A header of a thousand columns with long names has some 100 kB.
-_LONGEST_HEADER = _BLOCK
+_NEVER_TOO_LARGE = 1 << 30  # bytes that any file may unpack to
 _GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 
 
@@ -59,47 +64,99 @@ def compression(path: Path) -> str:
     return "zstd" if first == _ZSTD else "none"
 
 
-def inspect(path: Path, delimiter: str, see: Callable[[bytes], None]) -> tuple[str, ...]:
-    """Read a CSV file to its end, and return its header.
+@dataclass(frozen=True)
+class Text:
+    """What was seen of the text of a CSV file.
+
+    Attributes
+    ----------
+    header
+        The names of its columns.
+    records
+        How many records stand below. Confidential.
+    """
+
+    header: tuple[str, ...]
+    records: int
+
+
+def inspect(path: Path, files: Files, see: Callable[[bytes], None], field: str = "source") -> Text:
+    """Read a CSV file to its end, and return what it holds.
 
     Parameters
     ----------
     path
         The file.
-    delimiter
-        One character.
+    files
+        How the spec says that it is written.
     see
         Called with every block of the file as it lies on disk.
+    field
+        Where the spec speaks of it.
 
     Raises
     ------
     InputError
-        If the file is empty, cut off, not UTF-8, or has no header.
+        If the file is empty, cut off, not UTF-8, has no header, or is larger or wider than allowed.
     """
     kind = compression(path)
-    with path.open("rb") as file:
-        tee = _Tee(file, see)
-        head = redacted(lambda: _read_all(_decompressed(tee, kind)), _damaged(path, kind))
-        while tee.read(_BLOCK):  # what follows the last compressed member belongs to the file too
-            pass
-    if isinstance(head, int):
-        raise InputRefused(
-            f"the text is not UTF-8, first in line {head}",
-            where=path.name,
-            mend="convert it, for instance with iconv -t UTF-8",
-            findings=[Finding(kind="not UTF-8", file=path.name, line=head)],
-        )
-    return _parse_header(head, delimiter, path.name)
+    most = None
+    if kind != "none":
+        most = max(_NEVER_TOO_LARGE, files.limits.unpacked * path.stat().st_size)
+    counter = RecordCounter(files.delimiter, quoting=files.quote != "none")
+    try:
+        with path.open("rb") as file:
+            tee = _Tee(file, see)
+            read = redacted(lambda: _read_all(_decompressed(tee, kind), counter, most), _damaged(path, kind))
+            while not isinstance(read, _Stop) and tee.read(_BLOCK):
+                pass  # what follows the last compressed member belongs to the file too
+        if isinstance(read, _Stop):
+            raise _stopped(path, kind, read, files, field)
+        header = _parse_header(read, files, path.name, field)
+        records = counter.records(len(header))
+        if isinstance(records, tuple):
+            raise _irregular_at(path, *records, field)
+    finally:
+        counter.close()
+    return Text(header, records)
 
 
-def read_header(path: Path, delimiter: str) -> tuple[str, ...]:
+def irregular(findings: Sequence[Finding], field: str) -> InputRefused:
+    """Return the error for a text whose irregular lines are known, or are not if there are no findings."""
+    what = (
+        "a row has more or fewer values than the header, a quote is not closed, or rows end in different ways"
+    )
+    if findings:
+        what = "; ".join(f"{each.file}, line {each.line}: {each.kind}" for each in findings[:MOST_LINES])
+    return InputRefused(
+        f"the text is not a regular CSV table: {what}",
+        where=field,
+        mend=f"check {field}.delimiter and how the file was written",
+        findings=findings,
+    )
+
+
+def read_header(path: Path, files: Files) -> tuple[str, ...]:
     """Return the header of a CSV file without reading on."""
 
     def first() -> bytes:
         with opened_text(path) as text:
-            return text.read(_LONGEST_HEADER)
+            return text.read(LONGEST_ROW + 1)
 
-    return _parse_header(redacted(first, _damaged(path, compression(path))), delimiter, path.name)
+    head = redacted(first, _damaged(path, compression(path)))
+    return _parse_header(head, files, path.name, "source")
+
+
+def lines_at(path: Path, offsets: Sequence[int]) -> list[int]:
+    """Return the number of the line at each offset of the text, ascending; a record may have several."""
+    lines, passed, breaks = [], 0, 0
+    with opened_text(path) as text:
+        for offset in offsets:
+            while passed < offset and (block := text.read(min(_BLOCK, offset - passed))):
+                breaks += block.count(b"\n") or block.count(b"\r")
+                passed += len(block)
+            lines.append(breaks + 1)
+    return lines
 
 
 @contextmanager
@@ -119,23 +176,62 @@ def _decompressed(file: io.RawIOBase, kind: str) -> IO[bytes]:
     return cast(IO[bytes], file)
 
 
-def _read_all(text: IO[bytes]) -> bytes | int:
-    """Read to the end; return the first block, or the number of the first line that is not UTF-8."""
-    head, line = b"", 1
+@dataclass(frozen=True)
+class _Stop:
+    """Why reading ended early, and at which byte of the text; None if it is too large."""
+
+    kind: str
+    offset: int | None
+
+
+_NOT_UTF8, _TOO_LARGE = "not UTF-8", "too large"
+
+
+def _read_all(text: IO[bytes], counter: RecordCounter, most: int | None) -> bytes | _Stop:
+    """Read to the end and return the beginning, or stop at what no text in order holds."""
+    head, passed = b"", 0
     decoder = codecs.getincrementaldecoder("utf-8")()
-    pending = False
+    pending = 0
     try:
         while block := text.read(_BLOCK):
-            if len(head) < _LONGEST_HEADER:
+            if len(head) <= LONGEST_ROW:
                 head += block
             if pending or not block.isascii():
                 decoder.decode(block)
-                pending = bool(decoder.getstate()[0])
-            line += block.count(b"\n")
+                pending = len(decoder.getstate()[0])
+            counter.add(block)
+            passed += len(block)
+            if most is not None and passed > most:
+                return _Stop(_TOO_LARGE, None)
+            if counter.fault:
+                return _Stop(counter.fault[1], counter.fault[0])
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        return line + error.object[: error.start].count(b"\n")
+        return _Stop(_NOT_UTF8, passed - pending + error.start)
     return head
+
+
+def _stopped(path: Path, kind: str, stop: _Stop, files: Files, field: str) -> InputRefused:
+    if stop.offset is None:
+        return InputRefused(
+            f"the {kind} file unpacks to more than {files.limits.unpacked} times its size",
+            where=path.name,
+            mend=f"look at it before anything else, or raise {field}.limits.unpacked",
+        )
+    if stop.kind != _NOT_UTF8:
+        return _irregular_at(path, stop.offset, stop.kind, field)
+    (line,) = lines_at(path, [stop.offset])
+    return InputRefused(
+        f"the text is not UTF-8, first in line {line}",
+        where=path.name,
+        mend="convert it, for instance with iconv -t UTF-8",
+        findings=[Finding(kind=_NOT_UTF8, file=path.name, line=line)],
+    )
+
+
+def _irregular_at(path: Path, offset: int, kind: str, field: str) -> InputRefused:
+    (line,) = lines_at(path, [offset])
+    return irregular([Finding(kind=kind, file=path.name, line=line)], field)
 
 
 def _damaged(path: Path, kind: str) -> InputRefused:
@@ -143,17 +239,23 @@ def _damaged(path: Path, kind: str) -> InputRefused:
     return InputRefused(what, where=path.name, mend="copy it again from where it was made")
 
 
-def _parse_header(head: bytes, delimiter: str, name: str) -> tuple[str, ...]:
+def _parse_header(head: bytes, files: Files, name: str, field: str) -> tuple[str, ...]:
     mend = "begin the file with one line that names the columns"
-    text = head[:_LONGEST_HEADER].decode("utf-8", errors="ignore").removeprefix("\ufeff")
+    text = head[:LONGEST_ROW].decode("utf-8", errors="ignore").removeprefix("\ufeff")
     if not text.strip():
         raise InputRefused("the file is empty", where=name, mend="name the file that holds the data")
+    quoting: Any = csv.QUOTE_NONE if files.quote == "none" else csv.QUOTE_MINIMAL
 
     def first_row() -> list[str]:
-        return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=files.delimiter, quoting=quoting))
 
     row = redacted(first_row, InputRefused("the header cannot be read", where=name, mend=mend))
-    whole = len(head) < _LONGEST_HEADER or "\n" in text or "\r" in text
-    if not row or not whole:
+    if not row:
         raise InputRefused("there is no header line", where=name, mend=mend)
+    if len(row) > files.limits.columns:
+        raise InputRefused(
+            f"the header has more than {files.limits.columns} columns",
+            where=name,
+            mend=f"leave out those that are not needed, or raise {field}.limits.columns",
+        )
     return tuple(row)

@@ -27,10 +27,11 @@ from typing import Any, TypeVar
 
 from mechanisms.errors import InputError, InputMissing, TabulariumError
 from tasks.arrival.fetch_drop import no_room, see_that_there_is_room
+from tasks.ingest.find_files import is_ignored, require_data, require_few
 from tasks.ingest.open_source import changed
 from tasks.runtime.progress import reporter
 from validations.redaction import redacted
-from validations.spec.kinds import format_of
+from validations.spec.parts.source_part import Files
 from validations.spec.parts.store_addresses import WILD, package_of
 
 _BLOCK = 1 << 20
@@ -111,15 +112,15 @@ class _Asked:
         return InputMissing(f"the store does not answer ({kind.__name__})", where=where, mend=mend)
 
 
-def fetch_objects(address: str, kind: str | None, folder: Path, field: str = "source") -> Path:
+def fetch_objects(address: str, files: Files, folder: Path, field: str = "source") -> Path:
     """Copy the objects that an address names; return the file or folder that is to be read instead.
 
     Parameters
     ----------
     address
         An object, a pattern, or what a folder would be: all below it.
-    kind
-        How they are written, as the spec says; if it does not, objects without a known ending are left out.
+    files
+        What the spec says of them.
     folder
         Inside the secure workspace; made anew.
     field
@@ -132,11 +133,11 @@ def fetch_objects(address: str, kind: str | None, folder: Path, field: str = "so
     InputError
         If it gives no access, its package is missing, or an object changed meanwhile.
     InputRefused
-        If the disk is too full.
+        If the disk is too full, there are too many, or one is neither data nor ignored.
     """
     asked = _Asked(address, field)
     store, path = asked.answer(lambda: _opened(address))
-    objects, alone = asked.answer(lambda: _listed(store, path, kind))
+    objects, alone = asked.answer(lambda: _listed(store, path, files, field))
     if any(_is_no_name(part) for each in objects for part in each.place.split("/")):
         what = "an object has a name that no file can have"
         raise InputError(
@@ -161,7 +162,7 @@ def fetch_objects(address: str, kind: str | None, folder: Path, field: str = "so
         failure = no_room("the source")
     else:
         failure = None
-    if asked.answer(lambda: _state(store, path, kind)) != objects:
+    if asked.answer(lambda: _state(store, path, files, field)) != objects:
         raise changed()
     if failure is not None:
         raise failure
@@ -179,15 +180,15 @@ def _is_no_name(part: str) -> bool:
     return part in (".", "..") or "\0" in part or len(os.fsencode(part)) > _LONGEST
 
 
-def _state(store: Any, path: str, kind: str | None) -> tuple[_Object, ...]:
+def _state(store: Any, path: str, files: Files, field: str) -> tuple[_Object, ...]:
     """Return what is listed now, nothing where all of it is gone."""
     try:
-        return _listed(store, path, kind)[0]
+        return _listed(store, path, files, field)[0]
     except FileNotFoundError:
         return ()
 
 
-def _listed(store: Any, path: str, kind: str | None) -> tuple[tuple[_Object, ...], bool]:
+def _listed(store: Any, path: str, files: Files, field: str) -> tuple[tuple[_Object, ...], bool]:
     """Return the objects that a path names, sorted, and whether it is the name of one."""
     store.invalidate_cache()
     folder = path.endswith("/")  # as its author says, whatever object may have the name before the slash
@@ -199,6 +200,8 @@ def _listed(store: Any, path: str, kind: str | None) -> tuple[tuple[_Object, ...
             raise
         base = path[: min(path.find(mark) for mark in WILD if mark in path)].rpartition("/")[0]
         entries = store.glob(path, detail=True)
+        for key in [key for key, entry in entries.items() if entry["type"] == "directory"]:
+            entries |= store.find(key, detail=True)
     else:
         if found["type"] == "file" and not folder:
             return (_object(path, path.rpartition("/")[2], found),), True
@@ -206,12 +209,14 @@ def _listed(store: Any, path: str, kind: str | None) -> tuple[tuple[_Object, ...
     objects = []
     for key, entry in sorted(entries.items()):
         *folders, name = key.removeprefix(base).lstrip("/").split("/")
-        # Some tools mark a folder by an object whose name is empty. Of others, as of files, what programs put
-        # beside data is left out.
-        hidden = any(part.startswith((".", "_")) for part in (*folders, name))
-        if entry["type"] == "file" and name and not hidden and (kind or format_of(name)):
-            values = [folder for folder in folders if "=" in folder]
-            objects.append(_object(key, "/".join([*values, name]), entry))
+        # Some tools mark a folder by an object whose name is empty.
+        below = "/".join([*folders, name])
+        if entry["type"] != "file" or not name or is_ignored(below, files.ignore):
+            continue
+        require_data(below, files.file_format, field)
+        values = [folder for folder in folders if "=" in folder]
+        objects.append(_object(key, "/".join([*values, name]), entry))
+        require_few(len(objects), files.limits, field)
     return tuple(objects), False
 
 

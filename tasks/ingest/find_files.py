@@ -1,19 +1,27 @@
-"""Finding the files of a source: one file, a glob, or a folder of partitions."""
+"""Finding the files of a source: one file, a glob, or a folder of partitions.
+
+One rule holds for a folder, a glob and what lies in a store: what is there is read, or refused by its name.
+Left out is only what programs put beside data and what ``ignore`` in the spec names. Links are followed.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
 from mechanisms.errors import InputError, InputMissing, InputRefused
 from validations.spec.kinds import format_of
+from validations.spec.parts.source_part import IGNORED, Limits
 
 Kind = Literal["csv", "parquet"]
 _WILD = "*?["
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -41,8 +49,18 @@ class Found:
         """Return the part of a file's path that holds values: ``region=01/sex=F``, or nothing."""
         return "/".join(_partition(self.base, path))
 
+    def values(self, path: Path) -> tuple[str | None, ...]:
+        """Return the values of the columns in folder names for one file."""
+        return tuple(_decoded(part)[1] for part in _partition(self.base, path))
 
-def find_files(uri: str, kind: Kind | None, field: str = "source") -> Found:
+
+def find_files(
+    uri: str,
+    kind: Kind | None,
+    field: str = "source",
+    ignore: Collection[str] = (),
+    limits: Limits | None = None,
+) -> Found:
     """Find the files that a path, glob or folder names.
 
     Parameters
@@ -53,31 +71,88 @@ def find_files(uri: str, kind: Kind | None, field: str = "source") -> Found:
         As the spec says; told from the endings when None.
     field
         Where the spec speaks of them.
+    ignore
+        Patterns of what may be left out, beside :data:`IGNORED`.
 
     Raises
     ------
     InputError
-        If there is no file, a folder cannot be read, or the files are not of one kind.
+        If there is no file, one is neither data nor ignored, there are too many, a folder cannot be read, or
+        the files are not of one kind.
     """
-    place = Path(uri)
+    place, limits = Path(uri), limits or Limits()
+    if place.is_file():
+        return Found(_one_kind([place], kind, field), place.parent, (place,), ())
     if place.is_dir():
-        base, paths = place, _below(place, field)
-    elif place.exists():
+        base, matches = place, [place]
+    elif place.exists():  # a pipe, or a device
         return Found(_one_kind([place], kind, field), place.parent, (place,), ())
     elif any(mark in uri for mark in _WILD):
         base = Path(os.path.dirname(uri[: min(uri.find(m) for m in _WILD if m in uri)]))  # noqa: PTH120
-        matches = glob.glob(uri, recursive=True)  # noqa: PTH207 - the pattern is absolute
-        paths = sorted(path for path in map(Path, matches) if path.is_file() and _visible(base, path))
+        found = glob.glob(uri, recursive=True, include_hidden=True)  # noqa: PTH207 - the pattern is absolute
+        matches = [Path(match) for match in found]
     else:
         raise InputMissing("there is no such file", where=f"{field} {uri}", mend=_check(field, "path"))
-    paths = [path for path in paths if kind is not None or format_of(path.name) is not None]
+    paths = set()
+    for match in matches:
+        for path in _below(base, match, field, ignore):
+            paths.add(path)
+            require_few(len(paths), limits, field)
     if not paths:
         raise InputMissing(
             "no file is found there",
             where=f"{field} {uri}",
             mend=_check(field, "path", "format"),
         )
-    return Found(_one_kind(paths, kind, field), base, tuple(paths), _folders(base, paths, field))
+    for path in sorted(paths):
+        require_data(path.relative_to(base).as_posix(), kind, field)
+    _require_distinct(paths, field)
+    return Found(
+        _one_kind(sorted(paths), kind, field), base, tuple(sorted(paths)), _folders(base, paths, field)
+    )
+
+
+def found_again(kind: Kind, base: str, paths: Sequence[Path]) -> Found:
+    """Return files that were found before; with an empty ``base`` the names of folders hold no values."""
+    if not base:
+        return Found(kind, Path(), tuple(paths), ())
+    return Found(kind, Path(base), tuple(paths), _folders(Path(base), paths, "source"))
+
+
+def is_ignored(name: str, ignore: Collection[str]) -> bool:
+    """Return whether a path below the source may be left out: itself, or a folder that it lies in.
+
+    A pattern is of a name (``*.md``) or of a path below the source (``archive/2019``).
+    """
+    parts = name.split("/")
+    paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    return any(fnmatchcase(each, pattern) for pattern in (*IGNORED, *ignore) for each in (*parts, *paths))
+
+
+def require_data(name: str, kind: str | None, field: str) -> None:
+    """See that what lies at a path below the source is data by its name.
+
+    Raises
+    ------
+    InputRefused
+        If it is hidden, or neither its ending nor the spec says how it is written.
+    """
+    mend = f"remove or rename it, or name it under {field}.ignore"
+    if any(part.startswith((".", "_")) for part in name.split("/")):
+        raise InputRefused("lies beside the data under a hidden name", where=name, mend=mend)
+    if kind is None and format_of(name) is None:
+        what = "has an ending that does not say how it is written"
+        raise InputRefused(what, where=name, mend=f"{mend}, or write {field}.format")
+
+
+def require_few(number: int, limits: Limits, field: str) -> None:
+    """Refuse more files than allowed."""
+    if number > limits.files:
+        raise InputRefused(
+            f"there are more than {limits.files} files",
+            where=field,
+            mend=f"join them, or raise {field}.limits.files",
+        )
 
 
 def _check(field: str, *keys: str) -> str:
@@ -85,20 +160,45 @@ def _check(field: str, *keys: str) -> str:
     return f"check {'--source, or ' if field == 'source' else ''}{named} in the spec"
 
 
-def _below(base: Path, field: str) -> list[Path]:
-    """Return the visible files below a folder; an unreadable folder is an error, not an empty one."""
-    unreadable: list[str] = []
-    paths = []
-    for folder, _, names in os.walk(base, onerror=lambda error: unreadable.append(str(error.filename))):
-        paths += [Path(folder) / name for name in names]
+def _below(base: Path, top: Path, field: str, ignore: Collection[str]) -> Iterator[Path]:
+    """Yield a file, or all that lie below a folder, but for what is ignored."""
+    unreadable: list[OSError] = []
+    name = top.relative_to(base).as_posix()
+    if top != base and is_ignored(name, ignore):
+        return
+    if not top.exists():
+        raise InputRefused(
+            "is a link that leads nowhere", where=name, mend=f"remove it, or name it under {field}.ignore"
+        )
+    if not top.is_dir():
+        yield top
+        return
+    if top.is_symlink() and top.resolve() in {each.resolve() for each in top.parents}:
+        raise InputRefused(
+            "is a link to a folder that it lies in",
+            where=name,
+            mend=f"remove it, or name it under {field}.ignore",
+        )
+    try:
+        entries = sorted(top.iterdir())
+    except OSError as error:
+        unreadable, entries = [error], []
     if unreadable:
         raise InputError("a folder cannot be read", where=f"{field} {base}", mend="check its rights")
-    return sorted(path for path in paths if _visible(base, path))
+    for entry in entries:
+        yield from _below(base, entry, field, ignore)
 
 
-def _visible(base: Path, path: Path) -> bool:
-    """Leave out what other programs put beside data: ``_SUCCESS``, ``.part.crc``."""
-    return not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)
+def _require_distinct(paths: Collection[Path], field: str) -> None:
+    """Refuse a file that is there twice by way of links: its records would be counted twice."""
+    real: dict[Path, Path] = {}
+    for path in sorted(paths, key=lambda path: (path.resolve() != path, path)):
+        if real.setdefault(path.resolve(), path) != path:
+            raise InputRefused(
+                "leads to a file that is read already",
+                where=path.name,
+                mend=f"remove the link, or name it under {field}.ignore",
+            )
 
 
 def _one_kind(paths: list[Path], kind: Kind | None, field: str) -> Kind:
@@ -117,15 +217,37 @@ def _partition(base: Path, path: Path) -> list[str]:
     return [part for part in path.relative_to(base).parts[:-1] if "=" in part]
 
 
-def _folders(base: Path, paths: list[Path], field: str) -> tuple[str, ...]:
+def _decoded(part: str) -> tuple[str, str | None]:
+    """Return the column and the value that the name of a folder holds, of which percent signs are decoded.
+
+    Raises
+    ------
+    InputRefused
+        If what they stand for is not UTF-8.
+    """
+    name, _, value = part.partition("=")
+    try:
+        column, text = (unquote(each, errors="strict") for each in (name, value))
+    except UnicodeDecodeError:
+        column = ""
+    if not column:
+        raise InputRefused(
+            "is no name of a column and its value",
+            where=f"folder {part}",
+            mend="write it as column=value, in UTF-8",
+        )
+    return column, None if text == _NULL_FOLDER else text
+
+
+def _folders(base: Path, paths: Collection[Path], field: str) -> tuple[str, ...]:
     """Return the columns in folder names, the same for every file.
 
     Raises
     ------
     InputError
-        If files differ in them, or a folder above the source looks like one: the engine would take it in.
+        If files differ in them, or one is there twice.
     """
-    found = {tuple(unquote(part.partition("=")[0]) for part in _partition(base, path)) for path in paths}
+    found = {tuple(_decoded(part)[0] for part in _partition(base, path)) for path in paths}
     columns = found.pop()
     if found:
         raise InputRefused(
@@ -133,10 +255,10 @@ def _folders(base: Path, paths: list[Path], field: str) -> tuple[str, ...]:
             where=f"{field}.path",
             mend="partition all files alike, or name those that are",
         )
-    if columns and any("=" in part for part in base.parts):
-        raise InputError(
-            "a folder above the partitioned source has = in its name",
+    if len(set(columns)) < len(columns):
+        raise InputRefused(
+            "the files lie in two folders of one column",
             where=f"{field}.path",
-            mend="name the outermost partitioned folder",
+            mend="name each column in one folder",
         )
     return columns

@@ -4,6 +4,7 @@
 
     address ▶ copies of its objects in the workspace, which are read as files
     path ──▶ files ──▶ read once each: digest, encoding, compression, header or schema ──▶ InputHandle
+              CSV ──▶ copy of the needed columns in the workspace, of as many records ────▶ InputHandle
     url  ──▶ snapshot of the needed columns in the workspace ──▶ digest ──────────────────▶ InputHandle
     engine ▶ snapshot that it holds for the run ──▶ digest of records, taken by the engine ─▶ InputHandle
     look-ups ──▶ digests; of those of the privacy unit also in that of the input ───────▶ InputHandle
@@ -27,14 +28,25 @@ from typing import Protocol
 from mechanisms.errors import InputError, InputRefused
 from tasks.arrival.fetch_drop import fetch, refused_by_its_files
 from tasks.engines.in_place import IN_PLACE, begin
-from tasks.ingest.csv_text import inspect
+from tasks.ingest.csv_copy import copy_csv
+from tasks.ingest.csv_text import Text, inspect
 from tasks.ingest.fetch_objects import fetch_objects
 from tasks.ingest.find_files import Found, find_files
 from tasks.ingest.look_ups import read_columns
-from tasks.ingest.needed_columns import needed_columns, read_as
-from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, see_keys
+from tasks.ingest.needed_columns import needed_columns, raw_names, read_as
+from tasks.ingest.open_source import (
+    CSV,
+    SNAPSHOT,
+    FileHandle,
+    InputHandle,
+    changed,
+    check_unchanged,
+    known,
+    see_keys,
+)
 from tasks.ingest.snapshot import snapshot_digest, take_snapshot
 from tasks.ingest.source_columns import check_header, check_schemas
+from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.domains.domains import Domain
@@ -63,7 +75,7 @@ class _Look:
     """What was seen of one file."""
 
     handle: FileHandle
-    header: tuple[str, ...]
+    text: Text
 
 
 def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
@@ -97,7 +109,8 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         source = _ingest_table(loaded, secret, scratch)
     else:
         begun = partial(_begun, secret=secret)
-        wanted = _Wanted("source", needed_columns(loaded), read_as(loaded))
+        raw = {name: column for column, name in raw_names(needed_columns(loaded)).items()}
+        wanted = _Wanted("source", raw, read_as(loaded))
         source = _ingest_files(loaded.source_uri, loaded.spec.source, wanted, begun, scratch)
         source = replace(source, digest=input_digest(secret, source.files))
     lookups = {name: _ingest_look_up(loaded, name, secret, scratch) for name in loaded.spec.lookups}
@@ -110,44 +123,58 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What files are to hold: where the spec speaks of them, their columns, and the domains of some."""
+    """What files are to hold: where the spec speaks of them, their columns, and the domains of some.
+
+    Columns are by their names inside the engine.
+    """
 
     field: str
-    columns: tuple[str, ...]
+    raw: Mapping[str, str]
     domains: Mapping[str, Domain]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.raw.values()))
 
 
 def _ingest_files(
     uri: str, files: Files, wanted: _Wanted, begun: Callable[[Path, Found], _Digest], scratch: Path
 ) -> InputHandle:
     """Return a handle, without its digest, of files that were read once each and hold what is wanted."""
-    place = uri
+    place, field = uri, wanted.field
     if "://" in uri:
-        place = str(fetch_objects(uri, files.file_format, scratch / f"{wanted.field}.objects", wanted.field))
-    found = find_files(place, files.file_format, wanted.field)
+        place = str(fetch_objects(uri, files, scratch / f"{field}.objects", field))
+    found = find_files(place, files.file_format, field, files.ignore, files.limits)
     looks = []
     for path in found.paths:
         failure = InputError(
             "the file cannot be read", where=path.name, mend="check that it is there and may be read"
         )
-        looks.append(redacted(partial(_look, path, found, files.delimiter, begun(path, found)), failure))
-    if found.kind == CSV:
-        for look in looks:
-            check_header(look.header, found.folders, wanted.columns, Path(look.handle.name).name)
-        if len({look.header for look in looks}) > 1:
-            what, mend = "the files have different headers", "write all with the same columns"
-            raise InputRefused(what, where=wanted.field, mend=mend)
-    else:
-        check_schemas(found, wanted.columns, wanted.domains, wanted.field)
+        looks.append(redacted(partial(_look, path, found, files, begun(path, found), field), failure))
+    handles = tuple(look.handle for look in looks)
     base = str(found.base) if found.folders else ""
-    return InputHandle(uri, found.kind, base, tuple(look.handle for look in looks), "")
+    handle = InputHandle(uri, found.kind, base, handles, "")
+    if found.paths != (Path(place),):  # a folder, a glob or an address
+        note(f"{field}: 1 file is read" if len(looks) == 1 else f"{field}: {len(looks)} files are read")
+    if found.kind != CSV:
+        check_schemas(found, wanted.columns, wanted.domains, field)
+        return handle
+    for look in looks:
+        check_header(look.text.header, found.folders, wanted.columns, Path(look.handle.name).name)
+    if len({look.text.header for look in looks}) > 1:
+        what, mend = "the files have different headers", "write all with the same columns"
+        raise InputRefused(what, where=field, mend=mend)
+    records = {Path(look.handle.name): look.text.records for look in looks}
+    copies = copy_csv(files, found, wanted.raw, records, scratch / f"{field}.copy", field)
+    check_unchanged(handle)
+    return replace(handle, copies=copies)
 
 
 def _ingest_look_up(loaded: Loaded, name: str, secret: bytes, scratch: Path) -> InputHandle:
     """Name a look-up by the digest of its files: a public one by its plain digest, which the spec has."""
     look, field = loaded.spec.lookups[name], f"lookups.{name}"
     uri = located(look.path or "", loaded.spec.period, loaded.folder)
-    wanted = _Wanted(field, tuple(dict.fromkeys(read_columns(loaded, name).values())), read_as(loaded, name))
+    wanted = _Wanted(field, read_columns(loaded, name), read_as(loaded, name))
     if look.public is None:
         handle = _ingest_files(uri, look, wanted, partial(_begun, secret=secret), scratch)
         return replace(handle, digest=input_digest(secret, handle.files))
@@ -174,19 +201,19 @@ def _together(secret: bytes, digests: list[bytes]) -> str:
     return hmac.digest(secret, _INPUT + b"".join(sorted(digests)), "sha256").hex()
 
 
-def _look(path: Path, found: Found, delimiter: str, digest: _Digest) -> _Look:
+def _look(path: Path, found: Found, files: Files, digest: _Digest, field: str) -> _Look:
     before = path.stat()
     if not stat.S_ISREG(before.st_mode):
         raise InputError("is not a regular file", where=path.name, mend="name a file, a glob or a folder")
-    header: tuple[str, ...] = ()
+    text = Text((), 0)
     if found.kind == CSV:
-        header = inspect(path, delimiter, digest.update)
+        text = inspect(path, files, digest.update, field)
     else:
         _read(path, digest.update)
     after = path.stat()
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise changed()
-    return _Look(FileHandle(str(path), after.st_size, after.st_mtime_ns, digest.hexdigest()), header)
+    return _Look(FileHandle(str(path), after.st_size, after.st_mtime_ns, digest.hexdigest()), text)
 
 
 def _begun(path: Path, found: Found, secret: bytes) -> hmac.HMAC:
@@ -229,8 +256,7 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
     columns = needed_columns(loaded)
     redacted(lambda: take_snapshot(loaded, columns, path), failure)
     digest = redacted(lambda: snapshot_digest(path, columns, secret, scratch), failure)
-    now = path.stat()
-    files = (FileHandle(str(path), now.st_size, now.st_mtime_ns, digest),)
+    files = (known(path, digest),)
     return InputHandle(loaded.source_uri, SNAPSHOT, "", files, input_digest(secret, files))
 
 

@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from mechanisms.errors import Finding
-from tasks.ingest.csv_text import compression, opened_text, read_header
+from tasks.ingest.csv_text import MOST_LINES, compression, lines_at, opened_text, read_header
+from tasks.ingest.record_counts import LONGEST_ROW, OPEN_QUOTE
+from validations.spec.parts.source_part import Files
 
-#: So many lines of each file are named, the first.
-MOST = 3
-_BLOCK = 1 << 20
 _KINDS = {
     "MISSING COLUMNS": "fewer values than the header",
     "TOO MANY COLUMNS": "more values than the header",
-    "UNQUOTED VALUE": "a quote that is not closed",
+    "UNQUOTED VALUE": OPEN_QUOTE,
     "LINE SIZE OVER MAXIMUM": "a line that is too long",
 }
 
 
-def irregular_lines(connection: Any, path: Path, pattern: str, delimiter: str) -> list[Finding]:
+def irregular_lines(connection: Any, path: Path, pattern: str, files: Files) -> list[Finding]:
     """Return where the first irregular lines of a file stand, by the engine's own judgement.
 
     Parameters
@@ -34,44 +33,38 @@ def irregular_lines(connection: Any, path: Path, pattern: str, delimiter: str) -
     """
     found: list[Any] = []
     with suppress(Exception):  # some irregularities it cannot pass over either
-        found = _rejected(connection, path, pattern, delimiter)
+        found = _rejected(connection, path, pattern, files)
     if not found:
         other = "another end than the header"
         return [Finding(file=path.name, line=line, kind=other) for line in _other_ends(path)]
-    lines = _lines(path, [int(position) for position, _ in found])
+    lines = lines_at(path, [int(position) for position, _ in found])
     return [
         Finding(file=path.name, line=line, kind=_KINDS.get(kind, "not regular"))
         for line, (_, kind) in zip(lines, found, strict=True)
     ]
 
 
-def _rejected(connection: Any, path: Path, pattern: str, delimiter: str) -> list[Any]:
+def _rejected(connection: Any, path: Path, pattern: str, files: Files) -> list[Any]:
     """Return (position in bytes, kind) of the first lines that the engine passes over if it may."""
-    columns = {f"field{place}": "VARCHAR" for place in range(len(read_header(path, delimiter)))}
+    columns = {f"field{place}": "VARCHAR" for place in range(len(read_header(path, files)))}
     connection.execute(
-        "SELECT count(*) FROM read_csv($path, header = true, delim = $delimiter, quote = '\"', escape = '\"',"
-        f" auto_detect = false, hive_partitioning = false, compression = $compression, columns = {columns}, "
+        "SELECT count(*) FROM read_csv($path, header = true, delim = $delimiter, quote = $quote, "
+        f"escape = $quote, parallel = false, max_line_size = {LONGEST_ROW + 1000}, auto_detect = false, "
+        f"hive_partitioning = false, compression = $compression, columns = {columns}, "
         "store_rejects = true, rejects_scan = 'scans', rejects_table = 'rejects')",
-        {"path": pattern, "delimiter": delimiter, "compression": compression(path)},
+        {
+            "path": pattern,
+            "delimiter": files.delimiter,
+            "quote": "" if files.quote == "none" else files.quote,
+            "compression": compression(path),
+        },
     ).fetchall()
     rejected: list[Any] = connection.execute(
         "SELECT min(line_byte_position), any_value(error_type::VARCHAR) FROM rejects"
         " GROUP BY line ORDER BY 1 LIMIT $most",
-        {"most": MOST},
+        {"most": MOST_LINES},
     ).fetchall()
     return rejected
-
-
-def _lines(path: Path, positions: list[int]) -> list[int]:
-    """Return the number of the line at each position in bytes, ascending: a record may have several lines."""
-    lines, passed, breaks = [], 0, 0
-    with opened_text(path) as text:
-        for position in positions:
-            while passed < position and (block := text.read(min(_BLOCK, position - passed))):
-                breaks += block.count(b"\n") or block.count(b"\r")
-                passed += len(block)
-            lines.append(breaks + 1)
-    return lines
 
 
 def _other_ends(path: Path) -> list[int]:

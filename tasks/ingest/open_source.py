@@ -9,10 +9,9 @@ digest names.
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,25 +19,23 @@ from typing import Any
 
 import ibis
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mechanisms.errors import Finding, InputError, InputRefused
 from tasks.engines.in_place import IN_PLACE, batches_of, held, listed
-from tasks.ingest.csv_text import compression, read_header
-from tasks.ingest.irregular_lines import MOST, irregular_lines
+from tasks.ingest.file_tables import contradicted, contradicts, parquet_table
+from tasks.ingest.find_files import found_again
 from tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
 from tasks.ingest.needed_columns import needed_columns, raw_names
 from validations.domains.number_text import as_number, number_column
 from validations.redaction import redacted
 from validations.spec.load import Loaded
-from validations.spec.parts.source_part import Files
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"
 _MEMORY_VARIABLE = "TABULARIUM_ENGINE_MEMORY"
 # DuckDB asks for about 125 MB per thread; with less it spills, or gives up.
 _LEAST_MIB, _MIB_PER_THREAD = 512, 128
-# DuckDB wants at least one text that means null; this one is in no file of text.
-_NO_NULL = "\ue000"
 
 
 @dataclass(frozen=True)
@@ -80,6 +77,8 @@ class InputHandle:
         Keyed digest of the whole, with look-ups of the privacy unit; the same content elsewhere has the same.
     main
         That of the source without its look-ups.
+    copies
+        What is read instead of CSV files: their needed columns, in the workspace.
     lookups
         The look-ups, by name. A public one has a plain digest, which is not in that of the whole.
     held
@@ -92,6 +91,7 @@ class InputHandle:
     files: tuple[FileHandle, ...]
     digest: str
     main: str = ""
+    copies: tuple[FileHandle, ...] = ()
     lookups: dict[str, InputHandle] = field(default_factory=dict)
     held: str = ""
 
@@ -183,7 +183,8 @@ def check_unchanged(handle: InputHandle) -> None:
     InputError
         If the size or the time of change of a file differs, or it is gone.
     """
-    for file in (file for each in (handle, *handle.lookups.values()) for file in each.files):
+    inputs = (handle, *handle.lookups.values())
+    for file in (file for each in inputs for file in (*each.files, *each.copies)):
         try:
             now = Path(file.name).stat()
             same = (now.st_size, now.st_mtime_ns) == (file.size, file.mtime_ns)
@@ -191,6 +192,12 @@ def check_unchanged(handle: InputHandle) -> None:
             same = False
         if not same:
             raise changed()
+
+
+def known(path: Path, digest: str = "") -> FileHandle:
+    """Return a file by what is known of it now."""
+    now = path.stat()
+    return FileHandle(str(path), now.st_size, now.st_mtime_ns, digest)
 
 
 def changed() -> InputError:
@@ -201,41 +208,37 @@ def changed() -> InputError:
 
 
 def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefused:
-    """Return the error for a source that the engine could not read to its end; of a CSV file, where."""
+    """Return the error for a source that the engine could not read to its end."""
     if handle.kind in IN_PLACE:
         return InputRefused(
             "the engine could not read the records to their end",
             where="source",
             mend="check that it is up and has room for temporary files, and run again",
         )
-    texts = [
-        (name, Path(file.name), loaded.spec.lookups[name].delimiter if name else loaded.spec.source.delimiter)
-        for name, each in (("", handle), *handle.lookups.items())
-        for file in each.files
-        if each.kind == CSV
-    ]
-    found: list[Finding] = []
-    where = "source"
-    for name, path, delimiter in texts:
-        with suppress(Exception), engine(scratch) as connection:  # the engine's own words may quote data
-            lines = irregular_lines(connection.con, path, literal(str(path)), delimiter)
-            if lines and not found:
-                where = f"lookups.{name}" if name else "source"
-            found += lines
-    if not found and any(each.kind != CSV for each in (handle, *handle.lookups.values())):
-        return InputRefused(
-            "the file is damaged", where="source", mend="write it again from where it was made"
-        )
-    what = (
-        "a row has more or fewer values than the header, a quote is not closed, or rows end in different ways"
-    )
-    if found:
-        what = "; ".join(f"{each.file}, line {each.line}: {each.kind}" for each in found[:MOST])
+    for name, each in {"": handle, **handle.lookups}.items():
+        if each.kind == PARQUET and each.base:
+            with engine(scratch) as connection:
+                wanted = _wanted(loaded, name)
+                column = contradicted(connection.con, _sql(connection, each, wanted), wanted)
+            if column is not None:
+                return contradicts(column, f"lookups.{name}" if name else "source")
+    return InputRefused("the file is damaged", where="source", mend="write it again from where it was made")
+
+
+def rows_of(handle: InputHandle) -> int:
+    """Return how many records there are: as the footers of what is read say, or an engine counted before."""
+    if handle.kind in IN_PLACE:
+        return int(held(handle.held).records)
+    return sum(int(pq.read_metadata(file.name).num_rows) for file in handle.copies or handle.files)
+
+
+def miscounted(read: int, there: int, field: str = "source") -> InputRefused:
+    """Return the error for records of which not all were read, or some twice; the numbers stay at home."""
     return InputRefused(
-        f"the text is not a regular CSV table: {what}",
-        where=where,
-        mend=f"check {where}.delimiter and how the file was written",
-        findings=found,
+        "the engine read another number of records than are there",
+        where=field,
+        mend=f"check {field}.delimiter, and that quotes stand around whole values; write the files again",
+        findings=[Finding(kind=f"{read} records were read, and there are {there}")],
     )
 
 
@@ -249,7 +252,7 @@ def see_keys(loaded: Loaded, name: str, handle: InputHandle, scratch: Path) -> N
     """
 
     def see() -> None:
-        table = _table(connection, loaded.spec.lookups[name], handle, read_columns(loaded, name))
+        table = _table(connection, handle, _wanted(loaded, name))
         require_unique(loaded, name, table)
 
     with engine(scratch) as connection:
@@ -291,13 +294,9 @@ def _cores() -> int:
 def _joined(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, dict[str, str]]:
     """Return the table of all records with what they find in look-ups, and the names of its columns."""
     raw = raw_names(needed_columns(loaded))
-    source = loaded.spec.source
-    table = _table(connection, source, handle, {name: column for column, name in raw.items()})
+    table = _table(connection, handle, _wanted(loaded))
     raw |= raw_names_found(loaded)
-    tables = {
-        name: _table(connection, loaded.spec.lookups[name], each, read_columns(loaded, name))
-        for name, each in handle.lookups.items()
-    }
+    tables = {name: _table(connection, each, _wanted(loaded, name)) for name, each in handle.lookups.items()}
     return joined(table, raw, loaded, tables), raw
 
 
@@ -311,9 +310,7 @@ def _in_place(source: Any, loaded: Loaded, handle: InputHandle, scratch: Path) -
     with engine(scratch) as connection:
         tables = {
             name: quietly(
-                lambda name=name, each=each: listed(
-                    _table(connection, loaded.spec.lookups[name], each, read_columns(loaded, name))
-                )
+                lambda name=name, each=each: listed(_table(connection, each, _wanted(loaded, name)))
             )
             for name, each in handle.lookups.items()
         }
@@ -321,15 +318,18 @@ def _in_place(source: Any, loaded: Loaded, handle: InputHandle, scratch: Path) -
     return joined(table, raw, loaded, tables), raw
 
 
-def _table(connection: Any, files: Files, handle: InputHandle, wanted: Mapping[str, str]) -> Any:
-    """Return the wanted columns of one input: name inside the engine -> column of the files."""
-    if handle.kind == CSV:
-        whole, columns = _csv_table(connection, files, handle)
-    else:
-        paths = [literal(file.name) for file in handle.files]
-        whole = connection.read_parquet(paths, **_partitioning(handle))
-        columns = {column: raw if handle.kind == SNAPSHOT else column for raw, column in wanted.items()}
-    table = whole.select(**{raw: whole[columns[column]] for raw, column in wanted.items()})
+def _wanted(loaded: Loaded, look_up: str = "") -> dict[str, str]:
+    """Return the columns that are read of a look-up, or of the source: name inside the engine -> column."""
+    if look_up:
+        return read_columns(loaded, look_up)
+    return {name: column for column, name in raw_names(needed_columns(loaded)).items()}
+
+
+def _table(connection: Any, handle: InputHandle, wanted: Mapping[str, str]) -> Any:
+    """Return the wanted columns of one input."""
+    name = ibis.util.gen_name("files")
+    connection.con.execute(f"CREATE TEMP VIEW {name} AS {_sql(connection, handle, wanted)}")
+    table = connection.table(name)
     if any(kind.is_floating() for kind in table.schema().types):
         # A Parquet file's least and greatest leave not-a-number out, and the engine would take it for one
         # of the numbers between them.
@@ -337,33 +337,9 @@ def _table(connection: Any, files: Files, handle: InputHandle, wanted: Mapping[s
     return table
 
 
-def _csv_table(connection: Any, files: Files, handle: InputHandle) -> tuple[Any, dict[str, str]]:
-    """Return the table of all columns as text, and the name in it of each column of the header."""
-    paths = [file.name for file in handle.files]
-    header = read_header(Path(paths[0]), files.delimiter)
-    columns = {name: f"field{place}" for place, name in enumerate(header)}
-    kinds = {compression(Path(path)) for path in paths}
-    whole = connection.read_csv(
-        [literal(path) for path in paths],
-        columns=dict.fromkeys(columns.values(), "VARCHAR"),
-        header=True,
-        delim=files.delimiter,
-        quote='"',
-        escape='"',
-        nullstr=list(files.nulls) or [_NO_NULL],
-        compression=kinds.pop(),
-        **_partitioning(handle),
-    )
-    folders = [name for name in whole.columns if name not in set(columns.values())]
-    return whole, columns | {name: name for name in folders}
-
-
-def literal(path: str) -> str:
-    """Return a pattern that stands for this one file: the engine takes every name for a pattern."""
-    return re.sub(r"([*?\[])", r"[\1]", path)
-
-
-def _partitioning(handle: InputHandle) -> dict[str, Any]:
-    if not handle.base:
-        return {"hive_partitioning": False}
-    return {"hive_partitioning": True, "hive_types_autocast": False}
+def _sql(connection: Any, handle: InputHandle, wanted: Mapping[str, str]) -> str:
+    base, files = handle.base, handle.files
+    if handle.kind != PARQUET:  # a copy, in which columns have their names inside the engine
+        base, files, wanted = "", handle.copies or handle.files, {raw: raw for raw in wanted}
+    paths = [Path(file.name) for file in files]
+    return parquet_table(connection.con, found_again("parquet", base, paths), wanted)

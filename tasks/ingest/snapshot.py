@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mechanisms.errors import InputError, InputRefused
+from tasks.arrival.fetch_drop import see_that_there_is_room
 from tasks.ingest.needed_columns import raw_names
 from tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
 from validations.redaction import redacted
@@ -39,14 +40,33 @@ def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> Non
     ------
     InputError
         If the database or its driver is not there, or the table lacks a column.
+    InputRefused
+        If the copy does not fit on its disk.
     """
+    names = raw_names(columns)
+    schema = pa.schema([(name, pa.string()) for name in names.values()])
+    write_rows((batch.cast(schema) for batch in _rows(loaded, names, target.parent)), target, schema)
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> int:
+    """Write rows to a Parquet file of mode 0600, and return how many they were.
+
+    Raises
+    ------
+    InputRefused
+        If they do not fit on the disk, of which some room is left to others.
+    """
+    rows = 0
     target.unlink(missing_ok=True)
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        names = raw_names(columns)
-        schema = pa.schema([(name, pa.string()) for name in names.values()])
-        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for batch in _rows(loaded, names, target.parent):
-                writer.write_batch(batch.cast(schema))
+    with (
+        os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
+        for batch in batches:
+            see_that_there_is_room(batch.nbytes, "the source", target.parent)
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
 
 
 def snapshot_digest(path: Path, columns: tuple[str, ...], secret: bytes, scratch: Path) -> str:

@@ -75,7 +75,10 @@ def check_schemas(
                 f"the file lacks {_listed(missing)}", where=path.name, mend="check the names under columns"
             )
         alike = Counter(name.casefold() for name in schema.names)
-        for column in (column for column in columns if column not in found.folders):
+        for column in (column for column in columns if column in schema.names):
+            if schema.names.count(column) > 1:
+                what, mend = f"the file has {_listed([column])} twice", "give every column a name of its own"
+                raise InputRefused(what, where=path.name, mend=mend)
             if alike[column.casefold()] > 1:
                 raise InputRefused(
                     f"two columns are called {column!r} but for capital letters",

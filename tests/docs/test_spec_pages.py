@@ -145,7 +145,8 @@ def test_defaults_are_what_the_pages_say(model: type[BaseModel]) -> None:
         plain: Any = field.get_default()
         if not isinstance(plain, (str, bool, int)):
             continue
-        written = '","' if plain == "," else str(plain).lower() if isinstance(plain, bool) else str(plain)
+        marks = {",": '","', '"': "'\"'"}
+        written = marks.get(plain, str(plain).lower() if isinstance(plain, bool) else str(plain))
         rows = [
             line.split("|") for line in PAGE.splitlines() if line.startswith(f"| `{field.alias or name}` |")
         ]

@@ -71,9 +71,10 @@ _OPTIONS: dict[str, tuple[str, TypeAdapter[str], str, str]] = {
     ),
 }
 _PLACE = ("path", "url", "table", "engine", "master")  # of the source: where the data are
+_READING = {"ignore", "limits"}  # of files: what is left out there, and how much is read
 _NOT_PUBLISHED: Any = {
-    "source": set(_PLACE),
-    "lookups": {"__all__": {"path"}},
+    "source": {*_PLACE, *_READING},
+    "lookups": {"__all__": {"path", *_READING}},
     "publication": {"folder"},
     "workspace": True,
 }

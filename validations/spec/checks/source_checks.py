@@ -85,7 +85,7 @@ def _check_database(draft: Draft, source: Source) -> None:
     if source.engine not in ("database", "postgresql"):
         mend = "write engine: database, engine: postgresql, or leave it out"
         draft.add(("source", "engine"), "a url is read by its database", mend)
-    for name in ("format", "delimiter", "nulls"):
+    for name in ("format", "delimiter", "quote", "nulls", "ignore", "limits"):
         if name in source.model_fields_set:
             draft.add(("source", name), "is for files, and the source is a database", "remove it")
 

@@ -10,9 +10,26 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from validations.spec.kinds import DatabaseTable, Part, format_of
-from validations.spec.values import ColumnName, RawText, Reason, RejectLimit, Text, matching
+from validations.spec.values import ColumnName, Positive, RawText, Reason, RejectLimit, Text, matching
 
 Format = Literal["csv", "parquet"]
+
+IGNORED = (
+    *("_SUCCESS", "_metadata", "_common_metadata", "_started_*", "_committed_*", ".*.crc"),
+    *(".DS_Store", "._*", "Thumbs.db", "desktop.ini"),
+)
+"""What programs and desktops put beside data, and what holds no records."""
+
+
+class Limits(Part):
+    """How much is read before a source is refused, so that nothing odd occupies the machine."""
+
+    columns: Positive = Field(default=16_384, description="The most columns of a CSV file.")
+    files: Positive = Field(default=100_000, description="The most files.")
+    unpacked: Positive = Field(
+        default=100,
+        description="How many times its size a compressed file may become; up to 1 GiB any may.",
+    )
 
 
 class Files(Part):
@@ -28,7 +45,16 @@ class Files(Part):
         default=None, description="How the files are written; inferred from their ending when absent."
     )
     delimiter: RawText = Field(default=",", description="The character between the values of a CSV row.")
+    quote: Literal['"', "none"] = Field(
+        default='"',
+        description="What may stand around a value of a CSV row; `none` says that no quote is in the files, "
+        "which are then read in parallel.",
+    )
     nulls: tuple[RawText, ...] = Field(default=("",), description="The texts that mean null in a CSV file.")
+    ignore: tuple[Text, ...] = Field(
+        default=(), description="Patterns of names or paths below `path` that are left out, as `*.md`."
+    )
+    limits: Limits = Field(default=Limits(), description="How much is read at most.")
 
     @property
     def file_format(self) -> Format | None:
