@@ -74,7 +74,7 @@ def test_a_release_is_of_its_input_wherever_that_lies(
     assert (again.status, again.release_id, again.certificate) == (
         *("already published", first.release_id, first.certificate),
     )
-    store.pipe_file(f"{bucket}/census/people-2026.csv", people + b"A1,3,1\n")
+    store.pipe_file(f"{bucket}/census/people-2026.csv", people + b"A1,3,1\r\n")
     with pytest.raises(DataRefused, match="another input"):
         publish(spec, home)
     assert states(home) == ["published"]
