@@ -79,6 +79,14 @@ class RecordCounter:
         if self._held >= _AT_ONCE:
             self._hand_over()
 
+    def finish(self) -> None:
+        """Wait until all is counted that was added."""
+        if self._head:
+            head, self._head = self._head, None
+            self._scan(head, _scan, head, b"")
+        self._hand_over()
+        self._wait()
+
     def close(self) -> None:
         """Finish, whether or not the text was read to its end."""
         if self._thread is not None:
@@ -92,11 +100,7 @@ class RecordCounter:
 
     def records(self, columns: int) -> int | tuple[int, str]:
         """Return the number of records below the header, or (offset, kind) of a fault, once all is added."""
-        if self._head:
-            head, self._head = self._head, None
-            self._scan(head, _scan, head, b"")
-        self._hand_over()
-        self._wait()
+        self.finish()
         if self.fault:
             return self.fault
         state = self._state
