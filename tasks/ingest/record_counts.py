@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 #: No row and no header is longer, in bytes: the engine's own limit is a little beyond.
 LONGEST_ROW = 2_000_000
 _PLAIN_BYTES = 1 << 14  # up to which plain Python counts
-_AT_ONCE = 1 << 23  # bytes that go to the other thread: on a busy machine each hand-over waits its turn
+_AT_ONCE = 1 << 21  # bytes that go to the other thread: on a busy machine each hand-over waits its turn
 _QUOTE, _CR, _LF = 34, 13, 10
 _BOM = b"\xef\xbb\xbf"
 _TAIL = 4  # bytes of the longest character
