@@ -112,6 +112,9 @@ def inspect(path: Path, files: Files, see: Callable[[bytes], None], field: str =
                 pass  # what follows the last compressed member belongs to the file too
         if isinstance(read, _Stop):
             raise _stopped(path, kind, read, files, field)
+        counter.finish()
+        if counter.fault:
+            raise _irregular_at(path, *counter.fault, field)
         header = _parse_header(read, files, path.name, field)
         records = counter.records(len(header))
         if isinstance(records, tuple):

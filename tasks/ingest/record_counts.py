@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 #: No row and no header is longer, in bytes: the engine's own limit is a little beyond.
 LONGEST_ROW = 2_000_000
 _PLAIN_BYTES = 1 << 14  # up to which plain Python counts
+_AT_ONCE = 1 << 21  # bytes that go to the other thread: on a busy machine each hand-over waits its turn
 _QUOTE, _CR, _LF = 34, 13, 10
 _BOM = b"\xef\xbb\xbf"
 _TAIL = 4  # bytes of the longest character
@@ -57,9 +58,11 @@ class RecordCounter:
         self._head: bytes | None = b""  # until it can be told whether a byte order mark is there
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
+        self._blocks: list[bytes] = []  # for the other thread
+        self._held = 0  # bytes in them
 
     def add(self, block: bytes) -> None:
-        """Count what comes next; the block before is done by then, and this one soon."""
+        """Count what comes next, soon."""
         if self._head is not None:
             block, self._head = self._head + block, None
             if len(block) < len(_BOM) and _BOM.startswith(block):
@@ -68,14 +71,21 @@ class RecordCounter:
             if block.startswith(_BOM):
                 self._state[[_DONE, _START]] = len(_BOM)
                 block = block[len(_BOM) :]
-        self._wait()
-        if len(block) <= _PLAIN_BYTES and self._state[_DONE] <= _PLAIN_BYTES:
+        if self._thread is None and not self._held and self._state[_DONE] + len(block) <= _PLAIN_BYTES:
             self._scan(block, _scan, block, b"")
             return
-        self._thread = self._thread or ThreadPoolExecutor(1)
-        data = np.frombuffer(block, np.uint8)
-        words = np.frombuffer(block, np.uint64, len(block) // 8)
-        self._pending = self._thread.submit(self._scan, block, _compiled(), data, words)
+        self._blocks.append(block)
+        self._held += len(block)
+        if self._held >= _AT_ONCE:
+            self._hand_over()
+
+    def finish(self) -> None:
+        """Wait until all is counted that was added."""
+        if self._head:
+            head, self._head = self._head, None
+            self._scan(head, _scan, head, b"")
+        self._hand_over()
+        self._wait()
 
     def close(self) -> None:
         """Finish, whether or not the text was read to its end."""
@@ -90,10 +100,7 @@ class RecordCounter:
 
     def records(self, columns: int) -> int | tuple[int, str]:
         """Return the number of records below the header, or (offset, kind) of a fault, once all is added."""
-        if self._head:
-            head, self._head = self._head, None
-            self._scan(head, _scan, head, b"")
-        self._wait()
+        self.finish()
         if self.fault:
             return self.fault
         state = self._state
@@ -102,6 +109,18 @@ class RecordCounter:
         last = int(state[_DONE] > state[_START])  # without an end of line
         blank = int(state[_BLANK]) if columns == 1 else 0
         return max(int(state[_RECORDS]) + last + blank - 1, 0)
+
+    def _hand_over(self) -> None:
+        """Have the other thread count what is held; it is done with what it had before."""
+        self._wait()
+        if not self._held:
+            return
+        block = b"".join(self._blocks)
+        self._blocks, self._held = [], 0
+        self._thread = self._thread or ThreadPoolExecutor(1)
+        data = np.frombuffer(block, np.uint8)
+        words = np.frombuffer(block, np.uint64, len(block) // 8)
+        self._pending = self._thread.submit(self._scan, block, _compiled(), data, words)
 
     def _wait(self) -> None:
         if self._pending is not None:

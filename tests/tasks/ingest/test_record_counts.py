@@ -197,6 +197,7 @@ def test_three_readers_find_the_same_records(
     """Blocks of one byte up to all: a border falls everywhere."""
     if compiled:
         monkeypatch.setattr(record_counts, "_PLAIN_BYTES", -1)
+        monkeypatch.setattr(record_counts, "_AT_ONCE", 1)
     rng, path, refused = random.Random(f"records {compiled}"), tmp_path / "t.csv", 0
     with engine(tmp_path) as connection:
         for _ in range(runs(300, 10_000)):
