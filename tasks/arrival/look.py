@@ -36,7 +36,7 @@ from tasks.arrival.inboxes import Inbox
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tasks.arrival.moves import delete_old, put_away
 from tasks.arrival.places import Place, Seen, opened
-from tasks.arrival.verify_drop import IGNORED, is_whole, said, see_that_all_is_read
+from tasks.arrival.verify_drop import is_whole, said, see_that_all_is_read
 from tasks.runtime.home import Home
 from validations.spec.load import load_spec
 from validations.spec.model import ReleaseSpec
@@ -248,7 +248,7 @@ class _Judge:
 
     @property
     def _ignored(self) -> tuple[str, ...]:
-        return (*IGNORED, *getattr(self._spec.source, "ignore", ()))
+        return self._spec.source.ignore
 
     @cached_property
     def _books(self) -> Ledger:

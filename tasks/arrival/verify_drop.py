@@ -5,19 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection
-from fnmatch import fnmatchcase
 from typing import IO
 
 from tasks.arrival.inbox_limits import InboxLimits
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, NamedFile, read_manifest
 from tasks.arrival.places import Place, Seen, quoted
+from tasks.ingest.find_files import is_ignored
 from validations.spec.kinds import format_of
-
-#: What programs and desktops put beside data.
-IGNORED = (
-    *("_SUCCESS", "_metadata", "_common_metadata", "_started_*", "_committed_*", ".*.crc"),
-    *(".DS_Store", "._*", "Thumbs.db", "desktop.ini"),
-)
 
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")
@@ -61,7 +55,7 @@ def see_that_all_is_read(
     Parameters
     ----------
     ignored
-        Patterns of names that may be left out.
+        Patterns of what may be left out, as ``source.ignore`` has them.
     kind
         How the spec says that the files are written; None where their endings say it.
 
@@ -73,13 +67,13 @@ def see_that_all_is_read(
     beside = _manifest_of(lying)
     seen = {each.name: each for each in lying if each != beside}
     for name in sorted(seen.keys() - {file.name for file in manifest.files}):
-        if not _matches(name, ignored):
+        if not is_ignored(name, ignored):
             mend = "list it in the manifest, take it away, or name it under source.ignore in the spec"
             raise DropRefused("is not listed in the manifest", where=_shown(name), mend=mend)
     kinds = set()
     for file in manifest.files:
         _see_that_it_lies_there(file, seen.get(file.name))
-        if _matches(file.name, ignored):
+        if is_ignored(file.name, ignored):
             continue
         kinds.add(kind or format_of(file.name))
         if None in kinds:
@@ -147,10 +141,6 @@ def _see_that_it_lies_there(file: NamedFile, there: Seen | None) -> None:
         )
     if there.size != file.size:
         raise DropRefused("has another size than the manifest says", where=file.name, mend=_AGAIN)
-
-
-def _matches(name: str, patterns: Collection[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _shown(name: str) -> str:
