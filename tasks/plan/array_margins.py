@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval
+from mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, steady_half
 from validations.spec.measures.measure_fields import Measure
 
 
@@ -76,9 +76,11 @@ class ArrayMargin:
         place = self._place(value)
         if place is None:
             return width * min(1.0, quantile(self.level) * math.sqrt(variance) / steps)
-        parts = steps * np.array([place, 1 - place])
-        low, high = ratio_interval(parts, np.full(2, variance), self.level)
-        return width * float(max(place - low, high - place))
+        parts, spread = steps * np.array([[place, 1 - place]]), np.full((1, 2), variance)
+        low, high = ratio_interval(parts, spread, self.level)
+        steady = steady_half(*parts.T, *spread.T, self.level, over=False)
+        reach = float(np.max([place - low, high - place, steady]))
+        return width * min(reach, max(place, 1 - place))
 
     def variance(self, half: float, at: float | None = None, value: float | None = None) -> float:
         """Return the largest variance that gives no more than a half-width."""
@@ -88,8 +90,8 @@ class ArrayMargin:
         place, reach = self._place(value), half / width
         most = 1.0
         if place is not None:
-            ends = [end for end in (place - reach, place + reach) if 0 <= end <= 1]
-            most = max(((1 - end) ** 2 + end**2 for end in ends), default=1.0)
+            ends = [end for end in (place - reach, place, place + reach) if 0 <= end <= 1]
+            most = max((1 - end) ** 2 + end**2 for end in ends)
         return (reach * steps / quantile(self.level)) ** 2 / most
 
     def _cell(self, at: float | None) -> tuple[float, float]:

@@ -126,8 +126,8 @@ def test_margins_of_means_and_rates_are_those_that_a_release_states(
     assert measure is not None
     pair = 300 * measure.width * np.array([part, 1 - part])
     numbers = np.tile(pair, layout.cells // 2)[None]
-    for variance in (1.0, 400.0, 1e9):
-        stated = measure_half(layout, numbers, Estimate(numbers, np.array([[variance]])), 0.9)[..., 0]
+    for variance in (1.0, 400.0, 1000.0 * measure.width**2):
+        stated = measure_half(layout, numbers, Estimate(numbers, np.array([[variance]])), 0.9)[0][..., 0]
         reach = measure.span if measure.test else measure.width * measure.step
         value = measure.bottom + part * float(reach)
         np.testing.assert_allclose(stated, reading.half(variance, 300, value))

@@ -147,10 +147,10 @@ def _refitted(change: Callable[[dict], None]) -> Callable[[Path], None]:  # type
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (_no_certificate, "certificate.json cannot be read (No such file or directory)"),
+        (_no_certificate, "certificate.json is missing"),
         (_altered, "certificate.json is not the one that index.json names"),
         (_no_table, "age_sex.csv is missing"),
-        (_a_link_for_a_table, "age_sex.csv is missing"),
+        (_a_link_for_a_table, "age_sex.csv is a link"),
         (_refitted(lambda said: said.pop("account")), "certificate.json is not what it should be: account"),
         (
             _refitted(lambda said: said["account"].update(cap="1/0")),
