@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ _DEFAULTS = {
 # A setting of the API in a profile, in .env, in prefect.toml or in pyproject.toml.
 _API = re.compile(r"prefect_api_url|^\s*\[(tool\.prefect\.)?api\]|^\s*api(\.url)?\s*=", re.I | re.M)
 _STARTUP = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
+_SENDING_SECONDS = 30.0
 _STARTUP_SECONDS = 180.0  # a fresh home's database is migrated first, which takes long on a busy machine
 
 
@@ -250,11 +252,23 @@ def own_server() -> Iterator[OwnServer]:
             _wait_for(server, url)
             yield OwnServer(url, sign_in)
         finally:
+            if server.poll() is None:
+                _send_what_waits()
             server.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(10)
             server.kill()
             server.wait()
+
+
+def _send_what_waits() -> None:
+    """Have Prefect send its events and logs: at the end of the process it would try for a minute or two."""
+    for module, name in (
+        ("prefect.events.worker", "EventsWorker"),
+        ("prefect.logging.handlers", "APILogWorker"),
+    ):
+        if module in sys.modules:
+            getattr(sys.modules[module], name).drain_all(timeout=_SENDING_SECONDS)
 
 
 def _wait_for(server: subprocess.Popen[bytes], url: str) -> None:
