@@ -19,7 +19,7 @@ from tasks.postprocess.table_layout import Layout
 from tasks.public_folder import LONGEST_ROW, sha256_of
 from tasks.public_tables import open_csv, open_parquet
 from validations.domains.prior_tables import PriorTable
-from validations.public_files import Unreadable
+from validations.public_files import LARGEST_JSON, Unreadable
 
 _FEW_ROWS, _TIMES = 1 << 20, 16
 _FEW_BYTES, _BYTES_OF_A_ROW = 1 << 26, 128
@@ -52,9 +52,9 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
     found = np.full(len(nodes) * layout.cells, np.nan)
     try:
         # Lists may have become shorter since, but not to a part of what they were.
-        most = _FEW_ROWS + _TIMES * layout.nodes * layout.cells
-        if sha256_of(prior.folder, prior.file, most * LONGEST_ROW) == prior.digest:
-            rows = _rows(place, layout, most)
+        most = _TIMES * layout.nodes * layout.cells
+        if sha256_of(prior.folder, prior.file, LARGEST_JSON + most * LONGEST_ROW) == prior.digest:
+            rows = _rows(place, layout, _FEW_ROWS + most)
             at = _places(rows, layout, nodes)
             counts = rows["count"].cast(pa.float64()).fill_null(np.nan).to_numpy()
             if (counts > MOST_COUNTED).any():

@@ -298,6 +298,8 @@ def test_something_else_in_place_of_a_file(agency: Forged, tmp_path: Path, file:
     readers = ["verify", "series", "query", "report", "site, copied"]
     if kind not in ("folder", "8 GB"):  # found when what is in it is read
         readers.append("unverified")
+    if file == TABLE and kind != "folder":
+        readers.append("prior")
     refused(forged, readers if kind != "folder" else ["verify", "query", "report", "site"], file)
 
 
