@@ -189,7 +189,7 @@ def test_a_release_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     made = loaded(tmp_path)
     counts = true_counts(made, 100)
     like = published(tmp_path / "like", made, counts)
-    (tmp_path / "like" / "ages.csv").write_text("count,margin\n" + ",1\n" * 16)
+    (tmp_path / "like" / "ages.csv").write_text("age,count,margin\n" + "0,,1\n" * 16)
     with pytest.raises(InputError, match="left blank"):
         plan(made, like=like)
     wider = made.path.read_text().replace("to: 79", "to: 89")
