@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from flows.operations.prefect_api import OwnServer, own_server
 from tests.tasks.report.kept_plots import keep_plots
 
 
@@ -20,3 +21,10 @@ def few_simulated_releases() -> Iterator[None]:
         patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
         keep_plots(patch)
         yield
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[OwnServer]:
+    """A Prefect server of this worker's own; tests that use it are in the group ``engine``."""
+    with own_server() as found:
+        yield found

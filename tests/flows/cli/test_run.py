@@ -9,13 +9,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.operations.prefect_api import OwnServer, own_server
+from flows.operations.prefect_api import OwnServer
 from ledger import Ledger
 from mechanisms.errors import InternalError
 from tests.flows.release.scene import publish_with, write_scene
@@ -38,9 +37,8 @@ UNREACHABLE = "http://127.0.0.1:9/api"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[OwnServer]:
-    with own_server() as found:
-        yield found
+def server(prefect_server: OwnServer) -> OwnServer:
+    return prefect_server
 
 
 def run(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flows.operations.prefect_api import OwnServer, own_server, settings_of
+from flows.operations.prefect_api import OwnServer, settings_of
 from mechanisms.errors import InputError
 from tests.flows.release.scene import states, write_scene
 
@@ -86,9 +86,9 @@ def test_nothing_is_imported_because_a_state_names_it() -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[OwnServer]:
-    with own_server() as found, settings_of(found.url, found.sign_in):
-        yield found
+def server(prefect_server: OwnServer) -> Iterator[OwnServer]:
+    with settings_of(prefect_server.url, prefect_server.sign_in):
+        yield prefect_server
 
 
 @pytest.mark.parametrize("name", ["pickle", "json"])
