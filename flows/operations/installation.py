@@ -12,19 +12,17 @@ home, which no command line shows, and listens on this machine only unless told 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import socket
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 from flows.operations.listeners import LOOPBACK, server_command
 from flows.operations.names_in_prefect import HEARTBEAT_SECONDS
-from flows.operations.server_address import credentials, server_folder
+from flows.operations.server_address import answers, credentials, past_proxies, server_folder
 from flows.operations.supervisor import Part
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
@@ -81,7 +79,7 @@ class Installation:
         return self._part("watcher", ["flows.operations.watcher", "--home", str(self.home.path)])
 
     def _part(self, name: str, words: list[str]) -> Part:
-        return Part(name, [sys.executable, "-m", *words], self.environment(), server_folder(self.home))
+        return Part(name, [sys.executable, "-P", "-m", *words], self.environment(), server_folder(self.home))
 
     def environment(self) -> dict[str, str]:
         """Return the environment of every process: this one's, with the settings of the installation."""
@@ -92,6 +90,7 @@ class Installation:
         }
         return {
             **ours,
+            **past_proxies(self.url),
             "TABULARIUM_HOME": str(self.home.path),
             "PREFECT_HOME": str(server_folder(self.home) / "prefect"),
             "PREFECT_API_URL": self.url,
@@ -134,7 +133,7 @@ def wait_until_ready(installation: Installation, server: Part) -> None:
     """
     end = time.monotonic() + _STARTUP_SECONDS
     while server.ended() is None and time.monotonic() < end:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{installation.url}/ready", timeout=5):  # noqa: S310
+        if answers(f"{installation.url}/ready"):
             return
         time.sleep(0.1)
     raise InputError(

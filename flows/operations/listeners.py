@@ -7,9 +7,12 @@ ever answer in its place. Who only finds a server looks up which process holds i
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import socket
 import sys
 from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,7 +24,7 @@ _BACKLOG = 2048  # connections that wait while a server starts
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at ``host``: while it is open, the kernel gives the port to nobody else.
+    """Return a socket that listens at ``host``: while it is open, no other user gets the port.
 
     Parameters
     ----------
@@ -35,7 +38,9 @@ def listening(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        if port and _answered(host, port):  # another server of ours, say: sockets of one user share a port
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=True)
     except OSError as error:
         reason = (error.strerror or "no such address").partition(" (while")[0]
         failure = InputError(
@@ -61,13 +66,40 @@ def listening_while_served() -> Iterator[socket.socket]:
         yield listener
 
 
+@contextlib.contextmanager
+def port_held(url: str) -> Iterator[bool]:
+    """Let no other user listen on the port of ``url`` while the block runs, also when its server has ended.
+
+    Yields
+    ------
+    Whether that can be: not where a process of another user listens there already.
+    """
+    place = urlsplit(url)
+    with socket.socket(socket.AF_INET6 if ":" in str(place.hostname) else socket.AF_INET) as guard:
+        guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            guard.bind((place.hostname, place.port))
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
 def server_command(listener: socket.socket) -> list[str]:
     """Return the command of a Prefect server on a socket that it inherits."""
     return [sys.executable, "-P", "-m", "flows.operations.prefect_server", str(listener.fileno())]
 
 
+def _answered(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 def listens(process: int, url: str) -> bool:
-    """Tell whether ``process``, and nobody else, listens on the port of ``url`` on this machine.
+    """Tell whether ``process``, and nobody else, listens at the address and port of ``url`` on this machine.
 
     What a process of another user has open is not to be seen, which is as if it did not listen.
     """
@@ -76,18 +108,31 @@ def listens(process: int, url: str) -> bool:
 
 
 def _listening(url: str) -> set[str]:
-    """Return the sockets that listen on the port of ``url``, as the kernel numbers them."""
-    port = urlsplit(url).port
-    found = set()
+    """Return the sockets that answer at ``url``, as the kernel numbers them."""
+    place, found = urlsplit(url), set()
+    address = ip_address(LOOPBACK if place.hostname == "localhost" else str(place.hostname))
     for table in ("tcp", "tcp6"):
         try:
             lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
         except OSError:  # a machine without IPv6
             continue
         for fields in map(str.split, lines):
-            if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+            at, _, port = fields[1].rpartition(":")
+            if fields[3] == _LISTENS and int(port, 16) == place.port and _reached(at) in (address, None):
                 found.add(f"socket:[{fields[9]}]")
     return found
+
+
+def _reached(written: str) -> IPv4Address | IPv6Address | None:
+    """Return an address as the kernel writes it, each 32 bits turned round; None if it is all of them."""
+    words = [
+        bytes.fromhex(written[at : at + 8])[:: 1 if sys.byteorder == "big" else -1]
+        for at in range(0, len(written), 8)
+    ]
+    found = ip_address(b"".join(words))
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return None if found.is_unspecified else found
 
 
 def _open(process: int) -> set[str]:

@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,13 +20,15 @@ from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
-from flows.operations.listeners import LOOPBACK, listening_while_served, server_command
+from flows.operations.listeners import LOOPBACK, listening_while_served, port_held, server_command
+from flows.operations.prefect_limits import SETTINGS_BESIDE
 from flows.operations.server_address import (
     answers,
     credentials,
     is_its_own,
     is_running,
     new_sign_in,
+    past_proxies,
     written_address,
 )
 from flows.operations.supervisor import end_with_the_keeper
@@ -65,7 +66,7 @@ def configured_url() -> str | None:
 def _settings_files() -> list[Path]:
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
     profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser()
-    return [profiles, Path(".env"), Path("prefect.toml"), Path("pyproject.toml")]
+    return [profiles, *map(Path, SETTINGS_BESIDE)]
 
 
 def _may_name_an_api(path: Path) -> bool:
@@ -106,18 +107,21 @@ def connected(home: Home, *, needed: bool = True) -> Iterator[str | None]:
             typer.echo(f"passed over: {failure.line()}", err=True)
         yield _without_password(url) if failure is None else None
         return
-    own = url_of_home(home)
-    if own is None:
-        if needed:
-            raise InputError(
-                "no Prefect API answers for this home",
-                where=str(home.path),
-                mend=f"start it with tabularium up{home.option}, or name yours in PREFECT_API_URL",
-            )
-        yield None
-        return
-    with settings_of(own, credentials(home)):
-        yield own
+    with contextlib.ExitStack() as stack:
+        written = written_address(home)
+        held = written is not None and stack.enter_context(port_held(written))
+        own = url_of_home(home) if held else None  # in this order: who answers is the home's, and stays so
+        if own is not None:
+            with settings_of(own, credentials(home)):
+                yield own
+            return
+    if needed:
+        raise InputError(
+            "no Prefect API answers for this home",
+            where=str(home.path),
+            mend=f"start it with tabularium up{home.option}, or name yours in PREFECT_API_URL",
+        )
+    yield None
 
 
 def url_of_home(home: Home) -> str | None:
@@ -125,7 +129,7 @@ def url_of_home(home: Home) -> str | None:
     url = written_address(home)
     if url is None:
         return None
-    if is_running(home) and is_its_own(home) and answers(url, credentials(home)):
+    if is_running(home) and is_its_own(home) and answers(f"{url}/admin/version", credentials(home)):
         return url
     typer.echo(f"passed over: no server answers at {url}, where the home says one was", err=True)
     return None
@@ -157,6 +161,7 @@ def settings_of(url: str, sign_in: str | None) -> Iterator[None]:
     """Have what uses Prefect inside the block use the API at ``url``, signed in with ``user:password``."""
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
+    os.environ.update(past_proxies(url))
     with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: sign_in}):
         yield
 
@@ -274,7 +279,7 @@ def _send_what_waits() -> None:
 def _wait_for(server: subprocess.Popen[bytes], url: str) -> None:
     end = time.monotonic() + float(os.environ.get(_STARTUP, _STARTUP_SECONDS))
     while server.poll() is None and time.monotonic() < end:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310
+        if answers(f"{url}/health"):
             return
         time.sleep(0.1)
     raise InputError(

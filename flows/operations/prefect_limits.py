@@ -1,17 +1,48 @@
-"""What Prefect must not do in a process that runs our flows: load results, start an open server.
+"""What Prefect must not do for us: load results, start an open server, take settings from another user.
 
 A state may name a result: a file, and how to read it. Whoever sets the state chooses both, and reading runs
 code: a pickle runs what its author wrote, and Prefect's JSON calls any function that the record names. Flows
 here keep no results, so a state that has one was forged.
 
 Where no API is configured, Prefect starts a server on a port of the machine that asks nobody for a sign-in.
+
+Prefect reads settings from files of the folder that a command is started in. They may name a file that sets
+up logging, and that runs code.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
 from typing import Any, Never
 
 from mechanisms.errors import InputError
+
+SETTINGS_BESIDE = (".env", "prefect.toml", "pyproject.toml")
+"""Files of the current folder from which Prefect takes settings."""
+
+
+def refuse_planted_settings() -> None:
+    """See, before Prefect is imported, that nobody else wrote what it reads in the current folder.
+
+    Raises
+    ------
+    InputError
+        A file that speaks of Prefect belongs to another user than this one and root, or others may write it.
+    """
+    for path in map(Path, SETTINGS_BESIDE):
+        try:
+            about = path.stat()
+            speaks = "prefect" in path.read_text(encoding="utf-8", errors="replace").lower()
+        except OSError:  # there is none, or Prefect cannot read it either
+            continue
+        if speaks and (about.st_uid not in (0, os.geteuid()) or about.st_mode & stat.S_IWOTH):
+            raise InputError(
+                "others can write this file, from which Prefect would take settings that run code",
+                where=str(path.absolute()),
+                mend="start the command in a folder of yours, or make the file yours alone",
+            )
 
 
 def refuse_results() -> None:

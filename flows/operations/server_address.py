@@ -15,14 +15,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
+import http.client
 import json
 import os
 import secrets
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from flows.operations.listeners import listens
 from mechanisms.errors import InputError
@@ -30,6 +31,7 @@ from tasks.runtime.home import Home, make_once
 
 _USER = "tabularium"
 _PATIENCE = 5.0  # seconds in which a server of this machine answers, if it is there
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would hear the password
 
 
 def server_folder(home: Home) -> Path:
@@ -85,15 +87,22 @@ def _written(home: Home) -> tuple[str | None, int]:
         return None, 0
 
 
-def answers(url: str, sign_in: str, *, patience: float = _PATIENCE) -> bool:
-    """Tell whether a server answers at ``url`` and lets in who signs in so."""
-    token = base64.b64encode(sign_in.encode()).decode()
-    asked = urllib.request.Request(f"{url}/admin/version", headers={"Authorization": f"Basic {token}"})  # noqa: S310
+def answers(page: str, sign_in: str | None = None) -> bool:
+    """Tell whether a server of this machine answers at the URL of a page, and lets in who signs in so."""
+    token = "" if sign_in is None else base64.b64encode(sign_in.encode()).decode()
+    asked = urllib.request.Request(page, headers={"Authorization": f"Basic {token}"} if token else {})  # noqa: S310
     try:
-        with urllib.request.urlopen(asked, timeout=patience) as answer:  # noqa: S310
+        with _DIRECT.open(asked, timeout=_PATIENCE) as answer:
             return int(answer.status) == 200
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return False
+
+
+def past_proxies(url: str) -> dict[str, str]:
+    """Return variables by which a client asks the server at ``url`` itself, whatever proxy there is."""
+    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    direct = ",".join(dict.fromkeys(filter(None, [*known.split(","), str(urlsplit(url).hostname)])))
+    return {"no_proxy": direct, "NO_PROXY": direct}
 
 
 @contextlib.contextmanager

@@ -73,7 +73,7 @@ def running_installation(home: Home, port: int) -> Iterator[UpProcess]:
     """Run ``tabularium up`` while the block runs."""
     words = ["up", "--home", str(home.path), "--port", str(port)]
     process = subprocess.Popen(  # noqa: S603 - this very program
-        [sys.executable, "-m", "flows.cli.app", *words],
+        [sys.executable, "-P", "-m", "flows.cli.app", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
