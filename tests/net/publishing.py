@@ -7,7 +7,6 @@ import csv
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -32,11 +31,13 @@ from tasks.publish.release_folder import CERTIFICATE, digest_of
 from tasks.runtime import home
 from tasks.sign import sign_release
 from tasks.sign.statement import STATEMENT
-from tests.net.specs import Published, Publishing, command
+from tasks.verify import certificate_checks
+from tests.net.specs import Published, Publishing, invoked
 from tests.tasks.report.reported import lines
 
 NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 SIMULATED = 8  # releases, for margins
+FAILED = "this command failed, with"
 
 LEFT_OUT = {
     "certificate.json: created": "the time",
@@ -67,7 +68,10 @@ def draw_from(seed: str, budget: Fraction, definition: Any) -> SeededChannel:
 
 @contextmanager
 def settled() -> Iterator[pytest.MonkeyPatch]:
-    """Let noise, time, keys and names be the same in every run, whatever ran before."""
+    """Let noise, time, keys and names be the same in every run, whatever ran before.
+
+    What is left out of the comparison is fixed too: later releases of a ledger hang on it.
+    """
     draw_job, draw_tally = tasks.measure.draw_job, tasks.measure.draw_tally
 
     def job(job: Any, channel: Any, arrays: Any) -> Any:
@@ -95,6 +99,7 @@ def settled() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(sign_release, "dt", clock)
         patch.setattr(certifying, "platform", SimpleNamespace(python_version=lambda: "3"))
         patch.setattr(installed_code, "metadata", packages)
+        patch.setattr(certificate_checks, "metadata", packages)
         patch.setattr(installed_code, "code_digest", lambda *_, **__: "0" * 64)
         patch.setattr(installed_code, "commit", lambda: None)
         patch.setattr(installed_code, "packages_digest", lambda: ("0" * 64, 1))
@@ -106,7 +111,7 @@ def settled() -> Iterator[pytest.MonkeyPatch]:
 
 
 def published_texts(publishing: Publishing, folder: Path) -> dict[str, str]:
-    """Publish a spec in an empty folder, and return all its outputs by name."""
+    """Publish a spec in a new folder, and return all its outputs by name, without where they lie."""
     folder.mkdir(parents=True)
     found = publishing(folder)
     texts = dict(_outputs(found, folder))
@@ -124,6 +129,18 @@ def digests(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(texts.items())}
 
 
+def differing(recorded: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Return the names of outputs that are not as they were recorded: other, new or gone."""
+    return sorted(name for name in {*recorded, *found} if recorded.get(name) != found.get(name))
+
+
+def write_texts(texts: Mapping[str, str], folder: Path) -> None:
+    """Write texts as files, for people who compare them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name.replace("/", "|")).write_text(text, encoding="utf-8")
+
+
 # --- what was published, as texts
 
 
@@ -135,29 +152,35 @@ def _outputs(found: Published, folder: Path) -> Iterator[tuple[str, str]]:
     for number, release in enumerate(found.releases, 1):
         before = f"release {number}: " if several else ""
         for path in sorted(release.rglob("*")):
-            if path.is_file() and (text := _text(path)) is not None:
+            if path.is_file() and (text := text_of(path)) is not None:
                 yield f"{before}{path.relative_to(release)}", text
         yield f"{before}margins", _margins(release)
-        yield f"{before}verify", command("verify", release, "--export", books)
+        yield f"{before}verify", _said("verify", release, "--export", books)
     last = found.releases[-1]
     if several:
         earlier = [word for release in found.releases[:-1] for word in ("--since", release)]
-        yield "verify, all", command("verify", last, *earlier, "--export", books)
-    yield "query", command("query", last)
+        yield "verify, all", _said("verify", last, *earlier, "--export", books)
+    yield "query", _said("query", last)
     for words in found.queries:
-        yield f"query {' '.join(words)}", command("query", last, *words)
-        yield f"query {' '.join(words)} --json", command("query", last, *words, "--json")
-    yield "check", command("check", found.spec)
-    yield "check --json", command("check", found.spec, "--json")
+        yield f"query {' '.join(words)}", _said("query", last, *words)
+        yield f"query {' '.join(words)} --json", _said("query", last, *words, "--json")
+    yield "check", _said("check", found.spec)
+    yield "check --json", _said("check", found.spec, "--json")
     for words in found.plans:
         named = [str(last) if word == "LAST" else word for word in words]
-        yield " ".join(("plan", *words)), command("plan", found.spec, *named)
-    yield "ledger history", command("ledger", "history", "--last", "0", "--home", found.home.path)
+        yield " ".join(("plan", *words)), _said("plan", found.spec, *named)
+    yield "ledger history", _said("ledger", "history", "--last", "0", "--home", found.home.path)
     for path in sorted(last.parents[1].glob("*/index.json")):
         yield f"{path.parent.name}/index.json", path.read_text()
 
 
-def _text(path: Path) -> str | None:
+def _said(*words: str | Path) -> str:
+    """Return what a command prints, and how it ended if it failed."""
+    code, text = invoked(*words)
+    return f"{FAILED} {code}\n{text}" if code else text
+
+
+def text_of(path: Path) -> str | None:
     """Return what a file holds, in the order in which it stands there; None of what is left out."""
     if path.name in LEFT_OUT:
         return None
