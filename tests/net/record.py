@@ -52,16 +52,23 @@ def record(names: list[str], texts_to: Path | None = None) -> Mapping[str, list[
             raise ValueError(f"{name}: {failed}: {texts[failed[0]]}")
         now[name] = digests(texts)
         changed[name] = differing(before.get(name, {}), now[name])
-        print(f"{name}: {time.perf_counter() - began:.1f} s, {len(changed[name])} of {len(texts)} changed", flush=True)
+        print(
+            f"{name}: {time.perf_counter() - began:.1f} s, {len(changed[name])} of {len(texts)} changed",
+            flush=True,
+        )
     FILE.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
     return changed
 
 
 if __name__ == "__main__":
-    words = argparse.ArgumentParser(prog="python -m tests.net.record", description="Record the net of digests.")
-    words.add_argument("names", nargs="*", metavar="SPEC", choices=[[], *SPECS], default=[])
+    words = argparse.ArgumentParser(
+        prog="python -m tests.net.record", description="Record the net of digests."
+    )
+    words.add_argument("names", nargs="*", metavar="SPEC", help="record these alone")
     words.add_argument("--texts", type=Path, metavar="FOLDER", help="write there what is published")
     given = words.parse_args()
+    if unknown := sorted(set(given.names) - SPECS.keys()):
+        words.error(f"there is no spec {unknown[0]}; known are {', '.join(SPECS)}")
     for spec, outputs in record(given.names or list(SPECS), given.texts).items():
         for output in outputs:
             print(f"changed: {spec}: {output}")

@@ -26,7 +26,7 @@ from ledger import AwaitingReview, Ledger
 from mechanisms import MECHANISMS
 from tasks.runtime.home import Home
 from tests.flows.release import test_bounds_by_group, test_look_up_release, test_rates
-from tests.flows.release.scene import let_sign, publish, write_scene
+from tests.flows.release.scene import publish, write_scene
 from tests.flows.release.slab_scene import small_memory, write_slab_scene
 from tests.flows.release.test_drawn_to_prior import fine, with_prior
 from tests.flows.release.test_histograms_of_sizes import add as add_histogram
@@ -206,7 +206,10 @@ def histogram(folder: Path) -> Published:
     """Counts of counts, and a table whose error is measured and whose levels agree."""
     spec, home = write_scene(folder, rows=600, budget="8")
     add_histogram(spec)
-    change(spec, ("    dimensions: [area", '    mechanism: sreb_gca\n    margin_share: "1/10"\n    dimensions: [area'))
+    change(
+        spec,
+        ("    dimensions: [area", '    mechanism: sreb_gca\n    margin_share: "1/10"\n    dimensions: [area'),
+    )
     return released(spec, home, queries=(("count by sex where age < 65", "--table", "area_age_sex"),))
 
 
@@ -258,7 +261,9 @@ def measures(folder: Path) -> Published:
     """Sums, means, medians and quantiles by trees and choices, weighted or not; four formats."""
     spec, home = with_measures(folder)
     change(spec, more=MEASURE_TARGETS)
-    return released(spec, home, queries=INCOMES, plans=((), ("--budget", "1/2", "--like", "LAST", "--bounds")))
+    return released(
+        spec, home, queries=INCOMES, plans=((), ("--budget", "1/2", "--like", "LAST", "--bounds"))
+    )
 
 
 @spec_of_the_net
