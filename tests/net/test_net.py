@@ -179,8 +179,8 @@ def test_little_is_left_out(tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
     tmp_path.mkdir()
     release = SPECS["slabs"](tmp_path).releases[0]
     assert len(LEFT_OUT) <= 12
-    for name in LEFT_OUT:
-        assert (release / name.partition(":")[0]).is_file()
+    files = [name.partition(":")[0] for name in LEFT_OUT if not name.startswith("digi")]
+    assert all((release / name).is_file() for name in files)
     whole = json.loads((release / "certificate.json").read_bytes())
     compared = json.loads(publishing.text_of(release / "certificate.json") or "")
     gone = [name.partition(": ")[2] for name in LEFT_OUT if name.startswith("certificate.json: ")]
