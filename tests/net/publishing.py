@@ -237,7 +237,8 @@ def _workbook_text(path: Path) -> str:
 
 
 def _page_text(path: Path) -> str:
-    return "\n".join(lines(path.read_bytes()))
+    """Return the words of a page: it writes a float that is whole but for its last digit as 600.0, or 600."""
+    return re.sub(r"(?<=\d)\.0\b", "", "\n".join(lines(path.read_bytes())))
 
 
 TEXTS: dict[str, Callable[[Path], str]] = {
