@@ -177,12 +177,12 @@ class LinearVariances:
                     where="plan",
                     mend="cross fewer columns",
                 )
-        terms = {
+        terms = dict.fromkeys(  # in one order: sums of floats depend on it
             chosen
             for table in self.tables.values()
             for size in range(len(table.flat) + 1)
             for chosen in combinations(sorted(name for name, cells in table.flat.items() if cells > 1), size)
-        }
+        )
         found: dict[tuple[str, ...], dict[str, float]] = {}
         for chosen in terms:
             names = tuple(name for name, table in self.tables.items() if set(chosen) <= set(table.flat))

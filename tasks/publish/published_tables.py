@@ -263,8 +263,8 @@ def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> Frame:
     """Return one array of a measurement before any post-processing.
 
     One number per cell that somebody can be in has the codes and labels of its cells beside it; any other
-    array the positions of its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are
-    ``measured``.
+    array the positions of its numbers, ``index`` or ``index_0``, ``index_1``, ..., but a number by itself.
+    The numbers themselves are ``measured``.
     """
     flat = array.reshape(-1)
     if array.shape == layout.measured_shape(level):
@@ -305,7 +305,8 @@ def _of_cells(labels: Labels, possible: NDArray[np.bool_] | None) -> Columns:
 
 def _of_positions(shape: tuple[int, ...], first: int, last: int) -> dict[str, Any]:
     """Return the positions of some numbers of an array, an axis a column."""
-    places = np.unravel_index(np.arange(first, last), shape) if last > first else ((),) * len(shape)
+    some = shape and last > first  # a number by itself has no position
+    places = np.unravel_index(np.arange(first, last), shape) if some else ((),) * len(shape)
     several = len(shape) > 1
     return {
         f"index_{axis}" if several else "index": pa.array(np.asarray(at, np.int64))

@@ -98,8 +98,9 @@ def described_in(subject: Subject) -> dict[tuple[str, str], dict[str, Any]]:
         raise Failed("the measurements are not those of the spec")
     for (name, level), entry in entries.items():
         kind, given = expected[name, level]
+        mechanism = build(kind, **given)  # which may go by several names
         what, about = f"the measurement {'/'.join(filter(None, (name, level)))}", entry["measured"]
-        if about["mechanism"] != kind or about["parameters"] != build(kind, **given).parameters():
+        if (about["mechanism"], about["parameters"]) != (mechanism.name, mechanism.parameters()):
             raise Failed(f"{what} is of another mechanism or has other parameters than the spec says")
         if about["definition"] != released.spec.privacy.definition or about["insecure"] is not False:
             raise Failed(f"{what} was drawn under another definition, or with predictable noise")

@@ -38,22 +38,27 @@ publication: {folder: releases}
 """
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> tuple[Path, Home]:
+def write_look_ups(folder: Path) -> tuple[Path, Home]:
+    """Write people, what is looked up of them, and the spec; open two accounts."""
     rows = [(f"p{i}", f"h{i // 3}") for i in range(90)]
-    with (tmp_path / "people.csv").open("w", newline="") as file:
+    with (folder / "people.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("person", "home"), *rows])
-    with (tmp_path / "homes.csv").open("w", newline="") as file:
+    with (folder / "homes.csv").open("w", newline="") as file:
         homes = [(*row, i % 9, "A" if i % 4 else SECRET_PLACE) for i, row in enumerate(rows)]
         csv.writer(file).writerows([("person", "home", "income", "place"), *homes])
-    (tmp_path / "places.csv").write_text("code,region\nA,north\nB,south\n")
-    (tmp_path / "spec.yaml").write_text(SPEC)
-    home = Home.at(tmp_path / "home")
+    (folder / "places.csv").write_text("code,region\nA,north\nB,south\n")
+    (folder / "spec.yaml").write_text(SPEC)
+    home = Home.at(folder / "home")
     with Ledger.connect(home.ledger_url) as books:
         for account in ("people", "others"):
             terms = {"unit": "person", "relation": "add-remove", "definition": "pure", "cap": Fraction(9)}
             books.open_account(account, **terms)
-    return tmp_path / "spec.yaml", home
+    return folder / "spec.yaml", home
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> tuple[Path, Home]:
+    return write_look_ups(tmp_path)
 
 
 def publish(spec: Path, home: Home, **options: str) -> Outcome:

@@ -14,6 +14,7 @@ import pytest
 from mechanisms import restore
 from mechanisms.accounting.transcript import Event
 from tasks.publish.measurement_files import read_measurement
+from tasks.runtime.home import Home
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, write_scene
@@ -26,15 +27,19 @@ WORDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One table by one draw for all regions, the other by a scope with a branch for each."""
-    spec, home = write_scene(tmp_path_factory.mktemp("regions"), rows=3000, budget="2")
+def write_regions(folder: Path) -> tuple[Path, Home]:
+    """Write one table measured by one draw for all regions, the other by a scope with a branch for each."""
+    spec, home = write_scene(folder, rows=3000, budget="2")
     text = spec.read_text()
     for name, words in WORDS.items():
         text = text.replace(f"- name: {name}\n", f"- name: {name}\n    {words}\n")
     spec.write_text(text)
-    return Path(publish(spec, home).folder)
+    return spec, home
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(publish(*write_regions(tmp_path_factory.mktemp("regions"))).folder)
 
 
 @pytest.fixture(scope="module")

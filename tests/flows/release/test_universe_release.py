@@ -13,6 +13,7 @@ from flows.cli.query.query_release import open_release
 from mechanisms.errors import InputError
 from mechanisms.queries import ask
 from mechanisms.queries.grammar import parse_tests
+from tasks.runtime.home import Home
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import people, publish, write_scene
@@ -32,13 +33,18 @@ UNIVERSE = "(area != B or sex = female) and age >= 20"
 BOUNDED = "every record; of these only records where age >= 20 and (sex = female or area != B)"
 
 
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    spec, home = write_scene(tmp_path_factory.mktemp("universes"), budget="4")
+def write_universes(folder: Path) -> tuple[Path, Home]:
+    """Write the small release with tables of some records only."""
+    spec, home = write_scene(folder, budget="4")
     text = spec.read_text()
     before, after = text.index("tables:"), text.index("rules:")
     spec.write_text(text[:before] + TABLES + text[after:])
-    return Path(publish(spec, home).folder)
+    return spec, home
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(publish(*write_universes(tmp_path_factory.mktemp("universes"))).folder)
 
 
 def test_it_is_said_with_every_table_which_records_it_counts(release: Path) -> None:

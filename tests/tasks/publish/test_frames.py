@@ -103,3 +103,5 @@ def test_parts_of_another_array(layout: Layout, monkeypatch: pytest.MonkeyPatch)
     empty = measurement_table(layout, layout.finest, np.zeros((0, 2), np.int64))
     assert [part.num_rows for part in empty.parts()] == [0]
     assert empty.schema.names == ["index_0", "index_1", "measured"]
+    (alone,) = measurement_table(layout, layout.finest, np.array(5)).parts()
+    assert alone.to_pydict() == {"measured": [5]}
