@@ -60,6 +60,12 @@ def test_odd_records_are_counted_as_duckdb_counts_them(session: SparkRun, tmp_pa
     both(tmp_path, one_spec.ROWS * 3)
 
 
+def test_numbers_in_text_are_read_as_the_source_writes_them(session: SparkRun, tmp_path: Path) -> None:
+    del session
+    one_spec.write(tmp_path, one_spec.NUMBERS)
+    one_spec.see_written(one_spec.found(one_spec.spec(tmp_path, one_spec.ON_SPARK, one_spec.WRITTEN)))
+
+
 @how(max_examples=6, deadline=None)
 @example(rows=[])
 @given(rows=st.lists(RECORDS, max_size=40))
