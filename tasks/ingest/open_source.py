@@ -28,7 +28,7 @@ from tasks.ingest.find_files import found_again
 from tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
 from tasks.ingest.needed_columns import needed_columns, raw_names, read_as_numbers
 from validations.domains.number_text import number_column, number_of, plain_column
-from validations.redaction import redacted
+from validations.redaction import note_data_opened, redacted
 from validations.spec.load import Loaded
 from validations.spec.parts.source_part import taken_from
 
@@ -155,6 +155,7 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
     InputError
         If a file has changed since the handle was made, or cannot be opened.
     """
+    note_data_opened()
     check_unchanged(handle)
     if handle.kind in IN_PLACE:
         source = held(handle.held)
