@@ -26,7 +26,7 @@ app()
     ("command", "place", "shown"),
     [
         ("check", "flows.cli.check_command.check", True),
-        ("check", "tasks.dry_run.PostProcessor", True),
+        ("check", "tasks.dry_run.dry_run_priors", True),
         ("run", "validations.spec.load.check_source", True),
         ("run", "tasks.ingest.csv_text.compression", False),
         ("run", "validations.suites.metrics.kept", False),

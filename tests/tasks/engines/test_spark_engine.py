@@ -196,3 +196,14 @@ def test_the_session_keeps_to_itself(session: SparkRun) -> None:
     assert conf["spark.ui.enabled"] == conf["spark.eventLog.enabled"] == "false"
     assert session.session.sparkContext.uiWebUrl is None
     assert Path(conf["spark.local.dir"]).stat().st_mode & 0o077 == 0
+
+
+def test_a_column_in_a_file_and_in_its_folder_is_refused(session: SparkRun, tmp_path: Path) -> None:
+    del session
+    table = one_spec.write(tmp_path, one_spec.ROWS)
+    place = tmp_path / "people" / "region=n"
+    place.mkdir(parents=True)
+    pq.write_table(table, place / "part.parquet")
+    with pytest.raises(InputRefused, match="column 'region' stands in the file and in the names"):
+        ingest_source(one_spec.spec(tmp_path, IN_FOLDER, one_spec.SMALL), front.SECRET, tmp_path)
+    close_within(tmp_path)
