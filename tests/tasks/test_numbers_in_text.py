@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from mechanisms.errors import RuleFailed
@@ -13,7 +15,7 @@ from tasks.ingest.ingest import ingest_source
 from tasks.runtime.progress import Quiet, reporting_to
 from tasks.validate import validate_microdata
 from tests.tasks import front
-from validations.spec.load import Loaded, examine
+from validations.spec.load import Loaded, examine, load_spec
 
 SPEC = """\
 product: pay
@@ -161,3 +163,29 @@ def test_a_rule_watches_columns_that_are_measured(column: str, mend: str | None,
     problems = examine(tmp_path / "spec.yaml").problems
     assert [each.field for each in problems] == ([] if mend is None else ["rules[0].column"])
     assert all(mend is not None and mend in each.mend for each in problems)
+
+
+DATABASE = """\
+product: pay
+dataset: survey
+period: "2026"
+source: {url: "duckdb:///people.duckdb", table: people}
+privacy: {unit: record, budget: "1"}
+columns: {sex: {categories: [f, m]}}
+tables:
+  - {name: pay, dimensions: [sex], measures: {sum: {sum: pay, from: 0, to: 50}}}
+"""
+
+
+def test_not_a_number_of_a_database_is_null_and_its_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(DATABASE)
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as base:
+        base.execute("CREATE TABLE people (sex text, pay double)")
+        base.execute("INSERT INTO people VALUES ('f', 'nan'), ('f', 7.5), ('m', NULL), ('m', 'inf')")
+    loaded = load_spec(tmp_path / "spec.yaml")
+    assert counted(loaded)[0]["pay-sum"] == [8, 50]
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as base:
+        base.execute("ALTER TABLE people ALTER pay TYPE text")
+    shutil.rmtree(tmp_path / "scratch")
+    with pytest.raises(RuleFailed, match=r"numbers\(pay\)"):
+        counted(loaded)
