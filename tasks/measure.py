@@ -13,6 +13,7 @@ Later stages read only those files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -28,7 +29,7 @@ from ledger.measurement.measure_once import measure_once
 from mechanisms import build, restore
 from mechanisms.accounting import Definition, Event, PrivacyLoss
 from mechanisms.channel import Channel, SecureChannel
-from mechanisms.errors import LedgerError, PublicationError
+from mechanisms.errors import LedgerError, PublicationError, TabulariumError
 from mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
 from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
@@ -40,9 +41,11 @@ from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.priors import certificates
 from tasks.published_heads import leave_head, stamped_head
-from tasks.runtime.progress import advanced, stopping
+from tasks.runtime.home import Home
+from tasks.runtime.progress import advanced, note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from tasks.runtime.tracebacks import keep
 from validations.spec.checks.histogram_checks import MECHANISM
 from validations.spec.checks.table_checks import level_shapes
 from validations.spec.large_tables import slabs
@@ -204,12 +207,12 @@ def _drawings(run: Run, jobs: list[Job]) -> dict[str, Callable[[], Drawn]]:
     after = [*accumulate(cells(job) for job in jobs)]
     definition = run.loaded.spec.privacy.definition
     return {
-        job.part: _drawing(job, definition, done, after[-1])
+        job.part: _drawing(job, definition, done, after[-1], run.installation)
         for job, done in zip(jobs, [0, *after], strict=False)
     }
 
 
-def _drawing(job: Job, definition: Definition, done: int, of: int) -> Callable[[], Drawn]:
+def _drawing(job: Job, definition: Definition, done: int, of: int, home: Home) -> Callable[[], Drawn]:
     """Return the function that draws one part; all that can fail without noise is done before it is called.
 
     Its channel is its own and holds its share alone: that a part was adopted changes no other one's draw.
@@ -219,11 +222,24 @@ def _drawing(job: Job, definition: Definition, done: int, of: int) -> Callable[[
     def draw() -> Drawn:
         advanced(done, of)  # raises nothing: where drawing has begun an exception ends the release
         arrays: dict[str, NDArray[Any]] = {}
-        noted = draw_job(job, SecureChannel(job.loss, definition=definition), arrays)
+        try:
+            noted = draw_job(job, SecureChannel(job.loss, definition=definition), arrays)
+        except Exception as error:
+            if not isinstance(error, TabulariumError):  # the ledger drops all of it but its kind
+                _kept_for_its_author(error, home)
+            raise
         job.let_go()
         return noted, arrays
 
     return draw
+
+
+def _kept_for_its_author(error: Exception, home: Home) -> None:
+    """Keep the traceback of what a mechanism raised, whatever becomes of it."""
+    with suppress(Exception):
+        file = keep(error, home)
+        if file is not None:
+            note(f"a mechanism raised {type(error).__name__}; its traceback stands in {file}")
 
 
 def drawing_tallies(run: Run, counts: CountsHandle) -> dict[str, Callable[[], Drawn]]:

@@ -26,6 +26,7 @@ from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.suites.expectations import RuleResult, write_private
 from validations.suites.metrics import Metrics, metrics_expression, read_metrics
+from validations.suites.microdata_findings import local_notes
 from validations.suites.microdata_suite import check_microdata, stop_if_failed
 from validations.universes.impossible_records import without_impossible
 
@@ -55,8 +56,8 @@ def validate_microdata(
     Raises
     ------
     InputError
-        If the source has no records, cannot be read to its end, or a column that is declared or measured as
-        numbers holds none.
+        If the source has no records, cannot be read to its end, or a column that is declared as numbers holds
+        none.
     RuleFailed
         If a rule of severity ``stop`` fails, or more records are rejected than ``source.max_rejected``.
     """
@@ -67,6 +68,8 @@ def validate_microdata(
     failure = InputError("the results cannot be written", where="secure workspace", mend="check its rights")
     redacted(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
     results = check_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json", loaded.domains)
+    for line in local_notes(loaded.spec, loaded.domains, metrics):
+        note(line)
     stop_if_failed(results, loaded.spec, loaded.domains, metrics, last_total)
     return results
 
@@ -95,7 +98,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
 
 
 def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
-    """See that a column declared as whole numbers, or measured, holds at least one, if it holds anything."""
+    """See that a column declared as whole numbers holds at least one, if it holds anything."""
     for name, domain in domains.items():
         column = metrics.columns[name]
         if isinstance(domain, IntegerDomain) and not column.read and column.nulls < metrics.rows:
@@ -104,14 +107,6 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
                 where="source",
                 mend="check source.delimiter and the domain under columns",
                 findings=[Finding(column=name, kind="not a whole number")],
-            )
-    for name, (nulls, read) in metrics.numbers.items():
-        if not read and nulls < metrics.rows:
-            raise InputRefused(
-                f"no value of column {name!r} reads as a number, and a measure needs numbers",
-                where="source",
-                mend="write them with a point, as 1234.5, or measure another column",
-                findings=[Finding(column=name, kind="not a number")],
             )
 
 

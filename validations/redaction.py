@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
+import sysconfig
+import threading
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from mechanisms.errors import InternalError, TabulariumError
@@ -18,12 +22,37 @@ T = TypeVar("T")
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _MEMORY = {"OutOfMemoryException", "MemoryError", "ArrowMemoryError"}
+_ROOT = Path(__file__).parents[1]
+_OURS = {_ROOT / floor for floor in ("flows", "tasks", "validations", "ledger", "mechanisms")}
+_LIBRARIES = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+# Exceptions of the language that what is read may cause, too.
+_OF_INPUT = (OSError, MemoryError, EOFError, UnicodeError)
+# What Ibis raises of an expression that is wrong, whatever the data are.
+_OF_EXPRESSIONS = {"IntegrityError", "IbisTypeError", "SignatureValidationError", "TranslationError"}
+
+_opened = threading.Event()
+
+
+def note_data_opened() -> None:
+    """Remember for the rest of this process that something confidential was opened in it."""
+    _opened.set()
+
+
+def data_were_opened() -> bool:
+    """Return whether this process has opened a source, a look-up, a workspace, counts or a secret."""
+    return _opened.is_set()
+
+
+def is_ours(file: str) -> bool:
+    """Return whether a file of code is one of this program."""
+    return not _OURS.isdisjoint(Path(file).parents)
 
 
 def redacted(work: Callable[[], T], otherwise: TabulariumError | Callable[[], TabulariumError]) -> T:
     """Return ``work()``; whatever a library raises in it becomes ``otherwise``.
 
-    An error of ours passes through without its context. A full disk or memory has an error of its own.
+    An error of ours passes through without its context. A full disk or memory has an error of its own, and a
+    mistake of this program passes as it is: it says nothing of what was read.
 
     Parameters
     ----------
@@ -37,9 +66,22 @@ def redacted(work: Callable[[], T], otherwise: TabulariumError | Callable[[], Ta
     except TabulariumError as error:
         failure = error
     except Exception as error:
+        if _is_mistake(error):
+            raise
         failure = _shortage(error) or (otherwise if isinstance(otherwise, TabulariumError) else otherwise())
     failure.__cause__ = failure.__context__ = None
     raise failure.with_traceback(None)
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Tell whether code of this program is at fault, and not what it read."""
+    kind = type(error)
+    if kind.__module__.startswith("ibis."):
+        return kind.__name__ in _OF_EXPRESSIONS
+    if kind.__module__ != "builtins" or isinstance(error, _OF_INPUT):
+        return False
+    raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
+    return is_ours(raised_in) or not any(Path(raised_in).is_relative_to(place) for place in _LIBRARIES)
 
 
 def _shortage(error: Exception) -> TabulariumError | None:

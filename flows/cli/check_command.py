@@ -9,7 +9,7 @@ from rich.text import Text
 
 from flows.cli.options import AsJson, SpecPath
 from flows.cli.terminal import err, one_line_errors, out, print_json
-from mechanisms.errors import TabulariumError
+from mechanisms.errors import InternalError, TabulariumError
 from validations.spec.load import load_spec
 from validations.spec.problems import Problem, format_problems
 from validations.spec.summary import Checked, check, render
@@ -46,6 +46,8 @@ def _refused(spec: Path) -> Problem | None:
     try:
         with without_data(load_spec(spec)) as run:
             dry_run_spec(run)
+    except InternalError:
+        raise
     except TabulariumError as error:
         return Problem(None, error.where, error.what, error.mend, spec.name)
     return None

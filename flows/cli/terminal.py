@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 from mechanisms.errors import DataRefused, TabulariumError
 from tasks.runtime.progress import stopping
@@ -110,6 +111,8 @@ def _explained(error: BaseException) -> int:
         from tasks.runtime.stage import sanitised
 
         error = sanitised(error, "tabularium")
+    if shown := getattr(error, "traceback", ""):  # of what was unexpected before any data were opened
+        err.print(Text(shown.rstrip()), soft_wrap=True, highlight=False)
     err.print(f"[bold red]error:[/bold red] {escape(error.line())}", soft_wrap=True, highlight=False)
     if isinstance(error, DataRefused) and error.again:
         err.print(f"see it again: {escape(error.again)}", soft_wrap=True, highlight=False)

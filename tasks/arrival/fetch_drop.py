@@ -29,6 +29,7 @@ from tasks.arrival.inboxes import Inbox, inbox_of
 from tasks.arrival.manifest import DropRefused, NamedFile
 from tasks.arrival.places import Place, opened
 from tasks.runtime.run import Run, drop_of
+from validations.redaction import note_data_opened
 
 _BLOCK = 1 << 20
 #: So much of a disk is left to others.
@@ -53,6 +54,7 @@ def fetch(run: Run) -> Path | None:
     found = drop_of(run.request.source)
     if found is None:
         return None
+    note_data_opened()
     home = run.installation
     with Claims.at(home) as claims:
         drop = claims.find(found)

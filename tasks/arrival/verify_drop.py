@@ -11,6 +11,7 @@ from tasks.arrival.inbox_limits import InboxLimits
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, NamedFile, read_manifest
 from tasks.arrival.places import Place, Seen, quoted
 from tasks.ingest.find_files import is_ignored
+from validations.redaction import note_data_opened
 from validations.spec.kinds import format_of
 
 _BLOCK = 1 << 20
@@ -150,6 +151,7 @@ def _shown(name: str) -> str:
 
 
 def _digest(content: IO[bytes], size: int) -> str:
+    note_data_opened()
     digest, rest = hashlib.sha256(), size + 1  # one more: it may have grown
     while rest and (block := content.read(min(_BLOCK, rest))):
         digest.update(block)

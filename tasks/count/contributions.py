@@ -1,13 +1,13 @@
 """What each record adds to the array of a measure: its value on the public grid, times its weight.
 
 The engine clamps and rounds, record by record; whole numbers are added up here, in 64 bits. A value or weight
-that is null, not a number, or cannot be read adds nothing, and rejects no record; infinities are clamped. The
-value of a test is 1 or 0, and null where it is neither true nor false.
+that is null adds nothing, and rejects no record; so does one that is no number, where a rule allows it.
+Infinities are clamped. The value of a test is 1 or 0, and null where it is neither true nor false.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import ibis
@@ -17,7 +17,7 @@ from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from tasks.count.slabbed_counts import Counts
 from validations.domains.domains import Domain
 from validations.domains.encoding import coded_names
-from validations.domains.number_text import number_of
+from validations.domains.number_text import number_of, of_group
 from validations.spec.measures.measure_fields import Measure
 from validations.universes.universe import test_of
 
@@ -36,8 +36,8 @@ def engine_columns(
         found = {f"{name}_value": ibis.cases((truth.isnull(), NOTHING), (truth, 1), else_=0).cast("int64")}
     else:
         group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
-        low, high = (_of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
-        most, step = _of_group(group, measure.widths, "int64"), measure.step
+        low, high = (of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
+        most, step = of_group(group, measure.widths, "int64"), measure.step
         value = number_of(table, raw[measure.of])
         # Clamped before it is put on the grid, so that nothing overflows, and after: nothing rounds out.
         shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
@@ -87,14 +87,6 @@ def add_up(
             np.add.at(array, measure.parts * at + nodes, times)
     else:
         np.add.at(array, measure.parts * at + steps, times)
-
-
-def _of_group(group: Any | None, bounds: Sequence[int], kind: str) -> Any:
-    """Return the bound of each record: its group's, or that of all."""
-    if group is None:
-        return ibis.literal(bounds[0], type=kind)
-    *named, last = (ibis.literal(bound, type=kind) for bound in bounds)
-    return ibis.cases(*((group == code, bound) for code, bound in enumerate(named)), else_=last)
 
 
 def _between(value: Any, low: Any, high: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mechanisms.errors import InputError
 from tasks.count.slabbed_counts import Counts, SlabbedCounts
-from validations.redaction import redacted
+from validations.redaction import note_data_opened, redacted
 
 _COUNTS = b"tabularium/counts/1\0"
 _PART = 1 << 21
@@ -97,6 +97,7 @@ def read_sizes(file: SizesFile, secret: bytes) -> Counts:
 
 def _read(file: CountFile | SizesFile, secret: bytes, shape: tuple[int, ...] | None) -> Counts:
     """Return what ``file`` names: of a known shape and mapped, or of any shape."""
+    note_data_opened()
     path = Path(file.path)
     failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
     mode: Literal["r"] | None = None if shape is None else "r"

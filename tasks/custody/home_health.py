@@ -101,7 +101,14 @@ def _versions() -> Iterator[Look]:
 def _modes(home: Home) -> Iterator[Look]:
     """See that nobody else can read what is private."""
     beside = home.beside_ledger
-    private = [home.path, home.workspaces, home.diagnoses, home.measurements, beside / "inputs"]
+    private = [
+        home.path,
+        home.workspaces,
+        home.diagnoses,
+        home.tracebacks,
+        home.measurements,
+        beside / "inputs",
+    ]
     private += [home.path / "server", home.path / "server" / "password", home.secret_file]
     private.append(release_key_file(home))
     url = make_url(home.ledger_url)

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -162,8 +164,13 @@ class SparkSource:
             reader = reader.option("basePath", "/".join(plain))
         return reader.parquet(*addresses)
 
-    def _kinds(self, address: str) -> dict[str, str]:
+    def _kinds(self, address: str, columns: Collection[str]) -> dict[str, str]:
         """Return the type of every column of a file, those of its folders among them."""
+        folders = folder_columns(address)
+        if folders:
+            # Without a base path the names of folders hold no values.
+            alone = self._run.session.read.option("__globPaths__", "false").parquet(address)
+            require_apart(folders, alone.schema.names, columns, PurePosixPath(address).name)
         return {
             field.name: kind
             if (kind := field.dataType.typeName()) in _NESTED
@@ -176,7 +183,7 @@ class SparkSource:
         several = ThreadPoolExecutor(_AT_ONCE)
         try:
             kinds = require_one_schema(
-                zip(self._files, several.map(self._kinds, addresses), strict=True), raw
+                zip(self._files, several.map(partial(self._kinds, columns=raw), addresses), strict=True), raw
             )
         finally:
             several.shutdown(cancel_futures=True)  # of thousands of files, where one is refused
@@ -200,6 +207,33 @@ class SparkSource:
 
 
 _NUMBER = pa.schema([("number", pa.int64())])
+
+
+def folder_columns(address: str) -> list[str]:
+    """Return the columns that stand in the names of the folders of a file (``sex=f/``)."""
+    return [unquote(part.partition("=")[0]) for part in address.split("/")[:-1] if "=" in part]
+
+
+def require_apart(
+    folders: Collection[str], own: Collection[str], columns: Collection[str], file: str
+) -> None:
+    """Refuse a column that stands in a file and in the names of its folders: Spark would take the latter.
+
+    Parameters
+    ----------
+    folders, own
+        The columns in the names of the folders, and those in the file.
+    columns
+        Those that the spec speaks of.
+    """
+    for column in columns:
+        if column in folders and column in own:
+            raise InputRefused(
+                f"column {column!r} stands in the file and in the names of its folders, and Spark would take "
+                "it from the folders whatever the file holds",
+                where=file,
+                mend="remove it from the files, or name the folders without it",
+            )
 
 
 def require_one_schema(

@@ -50,7 +50,7 @@ from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.domains.domains import Domain
-from validations.redaction import redacted
+from validations.redaction import note_data_opened, redacted
 from validations.spec.load import Loaded
 from validations.spec.parts.source_part import Files, located, public_name
 
@@ -102,6 +102,7 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         If the source is missing, unreadable, empty, cut off or not UTF-8, or its columns are not those of
         the spec.
     """
+    note_data_opened()
     if loaded.spec.source.engine in IN_PLACE:
         word, digest = begin(loaded, secret, scratch)
         source = InputHandle(loaded.source_uri, loaded.spec.source.engine, "", (), digest, held=word)
@@ -231,6 +232,7 @@ def files_digest(uri: str, secret: bytes) -> str:
     InputError
         If there is no such file, or the endings do not say which files are data.
     """
+    note_data_opened()
     found, digests = find_files(uri, None), []
     for path in found.paths:
         digest = _begun(path, found, secret)

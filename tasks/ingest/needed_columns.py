@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from validations.derivation.derived_columns import source_column
-from validations.domains.domains import Domain
+from validations.domains.domains import Domain, IntegerDomain
 from validations.spec.load import Loaded
 from validations.spec.parts.rules import UniqueRule
 from validations.spec.parts.source_part import taken_from
@@ -25,6 +25,16 @@ def read_as(loaded: Loaded, look_up: str = "") -> dict[str, Domain]:
         if place == look_up and not column.is_made:
             found[own] = domain
     return found
+
+
+def read_as_numbers(loaded: Loaded) -> tuple[str, ...]:
+    """Return the columns of the source and of look-ups that numbers are read from, as they stand there."""
+    spec, found = loaded.spec, dict.fromkeys(loaded.spec.measured_columns)
+    for name, domain in loaded.domains.items():
+        column = spec.columns[name]
+        if isinstance(domain, IntegerDomain) and not column.is_made:
+            found[column.source_column or name] = None
+    return tuple(found)
 
 
 def raw_names(columns: tuple[str, ...]) -> dict[str, str]:

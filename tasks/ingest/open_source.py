@@ -26,10 +26,11 @@ from tasks.engines.in_place import IN_PLACE, batches_of, held, listed
 from tasks.ingest.file_tables import contradicted, contradicts, parquet_table
 from tasks.ingest.find_files import found_again
 from tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
-from tasks.ingest.needed_columns import needed_columns, raw_names
-from validations.domains.number_text import as_number, number_column
-from validations.redaction import redacted
+from tasks.ingest.needed_columns import needed_columns, raw_names, read_as_numbers
+from validations.domains.number_text import number_column, number_of, plain_column
+from validations.redaction import note_data_opened, redacted
 from validations.spec.load import Loaded
+from validations.spec.parts.source_part import taken_from
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"
@@ -154,6 +155,7 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
     InputError
         If a file has changed since the handle was made, or cannot be opened.
     """
+    note_data_opened()
     check_unchanged(handle)
     if handle.kind in IN_PLACE:
         source = held(handle.held)
@@ -297,14 +299,27 @@ def _joined(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, 
     table = _table(connection, handle, _wanted(loaded))
     raw |= raw_names_found(loaded)
     tables = {name: _table(connection, each, _wanted(loaded, name)) for name, each in handle.lookups.items()}
-    return joined(table, raw, loaded, tables), raw
+    return _with_plain_numbers(joined(table, raw, loaded, tables), raw, loaded), raw
+
+
+def _with_plain_numbers(table: Any, raw: Mapping[str, str], loaded: Loaded) -> Any:
+    """Return a table with plain numbers beside the text of columns in which they are written otherwise."""
+    spec, added = loaded.spec, {}
+    for column in read_as_numbers(loaded):
+        name = raw.get(column)
+        place, _ = taken_from(column, spec.lookups)
+        written = (spec.lookups[place] if place else spec.source).separators
+        if name is not None and table[name].type().is_string() and not written.are_usual:
+            added[plain_column(name)] = written.plain(table[name])
+    return table.mutate(**added) if added else table
 
 
 def _in_place(source: Any, loaded: Loaded, handle: InputHandle, scratch: Path) -> tuple[Any, dict[str, str]]:
     """Return what :func:`_joined` does, where an engine holds the records: look-ups are public there."""
     raw = raw_names(needed_columns(loaded))
     measured = [raw[name] for name in loaded.spec.measured_columns if name in raw]
-    table = source.table.mutate(**{number_column(name): as_number(source.table[name]) for name in measured})
+    table = _with_plain_numbers(source.table, raw, loaded)
+    table = table.mutate(**{number_column(name): number_of(table, name) for name in measured})
     if not handle.lookups:
         return table, raw
     with engine(scratch) as connection:
@@ -314,8 +329,9 @@ def _in_place(source: Any, loaded: Loaded, handle: InputHandle, scratch: Path) -
             )
             for name, each in handle.lookups.items()
         }
-    raw |= raw_names_found(loaded)
-    return joined(table, raw, loaded, tables), raw
+    found = raw_names_found(loaded)
+    raw |= found
+    return _with_plain_numbers(joined(table, raw, loaded, tables), found, loaded), raw
 
 
 def _wanted(loaded: Loaded, look_up: str = "") -> dict[str, str]:

@@ -151,7 +151,15 @@ def _selected(connection: Any, table: str, names: dict[str, str]) -> Any:
             where="source.table",
             mend="check the names under columns",
         )
-    return source.select(**{raw: source[name].cast("string") for name, raw in names.items()})
+    return source.select(**{raw: _as_text(source[name], connection.name) for name, raw in names.items()})
+
+
+def _as_text(column: Any, engine: str) -> Any:
+    """Return a column as text; not-a-number is null, where an engine has one."""
+    text = column.cast("string")
+    if column.type().is_floating() and engine in ("duckdb", "postgres"):
+        return ibis.ifelse(column.isnan(), ibis.null("string"), text)
+    return text
 
 
 def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@
         measurements/       noisy measurements, a file for every table and level of a release
         workspaces/         one folder per run; everything confidential, removed at the end
         diagnoses/          why the data of a run were refused, one file per run, mode 0600
+        tracebacks/         of unexpected errors once data were opened, one file for each, mode 0600
         secret              agency secret of the keyed digests, mode 0600, made on first use, unless the
                             command in TABULARIUM_SECRET_COMMAND prints it
 
@@ -30,6 +31,7 @@ from sqlalchemy.exc import ArgumentError
 from ledger.durable_files import sync_folder
 from mechanisms.errors import InputError
 from tasks.runtime.secret_command import SECRET_BYTES, secret_command, secret_of
+from validations.redaction import note_data_opened
 
 _CHECK = b"tabularium/secret-check/1"
 _LOST = "restore the secret from the agency's backup; without it a release would be drawn and paid twice"
@@ -50,7 +52,7 @@ class Home:
         InputError
             If the folder cannot be made or other users could read it.
         """
-        home = cls(named(path))
+        home = _remembered(cls(named(path)))
         chosen = home.path
         try:
             chosen.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -76,7 +78,7 @@ class Home:
         InputError
             If there is none, and the ledger does not lie elsewhere.
         """
-        home = cls(named(path))
+        home = _remembered(cls(named(path)))
         if home.path.is_dir() or os.environ.get("TABULARIUM_LEDGER"):
             return home
         raise InputError(
@@ -119,6 +121,11 @@ class Home:
         """Folder that holds the diagnoses of refused runs."""
         return self.path / "diagnoses"
 
+    @property
+    def tracebacks(self) -> Path:
+        """Folder that holds the tracebacks of unexpected errors."""
+        return self.path / "tracebacks"
+
     def secret(self) -> bytes:
         """Return the agency secret, making it on first use.
 
@@ -132,6 +139,7 @@ class Home:
             If the secret is missing where one has been used, damaged, readable by others, or not the one of
             the ledger; or the command that prints it does not.
         """
+        note_data_opened()
         check = self.beside_ledger / "secret.check"
         command = secret_command()
         value = self._secret_in_file(check) if command is None else secret_of(command)
@@ -185,6 +193,20 @@ class Home:
             As ``secret``.
         """
         return hmac.digest(self.secret(), f"tabularium/{purpose}/1".encode(), "sha256")
+
+
+# The homes that this process used, the last one alone.
+_used: dict[str, Home] = {}
+
+
+def _remembered(home: Home) -> Home:
+    _used["last"] = home
+    return home
+
+
+def last_home() -> Home | None:
+    """Return the home that this process used last; None if it has used none."""
+    return _used.get("last")
 
 
 def named(path: str | Path | None = None) -> Path:

@@ -95,7 +95,7 @@ def advanced(cells: int, of: int) -> None:
 
 
 def note(text: str) -> None:
-    """Tell the reporter of the context something; of the data, only that a rule passed or failed."""
+    """Tell the reporter of the context something for whoever runs it: it may follow from the data."""
     reporter().noted(text)
 
 

@@ -2,14 +2,16 @@
 
 Prefect stores the text of exceptions in its database and pickles them, hashes task inputs for its cache
 and may store results. A stage therefore raises only Tabularium's own errors, whose text holds no data;
-anything else becomes an :class:`~mechanisms.errors.InternalError` that names the kind and the line of
-code and drops the text, the context and the traceback's frames. That the data were refused is told inside
+anything else becomes an :class:`~mechanisms.errors.InternalError` without its text, context and frames. Its
+traceback is shown on the terminal as long as this process has opened no data, and is written to a closed file
+of the home otherwise (:mod:`tasks.runtime.tracebacks`). That the data were refused is told inside
 a flow, and why is written down at home (:mod:`tasks.runtime.diagnoses`). What a stage takes, its run
 first, and returns are handles: names of things in the secure workspace, never the things.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -20,10 +22,11 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from mechanisms.errors import DataRefused, InternalError, TabulariumError
+from tasks.runtime.home import Home
 from tasks.runtime.progress import observed, stopping
 from tasks.runtime.run import Run
-
-_FLOORS = {Path(__file__).parents[2] / floor for floor in ("tasks", "validations", "ledger", "flows")}
+from tasks.runtime.tracebacks import Unexpected, formatted, keep
+from validations.redaction import data_were_opened, is_ours
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,7 +80,7 @@ class Stage(Generic[P, R]):
             ours = args[0] if args else None
             if isinstance(error, DataRefused) and isinstance(ours, Run) and stopping.asked() is None:
                 ours.diagnose(self.name, error)
-            failure = leaving(error, self.name)
+            failure = leaving(error, self.name, _home_of(ours))
         # Raised outside the handler, so that the original is not carried along as context.
         raise failure
 
@@ -85,6 +88,11 @@ class Stage(Generic[P, R]):
 def stage(name: str, *, of_stages: bool = False) -> Callable[[Callable[P, R]], Stage[P, R]]:
     """Make a function the stage called ``name``."""
     return lambda function: Stage(name, function, of_stages=of_stages)
+
+
+def _home_of(run: object) -> Home | None:
+    """Return the home of a run; None where it has none, as a dry run by `check` has."""
+    return run.installation if isinstance(run, Run) and run.request.home else None
 
 
 def _inside_a_flow() -> bool:
@@ -100,7 +108,7 @@ def _inside_a_task() -> bool:
     return context is not None and context.TaskRunContext.get() is not None
 
 
-def leaving(error: BaseException, where: str) -> BaseException:
+def leaving(error: BaseException, where: str, home: Home | None = None) -> BaseException:
     """Return the error that may leave a stage or a run: inside a flow not even why data were refused.
 
     Once somebody has asked this process to stop, that is what leaves: a library that is interrupted may fail
@@ -109,33 +117,66 @@ def leaving(error: BaseException, where: str) -> BaseException:
     asked = stopping.asked()
     if asked is not None:
         return asked
-    failure = sanitised(error, where)
+    failure = sanitised(error, where, home)
     return failure.in_public() if isinstance(failure, DataRefused) and _inside_a_flow() else failure
 
 
-def sanitised(error: BaseException, where: str) -> TabulariumError:
-    """Return an error that may leave the process, instead of ``error``."""
+def sanitised(error: BaseException, where: str, home: Home | None = None) -> TabulariumError:
+    """Return an error that may leave the process, instead of ``error``.
+
+    Parameters
+    ----------
+    home
+        Where a traceback is kept that may not be shown; the home that this process used last when None.
+    """
     if isinstance(error, TabulariumError):
         error.__cause__ = error.__context__ = None
         return error.with_traceback(None)
-    if isinstance(error, OSError) and error.errno is not None:
+    if isinstance(error, OSError) and error.errno in _MENDS:
         # Some libraries put a text of their own where the system's would be.
         return InternalError(
-            f"the operating system refused: {os.strerror(error.errno)}",
-            where=where,
-            mend="free disk space or mend the rights of the folders, then run again",
+            f"the operating system refused: {os.strerror(error.errno)}", where=where, mend=_MENDS[error.errno]
         )
+    if not (data_were_opened() or _inside_a_flow()):
+        shown = Unexpected(
+            f"unexpected {type(error).__name__} at {_line_of(error)}: {error}",
+            where=where,
+            mend="report it with its traceback",
+        )
+        shown.traceback = formatted(error)
+        return shown
+    file = keep(error, home)
+    kept = "could not be written to the home" if file is None else f"stands in {file}"
+    # Prefect stores it: which line it was may follow from the data.
+    what = "" if _inside_a_flow() else f" {type(error).__name__} at {_line_of(error)}"
     return InternalError(
-        f"{type(error).__name__} at {_line_of(error)}; its text is withheld because it may quote data",
+        f"unexpected error{what}; its text is withheld because it may quote data, and its traceback {kept}",
         where=where,
-        mend="run again with workspace.keep and report this line",
+        mend="read it there, and report it without what it quotes of the data",
     )
+
+
+_RIGHTS = "correct the rights of the files and folders it works with, then run again"
+_ROOM = "free disk space, then run again"
+#: What the operating system refuses for reasons outside this program -> what to do.
+_MENDS = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _ROOM),
+    **dict.fromkeys(
+        (errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n), then run again"
+    ),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "check the disk or network drive, then run again"),
+    **dict.fromkeys(
+        (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT, errno.EHOSTUNREACH),
+        "check that the other side is up and can be reached, then run again",
+    ),
+}
 
 
 def _line_of(error: BaseException) -> str:
     frames: list[Any] = traceback.extract_tb(error.__traceback__)
     if not frames:
         return "an unknown line"
-    ours = [f for f in frames if _FLOORS & set(Path(f.filename).parents)]
+    ours = [f for f in frames if is_ours(f.filename)]
     frame = (ours or frames)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.runtime.home import Home
+from validations.redaction import note_data_opened
 
 _LOCK = "owner.lock"
 _ASIDE = ".new-"
@@ -43,6 +44,7 @@ class Workspace:
         The folder appears under its name only once its lock is held, so that a sweep by another run
         never takes it for an orphan.
         """
+        note_data_opened()
         sweep(home)
         # It is the name of the run, too: those of a day stand together.
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"

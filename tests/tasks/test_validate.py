@@ -217,5 +217,5 @@ def test_a_measured_column_without_a_number_is_refused(
     if numbers is not None:
         assert measure_source(loaded, handle, scratch).numbers == {"pay": numbers}
         return
-    with pytest.raises(InputRefused, match="no value of column 'pay' reads as a number"):
+    with pytest.raises(RuleFailed, match=r"break numbers\(pay\) \(not a number\)"):
         validate_microdata(loaded, handle, scratch, None)

@@ -18,8 +18,9 @@ from typing import Any
 import ibis
 
 from validations.derivation.derived_parts import DatePart, Derivation
-from validations.domains.domains import Domain
+from validations.domains.domains import Domain, IntegerDomain
 from validations.domains.encoding import as_text, coded, is_missing
+from validations.domains.number_text import plain_name
 from validations.universes.universe import universe_of
 
 _NO_CODE = "\x1a"  # a control character: no code and no whole number has one
@@ -64,6 +65,8 @@ def coded_columns(
         column = columns[name]
         needed = source_column(name, column)
         names[name] = f"made{place}" if needed is None or column.is_made else raw[needed]
+        if isinstance(domains[name], IntegerDomain):
+            names[name] = plain_name(table, names[name])
         if needed is not None and column.is_made:
             made[names[name]] = _made(table[raw[needed]], column)
     plain = [name for name in domains if columns[name].cases is None]

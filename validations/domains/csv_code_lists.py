@@ -39,6 +39,9 @@ def _header(header: Sequence[str], rows: Rows) -> tuple[int, ...] | None:
     missing = [name for name in COLUMNS if name not in names]
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         rows.add(1, "", "the values are not separated by commas", "save the code list with commas")
+    elif missing and names[:1] in (["dataflow"], ["structure"]) and "obs_value" in names:
+        mend = "ask the agency's registry for the structure message with the code list"
+        rows.add(1, "", "this is SDMX-CSV data, which holds no code list", mend)
     elif missing:
         rows.add(1, "", f"the header lacks {listed(missing)}", mend)
     elif any(names.count(name) > 1 for name in COLUMNS):

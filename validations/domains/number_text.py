@@ -7,6 +7,9 @@ zero; so whatever is cast is within the reach of a double.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ibis
@@ -27,6 +30,39 @@ _TINY = rf"^ *[+-]?0*\.0{{150,}}[0-9]*{_SMALL}"
 _NEGLIGIBLE = rf"^ *[+-]?{_DIGITS}[eE]-0*[1-9][0-9]{{2,}} *$"
 _ZERO = r"^ *[+-]?[0.]+(?:[eE]|$)"
 _MINUS = "^ *-"
+_NO_NUMBER = "\x1a"  # a control character: it reads as no number, whole or not
+
+
+@dataclass(frozen=True)
+class Separators:
+    """How numbers are written in text: what stands between thousands, if anything, and before decimals."""
+
+    thousands: str | None = None
+    decimal: str = "."
+
+    @property
+    def are_usual(self) -> bool:
+        """Whether numbers are read without any change: as 1234.5."""
+        return self == Separators()
+
+    def plain(self, text: Any) -> Any:
+        """Return text in which numbers stand as 1234.5; null stays null, and the rest reads as no number.
+
+        Thousands stand in groups of three before the decimals, everywhere or not at all, and the first group
+        does not begin with a zero.
+        """
+        point = re.escape(self.decimal)
+        digits = rf"[0-9]+(?:{point}[0-9]*)?|{point}[0-9]+"
+        number = rf"(?:{digits})(?:[eE][+-]?[0-9]+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
+        shown = text
+        if self.thousands is not None:
+            group = rf"{re.escape(self.thousands)}[0-9]{{3}}"
+            number = rf"[1-9][0-9]{{0,2}}(?:{group})+(?:{point}[0-9]*)?|{number}"
+            shown = shown.replace(self.thousands, "")
+        if self.decimal != ".":
+            shown = shown.replace(self.decimal, ".")
+        read = ibis.ifelse(text.re_search(rf"^ *[+-]?(?:{number}) *$"), shown, _NO_NUMBER)
+        return ibis.ifelse(text.isnull(), ibis.null("string"), read)
 
 
 def as_number(column: Any) -> Any:
@@ -48,10 +84,29 @@ def number_column(raw: str) -> str:
     return f"{raw}_number"
 
 
+def plain_column(raw: str) -> str:
+    """Return the name of the column with the text of a raw one as :meth:`Separators.plain` has it."""
+    return f"{raw}_plain"
+
+
+def plain_name(table: Any, raw: str) -> str:
+    """Return the name of the column of a table in which the numbers of a raw column are read."""
+    name = plain_column(raw)
+    return name if name in table.columns else raw
+
+
 def number_of(table: Any, raw: str) -> Any:
     """Return a raw column of a table as :func:`as_number` reads it, or as it was read before."""
     name = number_column(raw)
-    return table[name] if name in table.columns else as_number(table[raw])
+    return table[name] if name in table.columns else as_number(table[plain_name(table, raw)])
+
+
+def of_group(group: Any | None, bounds: Sequence[int], kind: str) -> Any:
+    """Return the bound of each record: that of its group, a code from 0 on, or the one of all."""
+    if group is None:
+        return ibis.literal(bounds[0], type=kind)
+    *named, last = (ibis.literal(bound, type=kind) for bound in bounds)
+    return ibis.cases(*((group == code, bound) for code, bound in enumerate(named)), else_=last)
 
 
 def _unusual(text: Any) -> Any:

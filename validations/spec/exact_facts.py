@@ -21,7 +21,15 @@ from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
 from validations.domains.levels import cut
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.privacy_part import Privacy
-from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.parts.rules import (
+    InvalidRule,
+    NullsRule,
+    NumbersRule,
+    RangeRule,
+    RowCountRule,
+    Rule,
+    UniqueRule,
+)
 from validations.spec.parts.source_part import taken_from
 from validations.spec.parts.table_parts import Invariant
 from validations.universes.universe import test_of, universe_of
@@ -281,8 +289,8 @@ def facts_of_release(
         ExactFact(
             "source",
             "source",
-            "that the source and its look-ups could be read: the source holds records, and there are numbers "
-            "where numbers are declared or measured",
+            "that the source and its look-ups could be read: the source holds records, there are numbers "
+            "where numbers are declared, and what is measured is a number or null but for what a rule allows",
         ),
         ExactFact("attempts", "attempts", _attempts(spec, attempts, tallies)),
     ]
@@ -335,6 +343,8 @@ def in_words(rule: Rule) -> str:
         return f"at most {_percent(rule.at_most)} of the rows are null"
     if isinstance(rule, InvalidRule):
         return f"at most {_percent(rule.at_most)} of the rows lie outside the domain"
+    if isinstance(rule, NumbersRule):
+        return f"at most {_percent(rule.at_most)} of the rows hold something that is no number, and no null"
     if isinstance(rule, UniqueRule):
         return "no two rows agree in these columns"
     ends = [

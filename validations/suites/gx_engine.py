@@ -21,6 +21,10 @@ Severity = Literal["stop", "warn"]
 Number = int | float | None
 
 
+class NotCheckedError(Exception):
+    """Great Expectations could not say whether an expectation holds."""
+
+
 @dataclass(frozen=True)
 class Bound:
     """The numbers of ``column`` of the metrics table lie between ``low`` and ``high``, both included.
@@ -77,10 +81,10 @@ def run_suite(
     verdicts: list[bool | None] = [None] * len(expected)
     for result in outcome.results:
         if not _was_checked(result.exception_info):
-            raise ValueError("an expectation could not be checked")
+            raise NotCheckedError("an expectation could not be checked")
         verdicts[result.expectation_config.meta["place"]] = bool(result.success)
     if None in verdicts:
-        raise ValueError("an expectation was not checked")
+        raise NotCheckedError("an expectation was not checked")
     return [bool(verdict) for verdict in verdicts], json.dumps(outcome.to_json_dict(), indent=1)
 
 

@@ -14,10 +14,12 @@ import ibis
 
 from validations.domains.domains import Domain
 from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
-from validations.domains.number_text import number_of
+from validations.domains.number_text import number_of, of_group
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import RowCountRule, UniqueRule
+from validations.spec.parts.table_parts import Table
 from validations.universes.impossible_records import IMPOSSIBLE
+from validations.universes.universe import universe_of
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,9 @@ class Metrics:
         Column of a measure or weight -> rows that are null, and rows in which a number could be read.
     impossible
         Number of records that are rejected because their values cannot occur together.
+    beyond
+        Place of an array of a measure -> its kept records whose value lies beyond its bounds, and whose
+        weight does.
     """
 
     rows: int
@@ -77,6 +82,12 @@ class Metrics:
     duplicates: dict[str, int]
     numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     impossible: int = 0
+    beyond: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def no_numbers(self, column: str) -> int:
+        """Return in how many rows a measured column is neither null nor a number."""
+        nulls, read = self.numbers[column]
+        return self.rows - nulls - read
 
 
 def metrics_expression(
@@ -96,6 +107,10 @@ def metrics_expression(
         For the privacy unit and the rules that need numbers of their own.
     """
     unit = raw[spec.privacy.unit.column] if spec.privacy.unit.column is not None else None
+    # Apart from what is made of them: then an engine reads each text by pattern once.
+    read = {name: f"measured{place}" for place, name in enumerate(spec.measured_columns)}
+    values = {new: number_of(table, raw[name]) for name, new in read.items()}
+    table = table.mutate(**values) if values else table
     good = kept(table, domains, unit)
     numbers: dict[str, Any] = {"rows": table.count(), "kept": table.count(where=good)}
     numbers["unit_nulls"] = table.count(where=is_missing(table[unit])) if unit else ibis.literal(0)
@@ -106,10 +121,11 @@ def metrics_expression(
         if spec.columns[name].is_made:
             code = table[names.code]
             numbers |= {f"least{place}": code.min(), f"most{place}": code.max()}
-    for place, name in enumerate(spec.measured_columns):
-        value = table[raw[name]]
-        numbers[f"no_number{place}"] = table.count(where=is_missing(value))
-        numbers[f"number{place}"] = number_of(table, raw[name]).count()
+    for place, (name, new) in enumerate(read.items()):
+        numbers[f"no_number{place}"] = table.count(where=is_missing(table[raw[name]]))
+        numbers[f"number{place}"] = table[new].count()
+    for place, array in enumerate(spec.arrays):
+        numbers |= _beyond(table, good, place, array, read, domains)
     whole = table.aggregate(**numbers)
     extra = {
         f"distinct{place}": table.select(*(raw[name] for name in rule.columns)).distinct().count().as_scalar()
@@ -151,7 +167,38 @@ def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: Re
             for place, name in enumerate(spec.measured_columns)
         },
         impossible=int(row.get(IMPOSSIBLE) or 0),
+        beyond={
+            place: (int(row.get(f"beyond{place}") or 0), int(row.get(f"heavier{place}") or 0))
+            for place, array in enumerate(spec.arrays)
+            if array.measured is not None
+        },
     )
+
+
+def _beyond(
+    table: Any,
+    good: Any,
+    place: int,
+    array: Table,
+    read: Mapping[str, str],
+    domains: Mapping[str, Domain],
+) -> dict[str, Any]:
+    """Return how many counted records have a value, or a weight, beyond the bounds of a measure."""
+    measure = array.measured
+    if measure is None:
+        return {}
+    counted, found = good, {}
+    if array.where is not None:
+        counted &= universe_of(array.where, domains).holds(table, domains)
+    if measure.test is None:
+        group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
+        low, high = (of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
+        value = table[read[measure.of]]
+        found[f"beyond{place}"] = table.count(where=counted & ((value < low) | (value > high)))
+    if measure.weight is not None:
+        weight = table[read[measure.weight.column]]
+        found[f"heavier{place}"] = table.count(where=counted & ((weight < 0) | (weight > measure.heaviest)))
+    return found
 
 
 def _column_numbers(table: Any, place: int, names: CodedNames) -> dict[str, Any]:

@@ -7,12 +7,21 @@ record could change it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import groupby
 
 from mechanisms.errors import Finding
 from validations.domains.domains import Domain, IntegerDomain
 from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.parts.rules import (
+    InvalidRule,
+    NullsRule,
+    NumbersRule,
+    RangeRule,
+    RowCountRule,
+    Rule,
+    UniqueRule,
+)
 from validations.suites.metrics import ColumnMetrics, Metrics
 
 #: The names of the limits that are no rules of their own.
@@ -41,7 +50,7 @@ def findings(
     found = []
     if REJECTED in failed:
         found += [Finding(REJECTED, column, kind) for column, kind in _rejecting(spec, domains, metrics)]
-    for rule in spec.rules:
+    for rule in (*spec.rules, *all_numbers(spec)):
         if rule.name in failed:
             found += [
                 Finding(rule.name, ", ".join(rule.about), kind) for kind in _kinds(rule, domains, metrics)
@@ -50,6 +59,47 @@ def findings(
             found.append(Finding(CHANGE, "", _size(metrics.counted < last_total)))
     explained = {each.rule for each in found}
     return (*found, *(Finding(rule) for rule in failed if rule not in explained))
+
+
+def all_numbers(spec: ReleaseSpec) -> list[NumbersRule]:
+    """Return the rules that hold without being written: measured columns hold numbers and nulls alone."""
+    watched = {rule.column for rule in spec.rules if isinstance(rule, NumbersRule)}
+    unwatched = (name for name in spec.measured_columns if name not in watched)
+    return [NumbersRule(rule="numbers", column=name, at_most=Fraction(0)) for name in unwatched]
+
+
+def local_notes(spec: ReleaseSpec, domains: Mapping[str, Domain], metrics: Metrics) -> Iterator[str]:
+    """Yield what of the records is counted as something else than they say, and how often. Confidential."""
+    for name, domain in domains.items():
+        column = metrics.columns[name]
+        moved = [
+            f"{_counted(number, 'record')} that {'is' if number == 1 else 'are'} {kind}"
+            for kind, number, treatment in (
+                ("null", column.nulls, domain.nulls),
+                ("invalid", column.invalid, domain.invalid),
+            )
+            if number and treatment == "other"
+        ]
+        if moved:
+            yield f"column {name}: {' and '.join(moved)} went to {domain.other!r}"
+    for name in spec.measured_columns:
+        if number := metrics.no_numbers(name):
+            of = _counted(metrics.rows, "record")
+            yield f"column {name}: {number:,} of {of} hold no number and no null"
+    for place, (values, weights) in metrics.beyond.items():
+        array = spec.arrays[place]
+        what, measure = f"table {array.name.replace('-', ', measure ')}", array.measured
+        beyond = "beyond" if measure is None or measure.by is None else "beyond the bounds of their groups,"
+        if values and measure is not None:
+            ends = f"{beyond} {measure.bottom:,} to {measure.top:,}"
+            yield f"{what}: {_counted(values, 'value')} of {measure.of} {ends}, counted as the nearer bound"
+        if weights and measure is not None and measure.weight is not None:
+            ends = f"{measure.weight.column} beyond 0 to {measure.heaviest:,}, counted as the nearer of them"
+            yield f"{what}: {_counted(weights, 'weight')} of {ends}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def described(found: Sequence[Finding]) -> str:
@@ -100,6 +150,8 @@ def _kinds(rule: Rule, domains: Mapping[str, Domain], metrics: Metrics) -> Itera
         yield from _invalid(domains[rule.column], metrics.columns[rule.column], metrics)
     elif isinstance(rule, RangeRule):
         yield _OUTSIDE
+    elif isinstance(rule, NumbersRule):
+        yield "not a number"
     elif isinstance(rule, UniqueRule):
         yield "not unique"
     else:

@@ -14,10 +14,18 @@ from pathlib import Path
 from mechanisms.errors import RuleFailed
 from validations.domains.domains import Domain
 from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.parts.rules import (
+    InvalidRule,
+    NullsRule,
+    NumbersRule,
+    RangeRule,
+    RowCountRule,
+    Rule,
+    UniqueRule,
+)
 from validations.suites.expectations import Bound, Number, RuleResult, Severity, check_suite
 from validations.suites.metrics import Metrics
-from validations.suites.microdata_findings import CHANGE, REJECTED, described, findings
+from validations.suites.microdata_findings import CHANGE, REJECTED, all_numbers, described, findings
 
 _NO_LAST = "no earlier period has been published"
 
@@ -34,7 +42,8 @@ def check_microdata(
     Parameters
     ----------
     spec
-        With ``rules`` and ``source.max_rejected``, which is a rule of severity stop.
+        With ``rules`` and ``source.max_rejected``, which is a rule of severity stop. So is that all
+        values of a measured column are numbers or null, where no rule says otherwise.
     metrics
         What the engine counted.
     last_total
@@ -62,7 +71,7 @@ def check_microdata(
     rejected = metrics.rows - metrics.kept
     exact = isinstance(limit, int)
     expect(REJECTED, "stop", "rejected", rejected if exact else _share(rejected, metrics), 0, _plain(limit))
-    for rule in (each for each in spec.rules if each.noisy is None):
+    for rule in (*all_numbers(spec), *(each for each in spec.rules if each.noisy is None)):
         for column, number, low, high in _bounds(rule, metrics):
             expect(rule.name, rule.severity, column, number, low, high)
         if isinstance(rule, RowCountRule) and rule.change_from_last is not None:
@@ -105,6 +114,11 @@ def stop_if_failed(
             "values to `other`, or raise source.max_rejected; workspace.keep keeps metrics.json, which says "
             "how many"
         )
+    elif any(name.startswith("numbers(") for name in failed):
+        mend = (
+            "say how numbers are written (source.thousands, source.decimal), name texts that mean null under "
+            "source.nulls, correct the source, or allow some by a rule: numbers"
+        )
     found = findings(failed, spec, domains, metrics, last_total)
     raise RuleFailed(f"the microdata break {described(found)}", where="source", mend=mend, findings=found)
 
@@ -119,6 +133,8 @@ def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Num
         found = metrics.columns[rule.column]
         part = found.nulls if isinstance(rule, NullsRule) else found.invalid
         return [(rule.name, _share(part, metrics), 0, _plain(rule.at_most))]
+    if isinstance(rule, NumbersRule):
+        return [(rule.name, _share(metrics.no_numbers(rule.column), metrics), 0, _plain(rule.at_most))]
     if isinstance(rule, RangeRule):
         column = metrics.columns[rule.column]
         ends = [("low", column.low, rule.min, None), ("high", column.high, None, rule.max)]

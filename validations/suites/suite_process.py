@@ -64,7 +64,7 @@ def run_suite(
     process.stdin.flush()
     answer: Any = pickle.load(process.stdout)  # noqa: S301 - from our own process
     if answer is None:
-        raise ValueError("the suite could not be run")
+        raise gx_engine.NotCheckedError("the suite could not be run")
     verdicts, document = answer
     return verdicts, document
 

@@ -76,6 +76,7 @@ def open_account(
                 where="ACCOUNT",
                 mend="use small letters, digits and hyphens, at most 63",
             )
+        _require_entity(unit)
         amount = amounts.exact(cap, field="--cap")
         ledger.open_account(
             account,
@@ -95,6 +96,18 @@ def open_account(
             by=signer(key),
         )
         say(f"Account {account} is open with a cap of {SYMBOLS[definition]} = {amount}.")
+
+
+def _require_entity(unit: str) -> None:
+    """Refuse the unit of a spec in the place of its entity: no spec could charge that account."""
+    if re.search(r"^[\[{\"']|[{}]|:(\s|$)|\w\s*:\s*\w", unit) is None:
+        return
+    entity = re.search(r"entity\W+([^\s,{}\"':]+)", unit)
+    raise InputError(
+        "is more than the name of an entity, and no spec could charge this account",
+        where="--unit",
+        mend=f"write --unit {entity[1] if entity else 'person'}; the column is named in the spec alone",
+    )
 
 
 @app.command("change", epilog='Example:  tabularium ledger change census --cap 12 --reason "new law"')

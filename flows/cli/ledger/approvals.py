@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_
 from ledger.records import Key
 from ledger.release_keys import ReleaseKey
 from mechanisms.errors import InputError
+from tasks.runtime.home import Home
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
 keys = typer.Typer(
@@ -60,6 +62,14 @@ def approve(
         found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
         limit = "any amount" if found.amount is None else f"at most {found.amount}"
         say(f"Spec {digest} is approved for account {name}, for {limit}.")
+        left, price = ledger.account(name).left, None if budget is None else Fraction(budget)
+        if measurements_of is None and (left < price if price is not None else not left):
+            cost = "it" if price is None else f"the {price} that it costs"
+            say(
+                f"Account {name} has {left} left and cannot pay {cost}, unless that is paid already; raise "
+                f"its cap: tabularium ledger change {name} --cap CAP --reason REASON"
+                f"{Home.found(home).option}"
+            )
     if not go_on(home, spec_digest=digest):
         say_who_waits(home)
 

@@ -113,7 +113,8 @@ def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
     if entry.along is not None:
         along = loaded.domains[entry.along]
         levels = ", ".join(along.levels) if isinstance(along, HierarchyDomain) else ""
-        yield "level", "Level", f"The level of {entry.along} to which the row belongs: {levels}.", {}
+        said = f"The level of {entry.along} to which the row belongs: {levels}. Each level counts all records"
+        yield "level", "Level", f"{said} again: choose one before adding rows up.", {}
     for name in entry.dimensions:
         title = loaded.spec.columns[name].title or name
         yield name, title, "", {"domain": loaded.domains[name], "is_key": True}

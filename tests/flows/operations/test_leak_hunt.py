@@ -41,7 +41,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 NOTE = "Quillfeather-Obadiah"  # in the manifest of a drop
 _LAST = {"Completed", "Failed", "Crashed", "Suspended"}
 #: Of the home, where what a drop is, or why data were refused, may stand.
-ALLOWED = ("arrivals", "arrivals.db", "arrivals.db-shm", "arrivals.db-wal", "diagnoses", "secret")
+ALLOWED = (
+    *("arrivals", "arrivals.db", "arrivals.db-shm", "arrivals.db-wal"),
+    *("diagnoses", "tracebacks", "secret"),
+)
 
 
 @dataclass

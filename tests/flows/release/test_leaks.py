@@ -97,11 +97,11 @@ def test_each_run_ended_as_meant(aftermath: Path, scenario: str) -> None:
 
 
 def searched(root: Path) -> dict[str, list[str]]:
-    """Return the files that hold a sentinel, and which."""
+    """Return the files that hold a sentinel, and which; tracebacks in homes are meant to."""
     found = {}
     looked_at = 0
     for path in root.rglob("*"):
-        if not path.is_file() or root / "input" in path.parents:
+        if not path.is_file() or root / "input" in path.parents or path.parent.name == "tracebacks":
             continue
         looked_at += 1
         data = pd.read_parquet(path).to_csv().encode() if path.suffix == ".parquet" else path.read_bytes()
@@ -129,6 +129,18 @@ def test_prefect_kept_a_record_of_the_runs(aftermath: Path) -> None:
     stored = b"".join(path.read_bytes() for path in (aftermath / "user" / "prefect").glob("prefect.db*"))
     assert b"read the input" in stored
     assert b"its text is withheld" in stored
+
+
+def test_a_traceback_stands_in_a_closed_file_of_the_home_and_prefect_has_its_name_alone(
+    aftermath: Path,
+) -> None:
+    stored = b"".join(path.read_bytes() for path in (aftermath / "user" / "prefect").glob("prefect.db*"))
+    (file,) = (aftermath / "engine" / "tracebacks").iterdir()
+    assert "in says_too_much" in file.read_text() and str(file).encode() in stored
+    assert [each.stat().st_mode & 0o777 for each in (file, file.parent)] == [0o600, 0o700]
+    assert not [word for word in (b"says_too_much", b"leak_driver", b"ValueError at") if word in stored]
+    (drawing,) = (aftermath / "mechanism" / "tracebacks").iterdir()
+    assert "in after_drawing" in drawing.read_text()
 
 
 REFUSED = {

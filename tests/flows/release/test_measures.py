@@ -48,6 +48,7 @@ def incomes(rows: int) -> list[tuple[str, ...]]:
 
 
 def with_measures(folder: Path, *, budget: str = "1", edit: Any = None, **options: Any) -> tuple[Path, Any]:
+    options.setdefault("rules", '[{rule: numbers, column: income, at_most: "5%"}]')
     spec, home = write_scene(folder, budget=budget, **options)
     text = spec.read_text()
     text = text.replace('    share: "2/3"\n', '    share: "2/3"\n' + MEASURES + CHOICES)

@@ -77,6 +77,25 @@ histograms:
 rules:
   - {{rule: unique, columns: [person, home], severity: warn}}
 """
+#: Of numbers in text; the rows stand in the columns that SMALL reads.
+WRITTEN = (
+    SMALL.replace("max_rejected", "thousands: '.', decimal: ',', max_rejected")
+    .replace("{{sum: income, from: 0, to: 90}}", "{{sum: weight, from: 0, to: 2000}}")
+    .replace("  region:", "  band: {{from: born, integer: {{from: 0, to: 9999, edges: [1000]}}}}\n  region:")
+)
+NUMBERS: list[Row] = [
+    (f"p{at}", "n", weight, band, "h", 1, 1.0)
+    for at, (weight, band) in enumerate(
+        [
+            ("1.234,5", "1.234"),
+            ("12.34", "7"),
+            ("1.2", "7"),
+            (None, "7"),
+            ("1.234.567", "1.000"),
+            ("7", "1.23"),
+        ]
+    )
+]
 ZONES = "code,zone\nn,inner\ns,outer\né,inner\n"
 SCHEMA = pa.schema(
     [
@@ -165,6 +184,13 @@ def found(loaded: Loaded, bounding: str = front.BOUNDING) -> Found:
     finally:
         close_within(scratch)
     return Found(metrics, counts, handle.digest)
+
+
+def see_written(there: Found) -> None:
+    """See that numbers in text were read as the source writes them, and the rest is no number."""
+    assert there.counts["people-all."] == [1235 + 2000, 0]
+    assert there.metrics.numbers == {"weight": (1, 3)} and there.metrics.columns["band"].invalid == 1
+    assert list(there.metrics.beyond.values()) == [(1, 0)]
 
 
 def same(one: Found, other: Found) -> None:

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from mechanisms.errors import InputRefused
-from tasks.engines.spark import require_one_schema
+from tasks.engines.spark import folder_columns, require_apart, require_one_schema
 
 FILES = [(f"hdfs://names/people/region=n/part-{number}.parquet", 1, 1) for number in range(3)]
 
@@ -27,3 +27,24 @@ def test_all_small_cases(kinds: tuple[str | None, ...]) -> None:
     assert "'age'" in told and "other'" not in told and "region=n" not in told
     if kinds[wrong] is not None:
         assert f"{kinds[wrong]} here, and {kinds[0]} in another file" in told
+
+
+@pytest.mark.parametrize(
+    ("address", "own", "refused"),
+    [
+        ("file:/d/sex=f/p.parquet", ["age"], False),
+        ("file:/d/sex=f/p.parquet", ["sex", "age"], True),
+        ("file:/d/SEX=f/p.parquet", ["sex"], False),
+        ("file:/d/s%65x=f/year=1/p.parquet", ["sex"], True),
+        ("file:/d/year=1/p.parquet", ["year", "sex"], False),
+        ("file:/d/sex=f.parquet", ["sex"], False),
+    ],
+)
+def test_a_column_stands_in_the_file_or_in_the_names_of_its_folders(
+    address: str, own: list[str], refused: bool
+) -> None:
+    if not refused:
+        require_apart(folder_columns(address), own, ["sex"], "p.parquet")
+        return
+    with pytest.raises(InputRefused, match=r"p.parquet: column 'sex' stands in the file and in the names"):
+        require_apart(folder_columns(address), own, ["sex"], "p.parquet")

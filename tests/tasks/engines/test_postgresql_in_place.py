@@ -155,6 +155,14 @@ def test_the_same_records_are_kept_whatever_the_collation_of_the_database(
         server.drop_database(name)
 
 
+def test_numbers_in_text_are_read_as_duckdb_reads_them(server: Server, database: str, tmp_path: Path) -> None:
+    one_spec.put(server, database, one_spec.write(tmp_path, one_spec.NUMBERS))
+    source = one_spec.on_postgresql(server, database)
+    here = one_spec.found(one_spec.spec(tmp_path, source, one_spec.WRITTEN))
+    one_spec.see_written(here)
+    one_spec.same(here, one_spec.found(one_spec.spec(tmp_path, one_spec.ON_DUCKDB, one_spec.WRITTEN)))
+
+
 def test_decimals_of_any_size_are_read(server: Server, database: str, tmp_path: Path) -> None:
     one_spec.put(
         server,

@@ -60,6 +60,12 @@ def test_odd_records_are_counted_as_duckdb_counts_them(session: SparkRun, tmp_pa
     both(tmp_path, one_spec.ROWS * 3)
 
 
+def test_numbers_in_text_are_read_as_the_source_writes_them(session: SparkRun, tmp_path: Path) -> None:
+    del session
+    one_spec.write(tmp_path, one_spec.NUMBERS)
+    one_spec.see_written(one_spec.found(one_spec.spec(tmp_path, one_spec.ON_SPARK, one_spec.WRITTEN)))
+
+
 @how(max_examples=6, deadline=None)
 @example(rows=[])
 @given(rows=st.lists(RECORDS, max_size=40))
@@ -190,3 +196,14 @@ def test_the_session_keeps_to_itself(session: SparkRun) -> None:
     assert conf["spark.ui.enabled"] == conf["spark.eventLog.enabled"] == "false"
     assert session.session.sparkContext.uiWebUrl is None
     assert Path(conf["spark.local.dir"]).stat().st_mode & 0o077 == 0
+
+
+def test_a_column_in_a_file_and_in_its_folder_is_refused(session: SparkRun, tmp_path: Path) -> None:
+    del session
+    table = one_spec.write(tmp_path, one_spec.ROWS)
+    place = tmp_path / "people" / "region=n"
+    place.mkdir(parents=True)
+    pq.write_table(table, place / "part.parquet")
+    with pytest.raises(InputRefused, match="column 'region' stands in the file and in the names"):
+        ingest_source(one_spec.spec(tmp_path, IN_FOLDER, one_spec.SMALL), front.SECRET, tmp_path)
+    close_within(tmp_path)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from prefect import flow
 from prefect.testing.utilities import prefect_test_harness
 
 from mechanisms.errors import InputError, InputRefused, InternalError
+from tasks.count.count_files import CountFile, read_counts
+from tasks.ingest.ingest import files_digest
+from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, Stopping, reporting_to
 from tasks.runtime.stage import Stage, stage
+from tasks.runtime.tracebacks import Unexpected
+from tasks.runtime.workspace import Workspace
+from validations.redaction import data_were_opened, note_data_opened
 
 SECRET = "Zebedee"
 
@@ -47,7 +57,12 @@ def test_outside_a_flow_it_is_its_function_and_is_reported() -> None:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_what_it_raises_holds_no_data_and_no_trace_of_it(ours: bool) -> None:
+def test_what_it_raises_once_data_were_opened_holds_no_trace_of_them(
+    ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("validations.redaction._opened", threading.Event())
+    home = Home.at(tmp_path / "home")
+    note_data_opened()
     with pytest.raises(InputError if ours else InternalError) as caught:
         tell(ours)
     error = caught.value
@@ -55,7 +70,41 @@ def test_what_it_raises_holds_no_data_and_no_trace_of_it(ours: bool) -> None:
     assert error.__cause__ is None
     assert error.__context__ is None
     if not ours:
-        assert "ValueError at" in str(error)
+        assert "ValueError at test_stage.py" not in str(error) and "unexpected error ValueError" in str(error)
+        (file,) = home.tracebacks.iterdir()
+        assert (
+            f"its traceback stands in {file};" in str(error) and f"ValueError: {SECRET}" in file.read_text()
+        )
+        assert [each.stat().st_mode & 0o777 for each in (file, file.parent)] == [0o600, 0o700]
+
+
+def test_before_any_data_were_opened_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("validations.redaction._opened", threading.Event())
+    with pytest.raises(Unexpected, match=f"unexpected ValueError at .*: {SECRET} is not a number") as caught:
+        tell(ours=False)
+    assert "in tell\n" in caught.value.traceback and SECRET in caught.value.traceback
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda home: Workspace.create(home).release(),
+        lambda home: home.secret(),
+        lambda home: files_digest(str(home.path / "people.csv"), b"s"),
+        lambda home: read_counts(CountFile(str(home.path / "gone.npy"), (1,), ""), b"s"),
+    ],
+    ids=["workspace", "secret", "source", "counts"],
+)
+def test_what_opens_data_is_remembered(
+    look: Callable[[Home], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("validations.redaction._opened", threading.Event())
+    home = Home.at(tmp_path / "home")
+    (home.path / "people.csv").write_text("a\n1\n")
+    assert not data_were_opened()
+    with suppress(InputError):
+        look(home)
+    assert data_were_opened()
 
 
 @stage("several", of_stages=True)

@@ -136,6 +136,7 @@ DATA = '<m:{} xmlns:m="http://www.sdmx.org/resources/sdmxml/schemas/v{}/message"
         ("lists.xml#CL_AREA", DATA.format("GenericData", "2_1"), 1, "SDMX data message", "registry"),
         ("lists.json#CL_AREA", '{"data": {"dataSets": []}}', None, "SDMX data message", "registry"),
         ("lists.json#CL_AREA", '{"dataSets": [], "structure": {}}', None, "SDMX data message", "registry"),
+        ("lists.csv", "DATAFLOW,AREA,OBS_VALUE\nA:B(1.0),IT,1\n", 1, "SDMX-CSV data", "registry"),
         ("lists.json#CL_AREA", "[]", None, "no SDMX-JSON", ""),
         ("lists.json#CL_AREA", as_json({**ONE, "codes": [{"name": "x"}]}), None, "no SDMX-JSON", ""),
         ("lists.json#CL_AREA", as_json({**ONE, "codes": [*CODES, CODES[0]]}), None, "`S` is here twice", ""),

@@ -9,12 +9,13 @@ from validations.derivation.derived_columns import source_column
 from validations.spec.checks.engine_checks import check_engine
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
-from validations.spec.parts.rules import RangeRule, RowCountRule, UniqueRule
+from validations.spec.parts.rules import NumbersRule, RangeRule, RowCountRule, UniqueRule
 from validations.spec.parts.source_part import Files, LookUp, Source
 from validations.spec.parts.store_addresses import is_in_store, secret_problem, store_problem
 from validations.spec.problems import Path, choose, quoted, shown
 
 _SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
+_THOUSANDS = "., '\u2019_\u00a0\u202f"  # with the spaces that are not broken, as in French and in SI
 _COLUMN_RULES = ("nulls", "invalid", "range")
 
 
@@ -65,6 +66,25 @@ def check_files(draft: Draft, path: Path, files: Files, mend: str = "write the p
     if len(mark) != 1 or mark in "\"'\r\n\\" or mark.isalnum():
         what = "must be one character, neither a letter, a digit nor a quote"
         draft.add((*path, "delimiter"), what, 'write for instance delimiter: ";" or "\\t" in double quotes')
+    _check_separators(draft, path, files, None if files.file_format == "parquet" else mark)
+
+
+def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | None) -> None:
+    """Check that what stands within numbers is one character, and is taken for nothing else."""
+    thousands, decimal = files.thousands, files.separators.decimal
+    if thousands is not None and (len(thousands) != 1 or thousands not in _THOUSANDS):
+        what = "is not what may stand between thousands: a point, a comma, a space, an apostrophe or _"
+        draft.add((*path, "thousands"), what, 'write for instance thousands: "."')
+    elif thousands == decimal:
+        what = f"is {quoted(decimal)}, and so is what stands before decimals"
+        other = "," if decimal == "." else "."
+        mend = f'write decimal: "{other}" if numbers stand as 1{decimal}234{other}5, or remove thousands'
+        draft.add((*path, "thousands"), what, mend)
+    for key, mark in (("thousands", thousands), ("decimal", files.decimal)):
+        if mark is not None and mark == delimiter and mark in _THOUSANDS:
+            what = f"is {quoted(mark)}, and so is the delimiter: where does a value end?"
+            mend = 'write delimiter: with the character between the values, for instance ";"'
+            draft.add((*path, key), what, mend)
 
 
 def _address_problem(files: Files, mend: str) -> tuple[str, str] | None:
@@ -88,6 +108,12 @@ def _check_database(draft: Draft, source: Source) -> None:
     for name in ("format", "delimiter", "quote", "nulls", "ignore", "limits"):
         if name in source.model_fields_set:
             draft.add(("source", name), "is for files, and the source is a database", "remove it")
+    for name in ("thousands", "decimal"):
+        if source.engine == "database" and name in source.model_fields_set:
+            what = "is not known of a copy of the table, in which numbers of all types are text"
+            draft.add(("source", name), what, "give a view that casts the text to numbers, or remove it")
+    if source.engine == "postgresql":
+        _check_separators(draft, ("source",), source, None)
 
 
 def url_problem(url: str) -> tuple[str, str] | None:
@@ -162,6 +188,8 @@ def check_rules(draft: Draft) -> None:
             _check_bounds(draft, path, rule)
         if isinstance(rule, UniqueRule):
             _check_unique(draft, path, rule)
+        if isinstance(rule, NumbersRule) and not draft.document.problems:  # else a measure may not be read
+            _check_measured(draft, path, rule)
 
 
 def _check_rule_columns(draft: Draft) -> None:
@@ -191,6 +219,19 @@ def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> N
         draft.add(path, "the rule has no bound", f"add {', '.join(bounds[:-1])} or {bounds[-1]}")
     if rule.min is not None and rule.max is not None and rule.min > rule.max:
         draft.add((*path, "min"), "is above `max`", "exchange them")
+
+
+def _check_measured(draft: Draft, path: Path, rule: NumbersRule) -> None:
+    measures = (measure for _, table in draft.tables for measure in table.measures.values())
+    measured = dict.fromkeys(name for measure in measures for name in measure.columns)
+    if rule.column not in measured:
+        what = f"{quoted(rule.column)} is the column of no measure, and numbers are read for measures"
+        mend = choose(rule.column, measured, "measured columns")
+        if rule.column in draft.columns:
+            mend = "write rule: invalid, which is about the values of a declared column"
+        elif not measured:
+            mend = "remove the rule: there are no measures"
+        draft.add((*path, "column"), what, mend)
 
 
 def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:

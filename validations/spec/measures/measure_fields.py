@@ -117,7 +117,7 @@ class Measure(Part):
     )
     weight: Weight | None = Field(
         default=None,
-        description="A survey weight: `{column: PWGTP, to: 400}`; null or unreadable counts nothing.",
+        description="A survey weight: `{column: PWGTP, to: 400}`; null counts nothing.",
     )
     share: Share | None = Field(
         default=None, description="The part of the table's budget; the count has what is left of it."

@@ -102,6 +102,14 @@ class InvalidRule(ColumnRule):
     at_most: Portion = Field(description="The largest part of the rows that may lie outside the domain.")
 
 
+class NumbersRule(ColumnRule):
+    """At most so many rows hold text that is no number in a column that is measured."""
+
+    rule: Literal["numbers"]
+    column: ColumnName = Field(description="A column of a measure or weight, declared or not.")
+    at_most: Portion = Field(description="The largest part of the rows that may hold no number, and no null.")
+
+
 class RangeRule(ColumnRule):
     """The values of an integer column lie within bounds."""
 
@@ -124,4 +132,6 @@ class UniqueRule(RuleBase):
         return self.columns
 
 
-Rule = Annotated[RowCountRule | NullsRule | InvalidRule | RangeRule | UniqueRule, Field(discriminator="rule")]
+Rule = Annotated[
+    RowCountRule | NullsRule | InvalidRule | NumbersRule | RangeRule | UniqueRule, Field(discriminator="rule")
+]

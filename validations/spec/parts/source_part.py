@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from validations.domains.number_text import Separators
 from validations.spec.kinds import DatabaseTable, Part, format_of
 from validations.spec.values import ColumnName, Positive, RawText, Reason, RejectLimit, Text, matching
 
@@ -51,6 +52,13 @@ class Files(Part):
         "which are then read in parallel.",
     )
     nulls: tuple[RawText, ...] = Field(default=("",), description="The texts that mean null in a CSV file.")
+    thousands: RawText | None = Field(
+        default=None,
+        description="The character between groups of three digits, where numbers stand in text as `1.234,5`.",
+    )
+    decimal: Literal[".", ","] | None = Field(
+        default=None, description="The character before the decimals of numbers in text; a point when absent."
+    )
     ignore: tuple[Text, ...] = Field(
         default=(), description="Patterns of names or paths below `path` that are left out, as `*.md`."
     )
@@ -60,6 +68,11 @@ class Files(Part):
     def file_format(self) -> Format | None:
         """The format of the files: as written, or inferred from the ending; None where neither says it."""
         return self.format or (format_of(self.path) if self.path else None)
+
+    @property
+    def separators(self) -> Separators:
+        """How numbers are written in its text."""
+        return Separators(self.thousands, self.decimal or ".")
 
 
 class Source(Files):

@@ -185,3 +185,34 @@ def test_show_says_where_no_second_witness_is(
         assert ("There is no second witness" in told) is not kept
     assert ("Whether it is the newest was not checked" in told) is not kept
     json.loads(good("show", "--json"))
+
+
+@pytest.mark.parametrize(
+    ("unit", "entity"),
+    [
+        ("{entity: household, column: id}", "household"),
+        ("entity: household", "household"),
+        ("{column: id}", "person"),
+        ('{"entity": "patient"}', "patient"),
+    ],
+)
+def test_the_unit_of_an_account_is_the_entity_alone(unit: str, entity: str, home: Home) -> None:
+    assert f"write --unit {entity};" in refused("open", "census", "--cap", "1", "--unit", unit)
+    good("open", "census", "--cap", "1", "--unit", entity)
+    assert home.path.exists()
+
+
+def test_an_approval_says_where_nothing_can_pay(home: Home, tmp_path: Path) -> None:
+    key = tmp_path / "officer.pem"
+    good("keys", "new", key)
+    good("keys", "enrol", key.with_suffix(".pub.pem"), "--officer", "A", "--key", key)
+    good("open", "census", "--cap", "1", "--unit", "person", "--key", key)
+    named = ("approve", DIGEST, "--account", "census", "--key", key)
+    assert "cannot pay" not in good(*named)
+    for number in range(10):
+        charge(home, number)
+    with Ledger.connect(home.ledger_url) as books:
+        left = books.account("census").left
+    told = good(*named)
+    assert ("Account census has 0 left and cannot pay it" in told) is (left == 0)
+    assert left == 0 and "tabularium ledger change census --cap CAP" in told
