@@ -81,7 +81,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
     """
 
     def measure(source: OpenSource) -> Metrics:
-        coded = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
+        coded = coded_columns(source.table, source.raw, source.columns, loaded.domains)
         table = without_impossible(coded, loaded.spec.impossible, loaded.domains)
         expression = metrics_expression(table, source.raw, loaded.domains, loaded.spec)
         return read_metrics(first_row(expression, source.engine), loaded.domains, loaded.spec)

@@ -102,6 +102,9 @@ class PostgresSource:
             for column, name in raw.items():
                 self.types[name], text = _read_as(column, relation.columns[column], column in alike)
                 read.append(f"{text} AS {name}")
+            self.instants = frozenset(
+                column for column in raw if relation.columns[column].type == "timestamptz"
+            )
         except BaseException:
             self.close()
             raise
@@ -265,4 +268,7 @@ def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
             where="source.table",
             mend="give a view that casts the column to text",
         )
-    return "string", f'CAST({own} AS text) COLLATE "C"'
+    text = f"CAST({own} AS text)"
+    if column.type == "timestamptz":
+        text = f"(CAST({own} AT TIME ZONE 'UTC' AS text) || '+00:00')"
+    return "string", f'{text} COLLATE "C"'

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -33,8 +33,12 @@ _TABLE = b"tabularium/input-table/1\0"
 _FETCH = 50_000
 
 
-def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> None:
+def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> frozenset[str]:
     """Write the needed columns of the spec's table to ``target``, as text, mode 0600.
+
+    Returns
+    -------
+    The columns of instants, which are written in UTC
 
     Raises
     ------
@@ -45,7 +49,9 @@ def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> Non
     """
     names = raw_names(columns)
     schema = pa.schema([(name, pa.string()) for name in names.values()])
-    write_rows((batch.cast(schema) for batch in _rows(loaded, names, target.parent)), target, schema)
+    with _selected_from(loaded, names, target.parent) as (batches, instants):
+        write_rows((batch.cast(schema) for batch in batches), target, schema)
+    return instants
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> int:
@@ -103,14 +109,20 @@ def _bytes(column: Any) -> Iterator[bytes]:
         yield memoryview(data)[int(ends[0]) : int(ends[-1])].tobytes()
 
 
-def _rows(loaded: Loaded, names: dict[str, str], scratch: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the needed columns as text, in batches, from whichever database the URL names."""
+@contextmanager
+def _selected_from(
+    loaded: Loaded, names: dict[str, str], scratch: Path
+) -> Iterator[tuple[Iterator[pa.RecordBatch], frozenset[str]]]:
+    """Open whichever database the URL names: the needed columns as text in batches, and those of instants."""
     url, table = loaded.spec.source.url or "", loaded.spec.source.table or ""
     scheme = urlsplit(url).scheme
     if scheme == "duckdb":
         with engine(scratch) as connection:
+            connection.con.execute("SET TimeZone = 'UTC'")
             connection.attach(_escaped(_database_file(loaded, url)), name="source", read_only=True)
-            yield from stream(connection, _selected(connection, f"source.{_with_schema(table)}", names))
+            source = _table(connection, f"source.{_with_schema(table)}", names)
+            instants = _instants(source, names)
+            yield stream(connection, _as_text(source, names, instants)), instants
         return
     failure = InputError(
         "no connection to the database",
@@ -123,16 +135,26 @@ def _rows(loaded: Loaded, names: dict[str, str], scratch: Path) -> Iterator[pa.R
     else:
         connection = redacted(lambda: quietly(lambda: ibis.connect(url)), failure)
     try:
-        expression = _selected(connection, table, names)
-        if scheme == "sqlite":
-            yield from _fetched(connection, expression)
-        else:
-            yield from connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS)
+        source = _table(connection, table, names)
+        if scheme == "sqlite":  # which has no times but those that are written as text
+            yield _fetched(connection, _as_text(source, names, frozenset())), frozenset()
+            return
+        instants = _instants(source, names)
+        if scheme in ("postgres", "postgresql"):
+            connection.raw_sql("SET TIME ZONE 'UTC'").close()
+        elif instants:
+            raise InputRefused(
+                f"column {min(instants)!r} holds instants, which {scheme} prints in the zone of a session",
+                where="source.table",
+                mend="give a view that casts the column to text, with its offset from UTC",
+            )
+        expression = _as_text(source, names, instants)
+        yield connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS), instants
     finally:
         connection.disconnect()
 
 
-def _selected(connection: Any, table: str, names: dict[str, str]) -> Any:
+def _table(connection: Any, table: str, names: dict[str, str]) -> Any:
     *path, last = table.split(".")
     failure = InputError(
         "there is no such table, or it may not be read",
@@ -151,7 +173,26 @@ def _selected(connection: Any, table: str, names: dict[str, str]) -> Any:
             where="source.table",
             mend="check the names under columns",
         )
-    return source.select(**{raw: source[name].cast("string") for name, raw in names.items()})
+    return source
+
+
+def _instants(source: Any, names: dict[str, str]) -> frozenset[str]:
+    """Return those of the named columns that hold times with a zone."""
+    return frozenset(name for name in names if _is_instant(source[name].type()))
+
+
+def _is_instant(kind: Any) -> bool:
+    if kind.is_timestamp():
+        return kind.timezone is not None
+    return "TIMESTAMPTZ" in str(kind).upper()  # of nanoseconds, which Ibis does not know
+
+
+def _as_text(source: Any, names: dict[str, str], instants: frozenset[str]) -> Any:
+    """Return the named columns as text, by their names inside the engine; in UTC what is an instant."""
+    texts = {raw: source[name].cast("string") for name, raw in names.items()}
+    return source.select(
+        **{raw: texts[raw].concat(":00") if name in instants else texts[raw] for name, raw in names.items()}
+    )
 
 
 def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mechanisms.errors import InputRefused
 from tasks.ingest.find_files import Found
+from tasks.ingest.time_columns import parquet_schema
 from validations.domains.domains import Domain, IntegerDomain
 from validations.redaction import redacted
 
@@ -103,7 +103,7 @@ def _schema(path: Path) -> pa.Schema:
         where=path.name,
         mend="write it again, or correct source.format",
     )
-    return redacted(lambda: pq.read_schema(path), failure)
+    return redacted(lambda: parquet_schema(path), failure)
 
 
 def _plain(kind: Any) -> Any:

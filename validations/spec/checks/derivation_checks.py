@@ -6,11 +6,12 @@ import re
 from datetime import date
 
 from mechanisms.errors import InputError
+from validations.derivation.civil_dates import zone_names
 from validations.derivation.derived_parts import DatePart
 from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
 from validations.spec.draft import Draft
 from validations.spec.parts.column_part import Column
-from validations.spec.problems import Path, choose, listed, quoted
+from validations.spec.problems import Path, choose, listed, nearest, quoted
 from validations.universes.universe import universe_of
 
 _WAYS = ("map", "date", "cases")
@@ -71,7 +72,10 @@ def _check_code(draft: Draft, path: Path, code: str, domain: Domain) -> None:
 
 def _check_date(draft: Draft, path: Path, column: Column) -> None:
     assert column.date is not None  # noqa: S101 - the caller has looked
-    at, path = column.date.at, (*path, "date")
+    at, zone, path = column.date.at, column.date.zone, (*path, "date")
+    if zone is not None and zone not in (names := zone_names()):
+        near = choose(zone, names, "zones") if nearest(zone, names) else "write a name such as Europe/Rome"
+        draft.add((*path, "zone"), f"there is no time zone {quoted(zone)}", near)
     if column.date.part == "age" and at is None:
         draft.add(path, "`at` is missing", 'write the date at which the age is meant: at: "2026-12-31"')
     elif column.date.part != "age" and at is not None:
