@@ -21,7 +21,7 @@ from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.derivation.derived_columns import coded_columns
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.suites.expectations import RuleResult, write_private
@@ -98,12 +98,13 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
     """See that a column declared as whole numbers, or measured, holds at least one, if it holds anything."""
     for name, domain in domains.items():
         column = metrics.columns[name]
-        if isinstance(domain, IntegerDomain) and not column.read and column.nulls < metrics.rows:
+        if isinstance(domain, NumberDomain) and not column.read and column.nulls < metrics.rows:
+            kind = "whole number" if domain.digits is None and not domain.floor else "number"
             raise InputRefused(
-                f"no value of column {name!r} reads as a whole number",
+                f"no value of column {name!r} reads as a {kind}",
                 where="source",
                 mend="check source.delimiter and the domain under columns",
-                findings=[Finding(column=name, kind="not a whole number")],
+                findings=[Finding(column=name, kind=f"not a {kind}")],
             )
     for name, (nulls, read) in metrics.numbers.items():
         if not read and nulls < metrics.rows:

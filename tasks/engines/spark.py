@@ -29,7 +29,7 @@ from validations.redaction import redacted
 _VIEW = "tabularium_files"
 _VARYING = set("=*?[{")
 _INTEGERS = {"tinyint", "smallint", "int", "bigint"}
-_FLOATS = {"float", "double"}
+_FLOATS = {"float": "float32", "double": "float64"}
 _OTHERS = {"boolean": "boolean", "date": "date", "timestamp_ntz": "timestamp"}
 _NESTED = {"struct", "array", "map"}  # those whose type spells out the names inside it
 File = tuple[str, int, int]
@@ -247,7 +247,7 @@ def _read_as(name: str, kind: str, alike: bool) -> tuple[str, str]:
         return "string", own
     if kind == "timestamp":  # an instant, which the session prints in UTC
         return "string", f"CONCAT(CAST({own} AS string), '+00:00')"
-    number = "float64" if kind in _FLOATS else "decimal" if kind.startswith("decimal") else None
+    number = _FLOATS.get(kind, "decimal" if kind.startswith("decimal") else None)
     whole = kind.startswith("decimal") and kind.endswith(",0)")
     if alike and number is not None and not whole:
         raise InputRefused(
@@ -256,7 +256,7 @@ def _read_as(name: str, kind: str, alike: bool) -> tuple[str, str]:
             mend="write the column as text or integers",
         )
     if number is not None and not alike:
-        return number, f"CAST({own} AS double)" if number == "float64" else own
+        return number, own
     if kind in _OTHERS and not alike:
         return _OTHERS[kind], own
     if kind in _OTHERS or whole:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from validations.spec.load import Loaded
 _TABLE = b"tabularium/input-table/1\0"
 # Rows per fetch through a driver that hands out Python objects.
 _FETCH = 50_000
+_EXACT = 2**53  # below it every whole number is a double
 
 
 def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> frozenset[str]:
@@ -122,7 +123,8 @@ def _selected_from(
             connection.attach(_escaped(_database_file(loaded, url)), name="source", read_only=True)
             source = _table(connection, f"source.{_with_schema(table)}", names)
             instants = _instants(source, names)
-            yield stream(connection, _as_text(source, names, instants)), instants
+            batches = stream(connection, _as_text(source, names, instants))
+            yield _with_plain_numbers(batches, _fractions(source, names)), instants
         return
     failure = InputError(
         "no connection to the database",
@@ -137,7 +139,8 @@ def _selected_from(
     try:
         source = _table(connection, table, names)
         if scheme == "sqlite":  # which has no times but those that are written as text
-            yield _fetched(connection, _as_text(source, names, frozenset())), frozenset()
+            numbers = _fractions(source, names)
+            yield _fetched(connection, _as_text(source, names, frozenset(), numbers)), frozenset()
             return
         instants = _instants(source, names)
         if scheme in ("postgres", "postgresql"):
@@ -149,7 +152,8 @@ def _selected_from(
                 mend="give a view that casts the column to text, with its offset from UTC",
             )
         expression = _as_text(source, names, instants)
-        yield connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS), instants
+        batches = connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS)
+        yield _with_plain_numbers(batches, _fractions(source, names)), instants
     finally:
         connection.disconnect()
 
@@ -187,12 +191,34 @@ def _is_instant(kind: Any) -> bool:
     return "TIMESTAMPTZ" in str(kind).upper()  # of nanoseconds, which Ibis does not know
 
 
-def _as_text(source: Any, names: dict[str, str], instants: frozenset[str]) -> Any:
+def _fractions(source: Any, names: dict[str, str]) -> frozenset[str]:
+    """Return the names inside the engine of the columns whose type has digits after the point."""
+    kinds = {raw: source[name].type() for name, raw in names.items()}
+    return frozenset(raw for raw, kind in kinds.items() if kind.is_floating() or kind.is_decimal())
+
+
+def _as_text(
+    source: Any, names: dict[str, str], instants: frozenset[str], as_they_are: Collection[str] = ()
+) -> Any:
     """Return the named columns as text, by their names inside the engine; in UTC what is an instant."""
     texts = {raw: source[name].cast("string") for name, raw in names.items()}
-    return source.select(
-        **{raw: texts[raw].concat(":00") if name in instants else texts[raw] for name, raw in names.items()}
-    )
+    texts |= {raw: texts[raw].concat(":00") for name, raw in names.items() if name in instants}
+    texts |= {raw: source[name] for name, raw in names.items() if raw in as_they_are}
+    return source.select(**texts)
+
+
+def _with_plain_numbers(
+    batches: Iterable[pa.RecordBatch], numbers: Collection[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of text in which whole numbers have no point, as in codes, and not-a-number is null."""
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name in numbers:
+            text = pc.replace_substring_regex(columns[name].cast(pa.string()), r"^(-?[0-9]+)\.0*$", r"\1")
+            text = pc.replace_substring_regex(text, "^-0$", "0")
+            nothing = pc.match_substring_regex(text, "^-?nan$", ignore_case=True)
+            columns[name] = pc.if_else(nothing, pa.scalar(None, pa.string()), text)
+        yield pa.record_batch(columns)
 
 
 def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:
@@ -201,7 +227,18 @@ def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:
     with closing(connection.raw_sql(connection.compile(expression))) as cursor:
         while rows := cursor.fetchmany(_FETCH):
             values = zip(*rows, strict=True)
-            yield pa.record_batch([pa.array(column, pa.string()) for column in values], names=columns)
+            yield pa.record_batch(
+                [pa.array(map(_text, column), pa.string()) for column in values], names=columns
+            )
+
+
+def _text(value: Any) -> str | None:
+    """Return a value of SQLite as text: a double in its shortest form and without ``.0``."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) <= _EXACT else repr(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    return None if value is None else str(value)
 
 
 def _database_file(loaded: Loaded, url: str) -> Path:

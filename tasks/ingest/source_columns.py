@@ -16,7 +16,7 @@ import pyarrow as pa
 from mechanisms.errors import InputRefused
 from tasks.ingest.find_files import Found
 from tasks.ingest.time_columns import parquet_schema
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 from validations.redaction import redacted
 
 
@@ -117,8 +117,8 @@ def _check_type(column: str, kind: Any, domain: Domain | None, field: str) -> No
     text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     if types.is_null(kind) or number or (domain is None and not types.is_nested(kind)):
         return
-    if isinstance(domain, IntegerDomain):
-        wanted = "whole numbers"
+    if isinstance(domain, NumberDomain):
+        wanted = "whole numbers" if domain.digits is None else "numbers"
     elif text or types.is_boolean(kind) or types.is_date(kind):
         return
     else:
@@ -126,8 +126,11 @@ def _check_type(column: str, kind: Any, domain: Domain | None, field: str) -> No
     raise InputRefused(
         f"column {column!r} is of type {_named(kind)}, and {wanted} are declared",
         where=field,
-        mend=f"write the column as {'integers' if wanted == 'whole numbers' else 'text or integers'}",
+        mend=f"write the column as {_MEND[wanted]}",
     )
+
+
+_MEND = {"whole numbers": "integers", "numbers": "decimals or integers", "codes": "text or integers"}
 
 
 def _named(kind: Any) -> str:

@@ -30,7 +30,7 @@ from tests.tasks.engines import one_spec
 from validations.derivation.civil_dates import is_utc, offsets_of, zone_names
 from validations.derivation.derived_columns import coded_columns
 from validations.derivation.derived_parts import DatePart, Derivation
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 from validations.domains.encoding import coded_names
 
 PARTS = {"year": "year", "month": "month", "iso_week": "week", "age": "old"}
@@ -295,7 +295,7 @@ def test_any_instant_has_the_date_of_python(zone: str, instants: list[dt.datetim
         for part in ("year", "month")
     }
     domains: dict[str, Domain] = {
-        name: IntegerDomain(name, (-9000, 0, 20_000), ("a", "b")) for name in columns
+        name: NumberDomain(name, (-9000, 0, 20_000), ("a", "b")) for name in columns
     }
     made = coded_columns(table, {"born": "raw"}, columns, domains).order_by("row")
     rows = quietly(made.to_pyarrow).to_pydict()

@@ -18,7 +18,7 @@ from tasks.postprocess.spread_cells import Spread, codes_at
 from tests.sizes import runs
 from validations.derivation.derived_parts import DatePart, Derivation
 from validations.derivation.nested_codings import chains_of, parents_of
-from validations.domains.domains import CategoryDomain, Domain, IntegerDomain
+from validations.domains.domains import CategoryDomain, Domain, NumberDomain
 from validations.spec.load import load_spec
 
 SPEC = """\
@@ -117,7 +117,7 @@ def test_codings_that_are_not_nested_share_the_rest(tmp_path: Path) -> None:
 
 def integers(name: str, *edges: int, **options: str) -> Domain:
     labels = tuple(map(str, edges[:-1])) + ((options["other"],) if "other" in options else ())
-    return IntegerDomain(name, edges, labels, **options)  # type: ignore[arg-type]
+    return NumberDomain(name, edges, labels, **options)  # type: ignore[arg-type]
 
 
 def codes(name: str, *known: str, **options: str) -> Domain:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from decimal import Decimal
 
 from mechanisms.errors import InputError
 from validations.derivation.civil_dates import zone_names
 from validations.derivation.derived_parts import DatePart
-from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
+from validations.domains.domains import Domain, HierarchyDomain, NumberDomain
 from validations.spec.draft import Draft
 from validations.spec.parts.column_part import Column
 from validations.spec.problems import Path, choose, listed, nearest, quoted
@@ -61,11 +62,12 @@ def _check_map(draft: Draft, path: Path, column: Column, domain: Domain | None) 
 
 
 def _check_code(draft: Draft, path: Path, code: str, domain: Domain) -> None:
-    if isinstance(domain, IntegerDomain):
-        digits = code.removeprefix("-")
-        inside = digits.isascii() and digits.isdecimal() and domain.edges[0] <= int(code) < domain.edges[-1]
-        if not inside:
-            draft.add(path, f"{quoted(code)} is no number of the range", "write a whole number inside it")
+    if isinstance(domain, NumberDomain):
+        digits = domain.digits or 0
+        written = re.fullmatch(r"-?[0-9]{1,18}" + (rf"(\.[0-9]{{1,{digits}}})?" if digits else ""), code)
+        if written is None or not domain.edges[0] <= domain.step(Decimal(code)) < domain.edges[-1]:
+            kind = "whole number" if domain.digits is None else f"number with at most {digits} digits"
+            draft.add(path, f"{quoted(code)} is no number of the range", f"write a {kind} inside it")
     elif code not in domain.codes:
         draft.add(path, f"{quoted(code)} is not one of the codes", choose(code, domain.codes, "codes"))
 
@@ -93,7 +95,10 @@ def _check_made(draft: Draft, path: Path, wanted: DatePart, domain: Domain) -> N
     """See that every code of a part of a date is a number that is made, written as it is made."""
     first, last = _RANGES.get(wanted.part, (None, None))
     said = f"of a {wanted.part} there are {first} to {last}"
-    if isinstance(domain, IntegerDomain):
+    if isinstance(domain, NumberDomain):
+        if domain.digits is not None:
+            draft.add((*path, "integer"), "a part of a date is a whole number", "write whole numbers")
+            return
         for key, end, made in (("from", domain.edges[0], first), ("to", domain.edges[-1] - 1, last)):
             if first is not None and last is not None and not first <= end <= last:
                 draft.add((*path, "integer", key), f"{end} is never made: {said}", f"write {made}")
@@ -111,7 +116,7 @@ def _check_made(draft: Draft, path: Path, wanted: DatePart, domain: Domain) -> N
 
 
 def _check_cases(draft: Draft, path: Path, column: Column, domain: Domain | None) -> None:
-    if isinstance(domain, IntegerDomain):
+    if isinstance(domain, NumberDomain):
         draft.add((*path, "integer"), "cases give codes, not numbers", "write categories")
         return
     # Of what does not read, or is made by cases itself, no case can be made.
