@@ -132,7 +132,7 @@ def _check_range(draft: Draft, path: Path, span: IntegerRange) -> None:
 def _check_decimals(draft: Draft, path: Path, span: IntegerRange) -> None:
     if span.floor:
         draft.add((*path, "floor"), "the range has decimals", "remove it, or write whole numbers")
-    largest = max(abs(each) for each in span.numbers) * 10 ** (span.digits or 0)
+    largest = max(abs(Fraction(each)) for each in span.numbers) * 10 ** (span.digits or 0)
     if largest >= 10**DIGITS:
         what = f"its numbers have more than {DIGITS} digits together"
         draft.add(path, what, "write fewer digits after the point, or smaller numbers")
@@ -247,20 +247,16 @@ def _domain(name: str, column: Column, tree: CodeList | None) -> Domain:
         return CategoryDomain(name, tuple(column.categories), tuple(column.categories.values()), *rest)
     assert column.integer is not None  # noqa: S101 - a column has one of the three
     span = column.integer
-    inner = span.edges or [
-        Fraction(span.start) + place * Fraction(span.width or 1) for place in range(1, _bins(span))
-    ]
-    if span.edges == ():
-        inner = []
+    scale = 1 if span.digits is None else 2 * 10**span.digits
+    start, end, width = (int(Fraction(each) * scale) for each in (span.start, span.end, span.width or 1))
+    past = end + 1 if span.digits is None else end  # where no bin begins
+    inner = range(start + width, past, width) if span.edges is None else [int(e * scale) for e in span.edges]
+    edges = (start, *inner, end + 1)
     if span.digits is None:
-        edges = (int(span.start), *map(int, inner), int(span.end) + 1)
         made = tuple(_bin_label(a, b - 1) for a, b in pairwise(edges))
     else:
-        scale = 2 * 10**span.digits
-        ends = [int(Fraction(each) * scale) for each in (span.start, *inner, span.end)]
-        edges = (*ends[:-1], ends[-1] + 1)
-        made = tuple(_decimal_label(a, b, scale) for a, b in pairwise(ends[:-1]))
-        made = (*made, _decimal_label(*ends[-2:], scale, closed=True))
+        made = tuple(_decimal_label(a, b, scale) for a, b in pairwise(edges[:-1]))
+        made = (*made, _decimal_label(edges[-2], end, scale, closed=True))
     labels = span.labels or made
     if column.other is not None:
         labels = (*labels, column.other)
