@@ -21,7 +21,7 @@ from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.derivation.derived_columns import coded_columns
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.suites.expectations import RuleResult, write_private
@@ -84,7 +84,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
     """
 
     def measure(source: OpenSource) -> Metrics:
-        coded = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
+        coded = coded_columns(source.table, source.raw, source.columns, loaded.domains)
         table = without_impossible(coded, loaded.spec.impossible, loaded.domains)
         expression = metrics_expression(table, source.raw, loaded.domains, loaded.spec)
         return read_metrics(first_row(expression, source.engine), loaded.domains, loaded.spec)
@@ -101,12 +101,13 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
     """See that a column declared as whole numbers holds at least one, if it holds anything."""
     for name, domain in domains.items():
         column = metrics.columns[name]
-        if isinstance(domain, IntegerDomain) and not column.read and column.nulls < metrics.rows:
+        if isinstance(domain, NumberDomain) and not column.read and column.nulls < metrics.rows:
+            kind = "whole number" if domain.digits is None and not domain.floor else "number"
             raise InputRefused(
-                f"no value of column {name!r} reads as a whole number",
+                f"no value of column {name!r} reads as a {kind}",
                 where="source",
                 mend="check source.delimiter and the domain under columns",
-                findings=[Finding(column=name, kind="not a whole number")],
+                findings=[Finding(column=name, kind=f"not a {kind}")],
             )
 
 

@@ -57,6 +57,9 @@ class Attribute:
     low, high
         (cells,) smallest and largest number that a record of the cell may have, both included; NaN for cells
         without numbers. None where no cell has one.
+    end
+        (cells,) the number at which a cell ends, where they are no whole numbers: the first number of the
+        next cell, and of the last one its largest.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Attribute:
     labels: tuple[str, ...]
     low: NDArray[np.float64] | None = None
     high: NDArray[np.float64] | None = None
+    end: NDArray[np.float64] | None = None
 
     @classmethod
     def bins(cls, name: str, edges: Sequence[int], labels: Sequence[str] | None = None) -> Attribute:
@@ -81,6 +85,23 @@ class Attribute:
         names = tuple(labels or (_span(a, b) for a, b in zip(low, high, strict=True)))
         rest = np.full(len(names) - len(low), np.nan)
         return cls(name, names, names, np.append(low, rest), np.append(high, rest))
+
+    @classmethod
+    def intervals(cls, name: str, edges: Sequence[float], labels: Sequence[str]) -> Attribute:
+        """Return decimals cut into bins: ``edges[i] <= value < edges[i + 1]``, in the last one both included.
+
+        More labels than bins belong to cells without numbers.
+
+        Examples
+        --------
+        >>> bmi = Attribute.intervals("bmi", [10, 18.5, 90], ["10 to under 18.5", "18.5 to 90"])
+        >>> bmi.low.tolist(), bmi.end.tolist(), bool(bmi.high[0] < 18.5)
+        ([10.0, 18.5], [18.5, 90.0], True)
+        """
+        low, end = np.asarray(edges[:-1], float), np.asarray(edges[1:], float)
+        high = np.append(np.nextafter(end[:-1], -np.inf), end[-1])
+        names, rest = tuple(labels), np.full(len(labels) - len(low), np.nan)
+        return cls(name, names, names, *(np.append(each, rest) for each in (low, high, end)))
 
     @classmethod
     def categories(cls, name: str, codes: Sequence[str], labels: Sequence[str] | None = None) -> Attribute:
@@ -164,7 +185,7 @@ class Attribute:
                 f"{label} of {plain(self.name)} is not a number",
                 f"leave it out: where {self.name} != {self.labels[int(without.argmax())]!r}",
             )
-        return low, high
+        return low, high if self.end is None else self.end
 
     def _numbers(self, at: int) -> tuple[Floats, Floats]:
         if self.low is None or self.high is None:
@@ -202,7 +223,10 @@ class Attribute:
     def _refuse_cut(self, cell: int, op: Op, bound: Word) -> NoReturn:
         assert self.low is not None and self.high is not None  # noqa: S101 - only these have bins
         low, high = self.low[cell], self.high[cell]
-        first, second = (low, high + 1) if op in {"<", ">="} else (low - 1, high)
+        if self.end is not None:
+            op, first, second = "<" if op in {"<", "<="} else ">=", low, self.end[cell]
+        else:
+            first, second = (low, high + 1) if op in {"<", ">="} else (low - 1, high)
         raise query_error(
             bound.at,
             f"{plain(bound.text)} lies inside the bin {plain(self.labels[cell])}, which is published as one",

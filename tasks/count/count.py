@@ -306,7 +306,7 @@ def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
     """Return the coded records that are kept, and the name of the column of their unit."""
     column = loaded.spec.privacy.unit.column
     unit = source.raw[column] if column is not None else None
-    coded = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
+    coded = coded_columns(source.table, source.raw, source.columns, loaded.domains)
     records = without_impossible(coded, loaded.spec.impossible, loaded.domains)
     return records.filter(kept(records, loaded.domains, unit)), unit
 

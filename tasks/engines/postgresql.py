@@ -102,6 +102,9 @@ class PostgresSource:
             for column, name in raw.items():
                 self.types[name], text = _read_as(column, relation.columns[column], column in alike)
                 read.append(f"{text} AS {name}")
+            self.instants = frozenset(
+                column for column in raw if relation.columns[column].type == "timestamptz"
+            )
         except BaseException:
             self.close()
             raise
@@ -258,11 +261,14 @@ def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
             # What a double could not hold is as good as infinite, or zero. (LEAST passes over nulls.)
             inside = f"WHEN ABS({own}) < 1e-300 THEN 0 ELSE LEAST(GREATEST({own}, -1e300), 1e300) END"
             return "decimal", f"CASE WHEN {own} IS NULL OR {own} = 'NaN' THEN NULL {inside}"
-        return "float64", f"CAST({own} AS double precision)"
+        return "float32" if column.type == "float4" else "float64", own
     if column.category not in "SE" and column.type not in _TEXTS | {"bool", "numeric"}:
         raise InputRefused(
             f"column {name!r} is of a type whose values are no codes and no numbers",
             where="source.table",
             mend="give a view that casts the column to text",
         )
-    return "string", f'CAST({own} AS text) COLLATE "C"'
+    text = f"CAST({own} AS text)"
+    if column.type == "timestamptz":
+        text = f"(CAST({own} AT TIME ZONE 'UTC' AS text) || '+00:00')"
+    return "string", f'{text} COLLATE "C"'

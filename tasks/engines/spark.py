@@ -31,8 +31,8 @@ from validations.redaction import redacted
 _VIEW = "tabularium_files"
 _VARYING = set("=*?[{")
 _INTEGERS = {"tinyint", "smallint", "int", "bigint"}
-_FLOATS = {"float", "double"}
-_OTHERS = {"boolean": "boolean", "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp"}
+_FLOATS = {"float": "float32", "double": "float64"}
+_OTHERS = {"boolean": "boolean", "date": "date", "timestamp_ntz": "timestamp"}
 _NESTED = {"struct", "array", "map"}  # those whose type spells out the names inside it
 File = tuple[str, int, int]
 """Address, size and time of change."""
@@ -193,6 +193,7 @@ class SparkSource:
         for column, name in raw.items():
             self.types[name], text = _read_as(column, kinds[column], column in alike)
             read.append(f"{text} AS {name}")
+        self.instants = frozenset(column for column in raw if kinds[column] == "timestamp")
         self._records = f"SELECT {', '.join(read) or '1 AS none'} FROM {_VIEW}"
         self.table = records_table(self.types or {"none": "int64"})
         texts = [name for name, kind in self.types.items() if kind == "string"]
@@ -278,7 +279,9 @@ def _read_as(name: str, kind: str, alike: bool) -> tuple[str, str]:
         return "int64", f"CAST({own} AS bigint)"
     if kind == "string":
         return "string", own
-    number = "float64" if kind in _FLOATS else "decimal" if kind.startswith("decimal") else None
+    if kind == "timestamp":  # an instant, which the session prints in UTC
+        return "string", f"CONCAT(CAST({own} AS string), '+00:00')"
+    number = _FLOATS.get(kind, "decimal" if kind.startswith("decimal") else None)
     whole = kind.startswith("decimal") and kind.endswith(",0)")
     if alike and number is not None and not whole:
         raise InputRefused(
@@ -287,7 +290,7 @@ def _read_as(name: str, kind: str, alike: bool) -> tuple[str, str]:
             mend="write the column as text or integers",
         )
     if number is not None and not alike:
-        return number, f"CAST({own} AS double)" if number == "float64" else own
+        return number, own
     if kind in _OTHERS and not alike:
         return _OTHERS[kind], own
     if kind in _OTHERS or whole:

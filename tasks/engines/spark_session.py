@@ -126,5 +126,11 @@ def _settings(master: str, place: Path) -> dict[str, str]:
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.parquet.mergeSchema": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # It would write the steps to a civil date into each other, as often as each is used. All records are
+        # read, and what they are filtered by is computed: nothing is gained by filtering early.
+        "spark.sql.optimizer.excludedRules": ",".join(
+            f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+            for rule in ("PushDownPredicates", "PushPredicateThroughNonJoin")
+        ),
         **({**here, "spark.sql.shuffle.partitions": "8"} if local else {}),
     }

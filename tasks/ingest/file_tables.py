@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mechanisms.errors import Finding, InputRefused
 from tasks.ingest.csv_text import compression, read_header
 from tasks.ingest.find_files import Found
 from tasks.ingest.record_counts import LONGEST_ROW
+from tasks.ingest.time_columns import parquet_schema, zones_of
 from validations.spec.parts.source_part import Files
 
 # DuckDB wants at least one text that means null; this one is in no file of text.
@@ -72,12 +72,17 @@ def csv_tables(
 
 
 def parquet_table(connection: Any, found: Found, wanted: Mapping[str, str]) -> str:
-    """Return the SQL of the wanted columns of Parquet files, by their names inside the engine."""
-    there = set(pq.read_schema(found.paths[0]).names)
+    """Return the SQL of the wanted columns of Parquet files, by their names inside the engine.
+
+    Instants are read as text in UTC, whatever the zone of the session is.
+    """
+    schema = parquet_schema(found.paths[0])
+    there = {name: _name(name) for name in schema.names}
+    there |= {name: _in_utc(_name(name), schema.field(name).type.unit) for name in zones_of(schema)}
     return _selected(
         connection,
         f"read_parquet({_listed(found.paths)}",
-        {raw: (_name(column) if column in there else None, column) for raw, column in wanted.items()},
+        {raw: (there.get(column), column) for raw, column in wanted.items()},
         found,
     )
 
@@ -137,6 +142,15 @@ def _selected(
     connection.register(_FOLDERS, table)
     read = f"{reader}, hive_partitioning = false, filename = '{_FILE}')"
     return f"SELECT {listed} FROM {read} JOIN {_FOLDERS} AS folders ON {_FILE} = folders.file"
+
+
+def _in_utc(column: str, unit: str) -> str:
+    # A cast from nanoseconds would round up, over midnight too.
+    nanos = f"epoch_ns({column})::HUGEINT"
+    floored = f"(({nanos} - (({nanos} % 1000) + 1000) % 1000) // 1000)::BIGINT"
+    micros = floored if unit == "ns" else f"epoch_us({column})"
+    text = f"CAST(make_timestamp({micros}) AS VARCHAR) || '+00:00'"
+    return f"CASE WHEN {column} IS NOT NULL THEN coalesce({text}, 'infinite') END"
 
 
 def _listed(paths: Sequence[Path]) -> str:

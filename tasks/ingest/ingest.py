@@ -43,9 +43,11 @@ from tasks.ingest.open_source import (
     check_unchanged,
     known,
     see_keys,
+    zones_read,
 )
 from tasks.ingest.snapshot import snapshot_digest, take_snapshot
 from tasks.ingest.source_columns import check_header, check_schemas
+from tasks.ingest.time_columns import check_zones
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -103,11 +105,12 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         the spec.
     """
     note_data_opened()
+    instants: frozenset[str] = frozenset()
     if loaded.spec.source.engine in IN_PLACE:
         word, digest = begin(loaded, secret, scratch)
         source = InputHandle(loaded.source_uri, loaded.spec.source.engine, "", (), digest, held=word)
     elif loaded.spec.source.url is not None:
-        source = _ingest_table(loaded, secret, scratch)
+        source, instants = _ingest_table(loaded, secret, scratch)
     else:
         begun = partial(_begun, secret=secret)
         raw = {name: column for column, name in raw_names(needed_columns(loaded)).items()}
@@ -115,6 +118,9 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         source = _ingest_files(loaded.source_uri, loaded.spec.source, wanted, begun, scratch)
         source = replace(source, digest=input_digest(secret, source.files))
     lookups = {name: _ingest_look_up(loaded, name, secret, scratch) for name in loaded.spec.lookups}
+    zones = {name: zones_read(each) for name, each in {"": source, **lookups}.items()}
+    zones[""] |= dict.fromkeys(instants)
+    check_zones(loaded, zones)
     private = {
         name: each.digest for name, each in lookups.items() if loaded.spec.lookups[name].public is None
     }
@@ -248,7 +254,8 @@ def _read(path: Path, see: Callable[[bytes], None]) -> None:
             see(block)
 
 
-def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
+def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[InputHandle, frozenset[str]]:
+    """Return the handle of a table behind a URL, and its columns of instants."""
     path = scratch / "snapshot.parquet"
     failure = InputError(
         "the table cannot be read",
@@ -256,10 +263,10 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         mend="check the url, the rights, and that the database is up",
     )
     columns = needed_columns(loaded)
-    redacted(lambda: take_snapshot(loaded, columns, path), failure)
+    instants = redacted(lambda: take_snapshot(loaded, columns, path), failure)
     digest = redacted(lambda: snapshot_digest(path, columns, secret, scratch), failure)
     files = (known(path, digest),)
-    return InputHandle(loaded.source_uri, SNAPSHOT, "", files, input_digest(secret, files))
+    return InputHandle(loaded.source_uri, SNAPSHOT, "", files, input_digest(secret, files)), instants
 
 
 @stage("ingest")

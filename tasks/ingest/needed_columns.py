@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from validations.derivation.derived_columns import source_column
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 from validations.spec.load import Loaded
 from validations.spec.parts.rules import UniqueRule
 from validations.spec.parts.source_part import taken_from
@@ -32,7 +32,7 @@ def read_as_numbers(loaded: Loaded) -> tuple[str, ...]:
     spec, found = loaded.spec, dict.fromkeys(loaded.spec.measured_columns)
     for name, domain in loaded.domains.items():
         column = spec.columns[name]
-        if isinstance(domain, IntegerDomain) and not column.is_made:
+        if isinstance(domain, NumberDomain) and not column.is_made:
             found[column.source_column or name] = None
     return tuple(found)
 

@@ -27,6 +27,8 @@ from tasks.ingest.file_tables import contradicted, contradicts, parquet_table
 from tasks.ingest.find_files import found_again
 from tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
 from tasks.ingest.needed_columns import needed_columns, raw_names, read_as_numbers
+from tasks.ingest.time_columns import parquet_schema, with_zones, zones_of
+from validations.derivation.derived_parts import Derivation
 from validations.domains.number_text import number_column, number_of, plain_column
 from validations.redaction import note_data_opened, redacted
 from validations.spec.load import Loaded
@@ -109,11 +111,14 @@ class OpenSource:
         Ibis table of exactly the columns that the spec speaks of, those of its look-ups among them.
     raw
         Column of the source, or ``LOOKUP.COLUMN`` -> its name in ``table``.
+    columns
+        Declared column -> where it comes from, dated in the zones that files name.
     """
 
     engine: Any
     table: Any
     raw: dict[str, str]
+    columns: dict[str, Derivation]
 
 
 @contextmanager
@@ -157,17 +162,33 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
     """
     note_data_opened()
     check_unchanged(handle)
+    columns = with_zones(loaded, {name: zones_read(each) for name, each in _inputs(handle).items()})
     if handle.kind in IN_PLACE:
         source = held(handle.held)
         failure = partial(unreadable, loaded, handle, scratch)
-        yield OpenSource(source, *redacted(partial(_in_place, source, loaded, handle, scratch), failure))
+        made = redacted(partial(_in_place, source, loaded, handle, scratch), failure)
+        yield OpenSource(source, *made, columns)
         return
     with engine(scratch) as connection:
+        if any(column.date is not None and column.date.zone is not None for column in columns.values()):
+            # It would write the steps to a civil date into each other, as often as each is used.
+            _optimize_without(connection, "partial_aggregate_pushdown")
         table, raw = redacted(
             lambda: quietly(lambda: _joined(connection, loaded, handle)),
             lambda: unreadable(loaded, handle, scratch),
         )
-        yield OpenSource(connection, table, raw)
+        yield OpenSource(connection, table, raw, columns)
+
+
+def zones_read(handle: InputHandle) -> dict[str, str | None]:
+    """Return the columns of instants of an input, with the zones that its files name; none of a snapshot."""
+    if handle.kind in IN_PLACE:
+        return dict.fromkeys(held(handle.held).instants)
+    return zones_of(parquet_schema(Path(handle.files[0].name))) if handle.kind == PARQUET else {}
+
+
+def _inputs(handle: InputHandle) -> dict[str, InputHandle]:
+    return {"": handle, **handle.lookups}
 
 
 def quietly(work: Any) -> Any:
@@ -185,8 +206,7 @@ def check_unchanged(handle: InputHandle) -> None:
     InputError
         If the size or the time of change of a file differs, or it is gone.
     """
-    inputs = (handle, *handle.lookups.values())
-    for file in (file for each in inputs for file in (*each.files, *each.copies)):
+    for file in (file for each in _inputs(handle).values() for file in (*each.files, *each.copies)):
         try:
             now = Path(file.name).stat()
             same = (now.st_size, now.st_mtime_ns) == (file.size, file.mtime_ns)
@@ -217,7 +237,7 @@ def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefus
             where="source",
             mend="check that it is up and has room for temporary files, and run again",
         )
-    for name, each in {"": handle, **handle.lookups}.items():
+    for name, each in _inputs(handle).items():
         if each.kind == PARQUET and each.base:
             with engine(scratch) as connection:
                 wanted = _wanted(loaded, name)
@@ -349,8 +369,17 @@ def _table(connection: Any, handle: InputHandle, wanted: Mapping[str, str]) -> A
     if any(kind.is_floating() for kind in table.schema().types):
         # A Parquet file's least and greatest leave not-a-number out, and the engine would take it for one
         # of the numbers between them.
-        connection.con.execute("SET disabled_optimizers = 'statistics_propagation'")
+        _optimize_without(connection, "statistics_propagation")
     return table
+
+
+def _optimize_without(connection: Any, name: str) -> None:
+    """Switch one of DuckDB's optimizers off, if this version has it."""
+    known = connection.con.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+    (off,) = connection.con.execute("SELECT current_setting('disabled_optimizers')").fetchone()
+    if (name,) in known:
+        both = ",".join(sorted({*filter(None, off.split(",")), name}))
+        connection.con.execute(f"SET disabled_optimizers = '{both}'")
 
 
 def _sql(connection: Any, handle: InputHandle, wanted: Mapping[str, str]) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -31,10 +31,15 @@ from validations.spec.load import Loaded
 _TABLE = b"tabularium/input-table/1\0"
 # Rows per fetch through a driver that hands out Python objects.
 _FETCH = 50_000
+_EXACT = 2**53  # below it every whole number is a double
 
 
-def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> None:
+def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> frozenset[str]:
     """Write the needed columns of the spec's table to ``target``, as text, mode 0600.
+
+    Returns
+    -------
+    The columns of instants, which are written in UTC
 
     Raises
     ------
@@ -45,7 +50,9 @@ def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> Non
     """
     names = raw_names(columns)
     schema = pa.schema([(name, pa.string()) for name in names.values()])
-    write_rows((batch.cast(schema) for batch in _rows(loaded, names, target.parent)), target, schema)
+    with _selected_from(loaded, names, target.parent) as (batches, instants):
+        write_rows((batch.cast(schema) for batch in batches), target, schema)
+    return instants
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> int:
@@ -103,14 +110,21 @@ def _bytes(column: Any) -> Iterator[bytes]:
         yield memoryview(data)[int(ends[0]) : int(ends[-1])].tobytes()
 
 
-def _rows(loaded: Loaded, names: dict[str, str], scratch: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the needed columns as text, in batches, from whichever database the URL names."""
+@contextmanager
+def _selected_from(
+    loaded: Loaded, names: dict[str, str], scratch: Path
+) -> Iterator[tuple[Iterator[pa.RecordBatch], frozenset[str]]]:
+    """Open whichever database the URL names: the needed columns as text in batches, and those of instants."""
     url, table = loaded.spec.source.url or "", loaded.spec.source.table or ""
     scheme = urlsplit(url).scheme
     if scheme == "duckdb":
         with engine(scratch) as connection:
+            connection.con.execute("SET TimeZone = 'UTC'")
             connection.attach(_escaped(_database_file(loaded, url)), name="source", read_only=True)
-            yield from stream(connection, _selected(connection, f"source.{_with_schema(table)}", names))
+            source = _table(connection, f"source.{_with_schema(table)}", names)
+            instants = _instants(source, names)
+            batches = stream(connection, _as_text(source, names, instants))
+            yield _with_plain_numbers(batches, _fractions(source, names)), instants
         return
     failure = InputError(
         "no connection to the database",
@@ -123,16 +137,28 @@ def _rows(loaded: Loaded, names: dict[str, str], scratch: Path) -> Iterator[pa.R
     else:
         connection = redacted(lambda: quietly(lambda: ibis.connect(url)), failure)
     try:
-        expression = _selected(connection, table, names)
-        if scheme == "sqlite":
-            yield from _fetched(connection, expression)
-        else:
-            yield from connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS)
+        source = _table(connection, table, names)
+        if scheme == "sqlite":  # which has no times but those that are written as text
+            numbers = _fractions(source, names)
+            yield _fetched(connection, _as_text(source, names, frozenset(), numbers)), frozenset()
+            return
+        instants = _instants(source, names)
+        if scheme in ("postgres", "postgresql"):
+            connection.raw_sql("SET TIME ZONE 'UTC'").close()
+        elif instants:
+            raise InputRefused(
+                f"column {min(instants)!r} holds instants, which {scheme} prints in the zone of a session",
+                where="source.table",
+                mend="give a view that casts the column to text, with its offset from UTC",
+            )
+        expression = _as_text(source, names, instants)
+        batches = connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS)
+        yield _with_plain_numbers(batches, _fractions(source, names)), instants
     finally:
         connection.disconnect()
 
 
-def _selected(connection: Any, table: str, names: dict[str, str]) -> Any:
+def _table(connection: Any, table: str, names: dict[str, str]) -> Any:
     *path, last = table.split(".")
     failure = InputError(
         "there is no such table, or it may not be read",
@@ -151,15 +177,48 @@ def _selected(connection: Any, table: str, names: dict[str, str]) -> Any:
             where="source.table",
             mend="check the names under columns",
         )
-    return source.select(**{raw: _as_text(source[name], connection.name) for name, raw in names.items()})
+    return source
 
 
-def _as_text(column: Any, engine: str) -> Any:
-    """Return a column as text; not-a-number is null, where an engine has one."""
-    text = column.cast("string")
-    if column.type().is_floating() and engine in ("duckdb", "postgres"):
-        return ibis.ifelse(column.isnan(), ibis.null("string"), text)
-    return text
+def _instants(source: Any, names: dict[str, str]) -> frozenset[str]:
+    """Return those of the named columns that hold times with a zone."""
+    return frozenset(name for name in names if _is_instant(source[name].type()))
+
+
+def _is_instant(kind: Any) -> bool:
+    if kind.is_timestamp():
+        return kind.timezone is not None
+    return "TIMESTAMPTZ" in str(kind).upper()  # of nanoseconds, which Ibis does not know
+
+
+def _fractions(source: Any, names: dict[str, str]) -> frozenset[str]:
+    """Return the names inside the engine of the columns whose type has digits after the point."""
+    kinds = {raw: source[name].type() for name, raw in names.items()}
+    return frozenset(raw for raw, kind in kinds.items() if kind.is_floating() or kind.is_decimal())
+
+
+def _as_text(
+    source: Any, names: dict[str, str], instants: frozenset[str], as_they_are: Collection[str] = ()
+) -> Any:
+    """Return the named columns as text, by their names inside the engine; in UTC what is an instant."""
+    texts = {raw: source[name].cast("string") for name, raw in names.items()}
+    texts |= {raw: texts[raw].concat(":00") for name, raw in names.items() if name in instants}
+    texts |= {raw: source[name] for name, raw in names.items() if raw in as_they_are}
+    return source.select(**texts)
+
+
+def _with_plain_numbers(
+    batches: Iterable[pa.RecordBatch], numbers: Collection[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of text in which whole numbers have no point, as in codes, and not-a-number is null."""
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name in numbers:
+            text = pc.replace_substring_regex(columns[name].cast(pa.string()), r"^(-?[0-9]+)\.0*$", r"\1")
+            text = pc.replace_substring_regex(text, "^-0$", "0")
+            nothing = pc.match_substring_regex(text, "^-?nan$", ignore_case=True)
+            columns[name] = pc.if_else(nothing, pa.scalar(None, pa.string()), text)
+        yield pa.record_batch(columns)
 
 
 def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:
@@ -168,7 +227,18 @@ def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:
     with closing(connection.raw_sql(connection.compile(expression))) as cursor:
         while rows := cursor.fetchmany(_FETCH):
             values = zip(*rows, strict=True)
-            yield pa.record_batch([pa.array(column, pa.string()) for column in values], names=columns)
+            yield pa.record_batch(
+                [pa.array(map(_text, column), pa.string()) for column in values], names=columns
+            )
+
+
+def _text(value: Any) -> str | None:
+    """Return a value of SQLite as text: a double in its shortest form and without ``.0``."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) <= _EXACT else repr(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    return None if value is None else str(value)
 
 
 def _database_file(loaded: Loaded, url: str) -> Path:

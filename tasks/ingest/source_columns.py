@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mechanisms.errors import InputRefused
 from tasks.ingest.find_files import Found
-from validations.domains.domains import Domain, IntegerDomain
+from tasks.ingest.time_columns import parquet_schema
+from validations.domains.domains import Domain, NumberDomain
 from validations.redaction import redacted
 
 
@@ -103,7 +103,7 @@ def _schema(path: Path) -> pa.Schema:
         where=path.name,
         mend="write it again, or correct source.format",
     )
-    return redacted(lambda: pq.read_schema(path), failure)
+    return redacted(lambda: parquet_schema(path), failure)
 
 
 def _plain(kind: Any) -> Any:
@@ -117,8 +117,8 @@ def _check_type(column: str, kind: Any, domain: Domain | None, field: str) -> No
     text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     if types.is_null(kind) or number or (domain is None and not types.is_nested(kind)):
         return
-    if isinstance(domain, IntegerDomain):
-        wanted = "whole numbers"
+    if isinstance(domain, NumberDomain):
+        wanted = "whole numbers" if domain.digits is None else "numbers"
     elif text or types.is_boolean(kind) or types.is_date(kind):
         return
     else:
@@ -126,8 +126,11 @@ def _check_type(column: str, kind: Any, domain: Domain | None, field: str) -> No
     raise InputRefused(
         f"column {column!r} is of type {_named(kind)}, and {wanted} are declared",
         where=field,
-        mend=f"write the column as {'integers' if wanted == 'whole numbers' else 'text or integers'}",
+        mend=f"write the column as {_MEND[wanted]}",
     )
+
+
+_MEND = {"whole numbers": "integers", "numbers": "decimals or integers", "codes": "text or integers"}
 
 
 def _named(kind: Any) -> str:

@@ -78,7 +78,7 @@ class ArrayMargin:
             return width * min(1.0, quantile(self.level) * math.sqrt(variance) / steps)
         parts, spread = steps * np.array([[place, 1 - place]]), np.full((1, 2), variance)
         low, high = ratio_interval(parts, spread, self.level)
-        steady = steady_half(*parts.T, *spread.T, self.level, over=False)
+        steady = steady_half(parts[:, 0], parts[:, 1], spread[:, 0], spread[:, 1], self.level, over=False)
         reach = float(np.max([place - low, high - place, steady]))
         return width * min(reach, max(place, 1 - place))
 

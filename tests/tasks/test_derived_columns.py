@@ -22,7 +22,7 @@ from tests.sizes import runs
 from tests.tasks import front
 from validations.derivation.derived_columns import coded_columns
 from validations.derivation.derived_parts import DatePart, Derivation
-from validations.domains.domains import CategoryDomain, Domain, IntegerDomain
+from validations.domains.domains import CategoryDomain, Domain, NumberDomain
 from validations.domains.encoding import coded_names
 from validations.spec.load import load_spec
 
@@ -126,7 +126,7 @@ def test_parts_of_dates_are_those_of_the_calendar(typed: bool) -> None:
     parts = {part: Derivation(source_column="born", date=DatePart(part=part)) for part in _CALENDAR}
     parts["age"] = Derivation(source_column="born", date=DatePart(part="age", at="2024-02-29"))
     domains: dict[str, Domain] = {
-        name: IntegerDomain(name, tuple(range(-8000, 10002, 9001)), ("a", "b")) for name in parts
+        name: NumberDomain(name, tuple(range(-8000, 10002, 9001)), ("a", "b")) for name in parts
     }
     values = (
         pa.array(days) if typed else pa.array([day.isoformat() + "T10:00:00" * (day.day % 2) for day in days])
@@ -167,7 +167,7 @@ _CALENDAR: dict[Any, Any] = {
 )
 def test_what_is_no_date_is_invalid_and_not_null(text: str) -> None:
     column = {"d": Derivation(date=DatePart(part="month"))}
-    domains: dict[str, Domain] = {"d": IntegerDomain("d", (1, 13), ("any",))}
+    domains: dict[str, Domain] = {"d": NumberDomain("d", (1, 13), ("any",))}
     table = ibis.memtable(pa.table({"raw": pa.array([text, None])}))
     names = coded_names(domains)["d"]
     rows = quietly(coded_columns(table, {"d": "raw"}, column, domains).to_pyarrow).to_pydict()

@@ -17,8 +17,9 @@ from typing import Any
 
 import ibis
 
+from validations.derivation.civil_dates import DAY, PARTS, day_number, local_date
 from validations.derivation.derived_parts import DatePart, Derivation
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 from validations.domains.encoding import as_text, coded, is_missing
 from validations.domains.number_text import plain_name
 from validations.universes.universe import universe_of
@@ -26,6 +27,12 @@ from validations.universes.universe import universe_of
 _NO_CODE = "\x1a"  # a control character: no code and no whole number has one
 # What may follow a date is printable ASCII: engines differ in what a dot stands for.
 DATE = r"^ *([0-9]{4})-([0-9]{2})-([0-9]{2})([ T][ -~]*)?$"
+_DAY = r"^ *[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = r"([01][0-9]|2[0-3])(?::?([0-5][0-9])(?::?([0-5][0-9])(?:[.,][0-9]+)?)?)?"
+_OFFSET = r"(?:Z|z|UTC|GMT|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9])(?::?([0-5][0-9]))?)?)"
+_OWN = ("year", "month", "day")
+CIVIL = rf"{_DAY}(?:[ T]{_CLOCK})? *$"
+INSTANT = rf"{_DAY}[ T]{_CLOCK} *{_OFFSET} *$"
 
 
 def source_column(name: str, column: Derivation) -> str | None:
@@ -60,17 +67,24 @@ def coded_columns(
     Ibis table: the columns of ``table`` and those of :func:`validations.domains.encoding.coded_names`
     """
     names: dict[str, str] = {}
-    made: dict[str, Any] = {}
+    made: dict[str, tuple[str, Derivation, str | None]] = {}
+    dated: dict[tuple[str, str | None], str] = {}
     for place, name in enumerate(domains):
         column = columns[name]
         needed = source_column(name, column)
         names[name] = f"made{place}" if needed is None or column.is_made else raw[needed]
-        if isinstance(domains[name], IntegerDomain):
+        if isinstance(domains[name], NumberDomain):
             names[name] = plain_name(table, names[name])
         if needed is not None and column.is_made:
-            made[names[name]] = _made(table[raw[needed]], column)
+            zone = None if column.date is None else column.date.zone
+            if zone is not None and (raw[needed], zone) not in dated:
+                dated[raw[needed], zone] = f"civil{place}"
+                table = _with_civil_dates(table, raw[needed], zone, f"civil{place}")
+            made[names[name]] = raw[needed], column, dated.get((raw[needed], zone))
     plain = [name for name in domains if columns[name].cases is None]
-    rows = coded(table.mutate(**made) if made else table, names, domains, plain)
+    if made:
+        table = table.mutate(**{text: _made(table, *how) for text, how in made.items()})
+    rows = coded(table, names, domains, plain)
     if len(plain) == len(domains):
         return rows
     rest = [name for name in domains if columns[name].cases is not None]
@@ -78,13 +92,16 @@ def coded_columns(
     return coded(rows, names, domains, rest)
 
 
-def _made(raw: Any, column: Derivation) -> Any:
+def _made(table: Any, name: str, column: Derivation, civil: str | None) -> Any:
     """Return the text that a recode or a part of a date makes of a raw column."""
+    raw = table[name]
     if column.map is not None:
         value = as_text(raw).cases(*column.map.items())
     else:
         assert column.date is not None  # noqa: S101 - the caller has looked
-        value = _part(raw, column.date)
+        there = [f"{civil}{part}" for part in PARTS]
+        numbers = tuple(table[part] for part in there) if there[0] in table.columns else _numbers(raw)
+        value = _part(numbers, column.date)
     return ibis.ifelse(is_missing(raw), ibis.null("string"), ibis.coalesce(value, _NO_CODE))
 
 
@@ -94,12 +111,10 @@ def _of_cases(rows: Any, column: Derivation, domains: Mapping[str, Domain]) -> A
     return ibis.cases(*tests, else_=otherwise)
 
 
-def _part(raw: Any, wanted: DatePart) -> Any:
+def _part(civil: tuple[Any, ...], wanted: DatePart) -> Any:
     """Return a part of a date as text, null where there is no date."""
-    year, month, day = _numbers(raw)
-    leap = _one((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)))
-    days = ibis.ifelse(month == 2, 28 + leap, 30 + (month + month // 8) % 2)
-    valid = month.between(1, 12) & (day >= 1) & (day <= days) & (year >= 1)
+    year, month, day = civil
+    leap, valid = _leap(year), _valid(year, month, day)
     if wanted.part == "age":
         at = date.fromisoformat(wanted.at or "")
         before = (month > at.month) | ((month == at.month) & (day > at.day))
@@ -111,7 +126,17 @@ def _part(raw: Any, wanted: DatePart) -> Any:
     return ibis.ifelse(valid, value.cast("int64").cast("string"), ibis.null("string"))
 
 
-def _numbers(raw: Any) -> tuple[Any, Any, Any]:
+def _leap(year: Any) -> Any:
+    return _one((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)))
+
+
+def _valid(year: Any, month: Any, day: Any) -> Any:
+    """Return whether there is such a day."""
+    days = ibis.ifelse(month == 2, 28 + _leap(year), 30 + (month + month // 8) % 2)
+    return month.between(1, 12) & (day >= 1) & (day <= days) & year.between(1, 9999)
+
+
+def _numbers(raw: Any) -> tuple[Any, ...]:
     """Return year, month and day as 64-bit numbers, null where the value does not look like a date."""
     if raw.type().is_date() or raw.type().is_timestamp():
         parts = raw.year(), raw.month(), raw.day()
@@ -120,6 +145,36 @@ def _numbers(raw: Any) -> tuple[Any, Any, Any]:
         parts = tuple(text.re_extract(DATE, group).nullif("") for group in (1, 2, 3))
     year, month, day = (part.cast("int64") for part in parts)
     return year, month, day
+
+
+def _with_civil_dates(table: Any, raw: str, zone: str, mark: str) -> Any:
+    """Return ``table`` with the dates of a raw text in a zone: of an instant there, of civil time its own.
+
+    Of a column of dates, or of times that say no zone, nothing is added.
+    """
+    if not table[raw].type().is_string():
+        return table
+    text = table[raw]
+    known = text.re_search(INSTANT) | text.re_search(CIVIL)
+    parts = zip(_OWN, _numbers(text), strict=True)
+    own = {f"{mark}{name}": ibis.ifelse(known, part, ibis.null("int64")) for name, part in parts}
+    table = table.mutate(**own, **{f"{mark}clock": _utc_clock(text)})
+    numbers = [table[name] for name in own]
+    when = day_number(*numbers) * DAY + table[f"{mark}clock"]  # of civil time there is none
+    table = table.mutate(**{f"{mark}second": ibis.ifelse(_valid(*numbers), when, ibis.null("int64"))})
+    table = local_date(table, f"{mark}second", f"{mark}year", zone, mark)
+    pairs = ((f"{mark}{there}", f"{mark}{name}") for there, name in zip(PARTS, _OWN, strict=True))
+    return table.mutate(**{there: ibis.coalesce(table[there], table[name]) for there, name in pairs})
+
+
+def _utc_clock(text: Any) -> Any:
+    """Return the seconds of an instant from midnight UTC of its own date; null of what has no offset."""
+    hour, minute, second, hours, minutes, seconds = (
+        text.re_extract(INSTANT, group).nullif("").cast("int64") for group in (1, 2, 3, 5, 6, 7)
+    )
+    offset = 3600 * hours.fill_null(0) + 60 * minutes.fill_null(0) + seconds.fill_null(0)
+    signed = ibis.ifelse(text.re_extract(INSTANT, 4) == "-", -offset, offset)
+    return 3600 * hour + 60 * minute.fill_null(0) + second.fill_null(0) - signed
 
 
 def _iso(year: Any, month: Any, day: Any, leap: Any) -> tuple[Any, Any]:

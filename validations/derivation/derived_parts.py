@@ -18,6 +18,11 @@ class DatePart(Part):
         "`iso_week` (ISO 8601), or `age`, in completed years."
     )
     at: Text | None = Field(default=None, description="The date at which an `age` is meant, in quotes.")
+    zone: Text | None = Field(
+        default=None,
+        description="The time zone in whose days instants are dated, by its name: `Europe/Rome`. Needed "
+        "where the source says when something was, and not by which clock.",
+    )
 
 
 class Case(Part):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from validations.derivation.derived_columns import source_column
 from validations.derivation.derived_parts import Derivation
-from validations.domains.domains import CategoryDomain, Domain, IntegerDomain
+from validations.domains.domains import CategoryDomain, Domain, NumberDomain
 
 MOST_PLACES = 4
 """Places of a chain for each cell of its finest coding; codings that need more are left apart."""
@@ -124,19 +124,24 @@ def parents_of(
     one, other = domains[fine], domains[coarse]
     if columns[fine].date != columns[coarse].date:
         return None
-    if isinstance(one, IntegerDomain) and isinstance(other, IntegerDomain):
+    if isinstance(one, NumberDomain) and isinstance(other, NumberDomain):
         same = (one.nulls, one.invalid, one.other is None) == (
             other.nulls,
             other.invalid,
             other.other is None,
         )
-        ends = (one.edges[0], one.edges[-1]) == (other.edges[0], other.edges[-1])
+        alike = (one.digits is None, one.floor) == (other.digits is None, other.floor)
+        digits = max(one.digits or 0, other.digits or 0)
+        finer, coarser = (
+            each.edges if each.digits is None else each.edges_at(digits) for each in (one, other)
+        )
+        ends = (finer[0], finer[-1]) == (coarser[0], coarser[-1])
         if (
-            not (same and ends and set(other.edges) <= set(one.edges))
+            not (same and alike and ends and set(coarser) <= set(finer))
             or columns[fine].map != columns[coarse].map
         ):
             return None
-        parent = np.searchsorted(np.array(other.edges), np.array(one.edges[:-1]), "right") - 1
+        parent = np.searchsorted(np.array(coarser), np.array(finer[:-1]), "right") - 1
         return np.append(parent, [other.bins] * (one.other is not None)).astype(np.int64)
     if isinstance(one, CategoryDomain) and isinstance(other, CategoryDomain):
         return _parents_of_codes(one, other, columns[fine].map, columns[coarse].map)

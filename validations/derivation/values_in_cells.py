@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from validations.derivation.derived_columns import source_column
 from validations.derivation.derived_parts import Derivation
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 
 
 def open_values(
@@ -45,5 +45,7 @@ def _one_value(column: Derivation, domain: Domain, cells: int) -> bool:
     """Whether each counted cell of a column holds one value of the source."""
     if column.is_made or domain.other is not None or cells < domain.size:
         return False
-    edges = domain.edges if isinstance(domain, IntegerDomain) else ()
+    if isinstance(domain, NumberDomain) and domain.floor:
+        return False
+    edges = domain.edges if isinstance(domain, NumberDomain) else ()
     return all(high - low == 1 for low, high in pairwise(edges))

@@ -7,6 +7,8 @@ from microdata: a domain that came from the data would itself reveal who is in i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -33,8 +35,19 @@ class CategoryDomain:
 
 
 @dataclass(frozen=True)
-class IntegerDomain:
-    """Whole numbers cut into bins: bin i holds ``edges[i] <= value < edges[i + 1]``."""
+class NumberDomain:
+    """Numbers cut into bins, counted in steps: bin i holds ``edges[i] <= step < edges[i + 1]``.
+
+    Of whole numbers a step is 1. Of decimals there are two steps for each 10^-digits: an even one is a number
+    of so many digits, and an odd one is all that lies between two of these. So every comparison with an edge
+    is one of whole numbers, and exact; the last edge is the step after the largest value.
+
+    Examples
+    --------
+    >>> bmi = NumberDomain("bmi", (200, 370, 901), ("10 to under 18.5", "18.5 to 45"), digits=1)
+    >>> bmi.step(Decimal("18.5")), bmi.number(369), bmi.number(370)
+    (370, 18.45, 18.5)
+    """
 
     name: str
     edges: tuple[int, ...]
@@ -42,6 +55,35 @@ class IntegerDomain:
     nulls: Treatment = "reject"
     invalid: Treatment = "reject"
     other: str | None = None  # label of an extra last cell
+    digits: int | None = None  # after the point, of the edges; None of whole numbers
+    floor: bool = False  # whether decimals are read as the whole number below
+
+    @property
+    def per_one(self) -> int:
+        """Number of steps from 0 to 1."""
+        return 1 if self.digits is None else 2 * 10**self.digits
+
+    def step(self, number: int | Decimal) -> int:
+        """Return the step of a number with no more digits than the edges have.
+
+        Raises
+        ------
+        ValueError
+            If it has more.
+        """
+        steps = Fraction(number) * self.per_one
+        if steps.denominator != 1 or (self.digits is not None and steps.numerator % 2):
+            raise ValueError("the number has more digits than the edges")
+        return steps.numerator
+
+    def number(self, step: int) -> float:
+        """Return the number of a step; of an odd one, one of the numbers that it stands for."""
+        return step if self.digits is None else step / self.per_one
+
+    def edges_at(self, digits: int) -> tuple[int, ...]:
+        """Return the edges in the steps of more digits, of decimals."""
+        scale = 10 ** (digits - (self.digits or 0))
+        return (*(edge * scale for edge in self.edges[:-1]), (self.edges[-1] - 1) * scale + 1)
 
     @property
     def bins(self) -> int:
@@ -101,4 +143,4 @@ class HierarchyDomain:
         return len(self.leaves)
 
 
-Domain = CategoryDomain | IntegerDomain | HierarchyDomain
+Domain = CategoryDomain | NumberDomain | HierarchyDomain

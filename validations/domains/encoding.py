@@ -4,6 +4,10 @@ Every declared column becomes a whole number 0..size-1, or null where the record
 expressions hold no dialect of one engine: arithmetic for bins, CASE for short lists, a join with the code
 list for long ones. Text is read by pattern, not by an engine's own idea of a number, so that ``3.0`` is
 three and ``3.7``, ``1e3`` or ``0x10`` are invalid everywhere.
+
+Decimals are compared exactly. Text and decimal columns are compared as they are written, digit by digit;
+doubles as the shortest decimal that is read as the same double, so that the 0.3 of a data frame is in the
+class that begins at 0.3.
 """
 
 from __future__ import annotations
@@ -18,12 +22,16 @@ import ibis
 import ibis.expr.datatypes as dt
 import pyarrow as pa
 
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 
 # Beyond this many codes a hash join with the code list beats a CASE that compares them one by one.
 _LONGEST_CASE = 4
 WHOLE = r"^ *([+-]?[0-9]{1,18})(\.0*)? *$"
 """Sign, up to 18 digits (fits 64 bits), and a fraction only if it is zero."""
+DECIMAL = r"^ *([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,2}))? *$"
+"""Sign, digits before and after the point, and an exponent of at most two digits."""
+_SIGNIFICANT = "^0*([0-9]{1,16})$"
+_ZEROS = "0" * 120  # on either side of digits, so that no exponent moves the point beyond them
 # Largest magnitude below which every whole number is a double.
 _EXACT = 2**53
 
@@ -39,7 +47,8 @@ class CodedNames:
     null, invalid
         Whether the raw value is null, or is a value outside the domain.
     value
-        The whole number that was read, for an integer column; null where there is none.
+        The step that was read, for a column of numbers (:class:`validations.domains.domains.NumberDomain`):
+        of whole numbers the number itself; null where there is none.
     """
 
     code: str
@@ -55,7 +64,7 @@ def coded_names(domains: Mapping[str, Domain]) -> dict[str, CodedNames]:
             f"code{place}",
             f"null{place}",
             f"invalid{place}",
-            f"value{place}" if isinstance(domain, IntegerDomain) else None,
+            f"value{place}" if isinstance(domain, NumberDomain) else None,
         )
         for place, (name, domain) in enumerate(domains.items())
     }
@@ -88,7 +97,11 @@ def coded(
     for name, domain in lookups.items():
         table = _with_lookup(table, raw[name], domain, names[name].code)
     # Apart from what is made of them below: then an engine reads each text by pattern once.
-    values = {n.value: as_whole(table[raw[name]]) for name, n in names.items() if name in own and n.value}
+    values = {
+        names[name].value or "": as_steps(table[raw[name]], domain)
+        for name, domain in own.items()
+        if isinstance(domain, NumberDomain)
+    }
     table = table.mutate(**values) if values else table
     added: dict[str, Any] = {}
     for name, domain in own.items():
@@ -150,8 +163,58 @@ def as_whole(column: Any) -> Any:
     return column.cast("string").re_extract(WHOLE, 1).nullif("").cast("int64")
 
 
+def as_steps(column: Any, domain: NumberDomain) -> Any:
+    """Return a raw column as the steps of a domain, in 64 bits; null where it is no number, or a huge one."""
+    if domain.digits is None and not domain.floor:
+        return as_whole(column)
+    kind, digits = column.type(), domain.digits or 0
+    if kind.is_floating():
+        steps = _steps_of_doubles(column, digits)
+    elif kind.is_integer():
+        steps = 2 * 10**digits * _where(column.abs() < 10**18 // 10**digits // 4, column).cast("int64")
+    else:
+        steps = _steps_of_text(column if kind.is_string() else column.cast("string"), digits)
+    return (steps - steps.abs() % 2) // 2 if domain.floor else steps
+
+
+def _steps_of_text(text: Any, digits: int) -> Any:
+    """Return numbers that are written out, of any length and with an exponent, as steps of 10^-digits.
+
+    The digits are cut in two at a place behind the point: before it they are a whole number, and of those
+    after it matters only if they are zero.
+    """
+    sign, before, after, exponent = (
+        ibis.coalesce(text.re_extract(DECIMAL, group), "") for group in (1, 2, 3, 4)
+    )
+    written = before.concat(after)
+    moved = ibis.coalesce(exponent.nullif("").cast("int64"), 0)
+    place = (before.length().cast("int64") + moved + digits + len(_ZEROS)).cast("int32")
+    padded = ibis.literal(_ZEROS).concat(written, _ZEROS)
+    whole = padded.substr(0, place).re_extract(_SIGNIFICANT, 1).nullif("").cast("int64")
+    steps = 2 * whole + ibis.ifelse(padded.substr(place).re_search("[1-9]"), 1, 0)
+    return _where(written != "", ibis.ifelse(sign == "-", -steps, steps))
+
+
+def _steps_of_doubles(column: Any, digits: int) -> Any:
+    """Return doubles, or floats of 32 bits, as steps of 10^-digits.
+
+    A quotient of whole numbers is rounded once, to the double that its decimal is read as. So comparing with
+    it is comparing the shortest decimals, of up to 15 digits.
+    """
+    scale, single = float(10**digits), column.type().is_float32()
+
+    def number(step: Any) -> Any:
+        exact = step.cast("float64") / scale
+        return exact.cast("float32") if single else exact
+
+    near = _where(column.cast("float64").abs() <= _EXACT / 4 / scale, column)
+    place = (near.cast("float64") * scale).cast("int64")  # rounded one way or the other: at most 1 away
+    place = place + ibis.ifelse(number(place + 1) <= near, 1, 0) - ibis.ifelse(number(place) > near, 1, 0)
+    return 2 * place + ibis.ifelse(number(place) == near, 0, 1)
+
+
 def _needs_lookup(domain: Domain) -> bool:
-    return not isinstance(domain, IntegerDomain) and domain.size > _LONGEST_CASE
+    return not isinstance(domain, NumberDomain) and domain.size > _LONGEST_CASE
 
 
 def _with_lookup(table: Any, column: str, domain: Domain, code: str) -> Any:
@@ -167,7 +230,7 @@ def _with_lookup(table: Any, column: str, domain: Domain, code: str) -> Any:
 def _columns(raw: Any, value: Any, known: Any, domain: Domain, names: CodedNames) -> dict[str, Any]:
     null = is_missing(raw)
     added: dict[str, Any] = {names.null: null}
-    if isinstance(domain, IntegerDomain):
+    if isinstance(domain, NumberDomain):
         known = _bin(value, domain)
         other = domain.bins
     else:
@@ -186,7 +249,7 @@ def _columns(raw: Any, value: Any, known: Any, domain: Domain, names: CodedNames
     return added
 
 
-def _bin(value: Any, domain: IntegerDomain) -> Any:
+def _bin(value: Any, domain: NumberDomain) -> Any:
     """Return the bin of each value, null outside the domain."""
     edges = domain.edges
     inside = (value >= edges[0]) & (value < edges[-1])

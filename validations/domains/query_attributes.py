@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from mechanisms.queries import Attribute, TreeAttribute
-from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
+from validations.domains.domains import Domain, HierarchyDomain, NumberDomain
 
 
 def attribute_of(domain: Domain) -> Attribute | TreeAttribute:
     """Return a column as queries know it; the cells of both are the same, in the same order."""
     if isinstance(domain, HierarchyDomain):
         return tree_of(domain, len(domain.parents))
-    if isinstance(domain, IntegerDomain):
-        return Attribute.bins(domain.name, domain.edges, domain.labels)
+    if isinstance(domain, NumberDomain):
+        if domain.digits is None:
+            return Attribute.bins(domain.name, domain.edges, domain.labels)
+        ends = (*domain.edges[:-1], domain.edges[-1] - 1)
+        return Attribute.intervals(domain.name, [domain.number(end) for end in ends], domain.labels)
     return Attribute.categories(domain.name, domain.codes, domain.labels)
 
 

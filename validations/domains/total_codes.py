@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 from validations.spec.problems import quoted
 
 _SDMX_TOTAL = "_T"
@@ -26,7 +26,7 @@ def total_notes(domains: Mapping[str, Domain]) -> list[str]:
     """
     said = []
     for name, domain in domains.items():
-        if isinstance(domain, IntegerDomain) or domain.size == 1:
+        if isinstance(domain, NumberDomain) or domain.size == 1:
             continue
         pairs = zip(domain.codes, domain.labels, strict=True)
         code = next((code for code, label in pairs if _is_total(code, label)), None)

@@ -17,7 +17,7 @@ from mechanisms.accounting import PrivacyLoss
 from validations.derivation.derived_columns import source_column
 from validations.derivation.values_in_cells import open_values
 from validations.domains.allowed_change import replaced_records
-from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
+from validations.domains.domains import Domain, HierarchyDomain, NumberDomain
 from validations.domains.levels import cut
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.privacy_part import Privacy
@@ -192,7 +192,7 @@ def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
 
 def _leaves_nulls_open(domain: Domain, *, counted: bool) -> bool:
     """Whether a record that this column keeps may be null there, and its cell does not say so."""
-    shared = domain.invalid == "other" or not isinstance(domain, IntegerDomain)
+    shared = domain.invalid == "other" or not isinstance(domain, NumberDomain)
     return domain.nulls == "other" and (shared or not counted)
 
 

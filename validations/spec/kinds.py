@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,7 +16,7 @@ from pydantic import (
 )
 
 from validations.spec.problems import shown
-from validations.spec.values import ColumnName, Positive, Text, Whole, matching, refuse
+from validations.spec.values import ColumnName, Number, PositiveNumber, Switch, Text, matching, refuse
 
 BOUND_TAGS = ("[value]", "[groups]")
 """Tags by which pydantic tells one bound from a bound for each group; no key of a file."""
@@ -187,15 +188,37 @@ Categories = Annotated[
 
 
 class IntegerRange(Part):
-    """Whole numbers ``from``..``to`` (both included), cut at ``edges`` or every ``width``."""
+    """Numbers ``from``..``to`` (both included), cut at ``edges`` or every ``width``.
 
-    start: Whole = Field(alias="from", description="The smallest value.")
-    end: Whole = Field(alias="to", description="The largest value, included.")
-    edges: tuple[Whole, ...] | None = Field(
+    They are whole numbers, unless one of these is a decimal.
+    """
+
+    start: Number = Field(alias="from", description="The smallest value.")
+    end: Number = Field(alias="to", description="The largest value, included.")
+    edges: tuple[Number, ...] | None = Field(
         default=None,
         description="The first value of each bin after the first: [5, 18] cuts 0-4, 5-17 and 18 up.",
     )
-    width: Positive | None = Field(
+    width: PositiveNumber | None = Field(
         default=None, description="Cut every so many values; 1 when there are no edges."
     )
-    labels: tuple[Text, ...] | None = Field(default=None, description="One label per bin, instead of `5-17`.")
+    floor: Switch = Field(
+        default=False,
+        description="Read decimals as the whole number below: an age of 0.8 years as 0. "
+        "Without it they are invalid.",
+    )
+    labels: tuple[Text, ...] | None = Field(
+        default=None, description="One label per bin, instead of `5-17` or `18.5 to under 25`."
+    )
+
+    @property
+    def numbers(self) -> tuple[int | Decimal, ...]:
+        """All numbers of the range."""
+        width = () if self.width is None else (self.width,)
+        return (self.start, self.end, *(self.edges or ()), *width)
+
+    @property
+    def digits(self) -> int | None:
+        """Digits after the point; None where all are whole numbers."""
+        decimals = [each for each in self.numbers if isinstance(each, Decimal)]
+        return max(-int(each.as_tuple().exponent) for each in decimals) if decimals else None

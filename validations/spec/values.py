@@ -6,8 +6,10 @@ editors. Nothing passes through a binary float: a budget of 0.1 is one tenth, or
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -23,6 +25,7 @@ WHOLE_LIMIT = 10**18  # fits a 64-bit integer with room to spare
 NEEDS_QUOTES = "needs_quotes"  # the error whose mend quotes the value as it stands in the file
 
 _FRACTION = re.compile(r"(?P<top>\d+(\.\d+)?)(/(?P<bottom>\d+))?(?P<percent>\s?%)?", re.ASCII)
+_DECIMAL = re.compile(r"-?\d+\.\d+", re.ASCII)
 _SCHEMA = r"^\d+(\.\d+)?(/\d+)?"  # the same for editors, without the percent sign
 
 
@@ -296,6 +299,51 @@ def _whole(value: object) -> int:
     if abs(value) > WHOLE_LIMIT:
         raise refuse("is too large", "write a whole number of at most 18 digits")
     return value
+
+
+DIGITS = 15
+"""Significant digits of a decimal in a spec: so many are told apart by doubles, too."""
+
+
+def _number(value: object) -> int | Decimal:
+    """Read a whole number, or a decimal as it is written."""
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        value = Decimal(value)
+    elif isinstance(value, float) and math.isfinite(value):
+        value = Decimal(repr(value))  # the shortest text, which is what was written in up to 15 digits
+    if not isinstance(value, Decimal):
+        return _whole(value)
+    if value == value.to_integral_value():
+        return _whole(int(value))
+    plain = value.normalize()
+    shift = max(plain.adjusted() + 1, 0) - int(plain.as_tuple().exponent)
+    if shift > DIGITS:
+        raise refuse(f"has more than {DIGITS} digits", "write a decimal with fewer digits")
+    return plain
+
+
+def _plain_number(value: int | Decimal) -> int | str:
+    return value if isinstance(value, int) else f"{value:f}"
+
+
+_number_json: dict[str, Any] = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^-?\d+\.\d+$"}]}
+Number = Annotated[
+    int | Decimal,
+    BeforeValidator(_number),
+    PlainSerializer(_plain_number, when_used="json"),
+    WithJsonSchema(_number_json),
+]
+"""A whole number, or an exact decimal."""
+
+
+def _above_zero(value: int | Decimal) -> int | Decimal:
+    if value <= 0:
+        raise refuse("must be above zero", "write a number above zero")
+    return value
+
+
+PositiveNumber = Annotated[Number, AfterValidator(_above_zero)]
+"""A number above zero."""
 
 
 def _at_least(low: int) -> tuple[BeforeValidator, AfterValidator, WithJsonSchema]:

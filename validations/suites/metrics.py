@@ -12,7 +12,7 @@ from typing import Any
 
 import ibis
 
-from validations.domains.domains import Domain
+from validations.domains.domains import Domain, NumberDomain
 from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
 from validations.domains.number_text import number_of, of_group
 from validations.spec.model import ReleaseSpec
@@ -31,9 +31,10 @@ class ColumnMetrics:
     nulls, invalid
         Number of rows that are null, and that hold a value outside the domain.
     read
-        Number of rows in which a whole number could be read (integer columns).
+        Number of rows in which a number could be read (columns of numbers).
     low, high
-        Smallest and largest whole number that was read; None if there was none.
+        Smallest and largest number that was read, of decimals up to the digits of the domain; None if there
+        was none.
     least, most
         Smallest and largest cell code of a column that is made from others; None if there was none.
     """
@@ -41,8 +42,8 @@ class ColumnMetrics:
     nulls: int
     invalid: int
     read: int | None
-    low: int | None
-    high: int | None
+    low: float | None
+    high: float | None
     least: int | None = None
     most: int | None = None
 
@@ -144,8 +145,8 @@ def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: Re
             nulls=int(row[f"nulls{place}"] or 0),
             invalid=int(row[f"invalids{place}"] or 0),
             read=row.get(f"read{place}"),
-            low=row.get(f"low{place}"),
-            high=row.get(f"high{place}"),
+            low=_number(domains[name], row.get(f"low{place}")),
+            high=_number(domains[name], row.get(f"high{place}")),
             least=row.get(f"least{place}"),
             most=row.get(f"most{place}"),
         )
@@ -199,6 +200,10 @@ def _beyond(
         weight = table[read[measure.weight.column]]
         found[f"heavier{place}"] = table.count(where=counted & ((weight < 0) | (weight > measure.heaviest)))
     return found
+
+
+def _number(domain: Domain, step: int | None) -> float | None:
+    return domain.number(step) if isinstance(domain, NumberDomain) and step is not None else None
 
 
 def _column_numbers(table: Any, place: int, names: CodedNames) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import groupby
 
 from mechanisms.errors import Finding
-from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, NumberDomain
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import (
     InvalidRule,
@@ -28,6 +28,7 @@ from validations.suites.metrics import ColumnMetrics, Metrics
 REJECTED = "max_rejected"
 CHANGE = "change_from_last"
 _NULL, _FOREIGN, _NO_WHOLE, _OUTSIDE = "null", "not in the code list", "not a whole number", "out of range"
+_NO_NUMBER = "not a number"
 _IMPOSSIBLE = "impossible together"
 
 
@@ -132,13 +133,13 @@ def _rejecting(
 
 
 def _invalid(domain: Domain, numbers: ColumnMetrics, metrics: Metrics) -> Iterator[str]:
-    if not isinstance(domain, IntegerDomain):
+    if not isinstance(domain, NumberDomain):
         if numbers.invalid:
             yield _FOREIGN
         return
     unread = metrics.rows - numbers.nulls - (numbers.read or 0)
     if unread:
-        yield _NO_WHOLE
+        yield _NO_WHOLE if domain.digits is None and not domain.floor else _NO_NUMBER
     if numbers.invalid > unread:
         yield _OUTSIDE
 

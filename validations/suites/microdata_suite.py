@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -137,7 +138,8 @@ def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Num
         return [(rule.name, _share(metrics.no_numbers(rule.column), metrics), 0, _plain(rule.at_most))]
     if isinstance(rule, RangeRule):
         column = metrics.columns[rule.column]
-        ends = [("low", column.low, rule.min, None), ("high", column.high, None, rule.max)]
+        least, most = (None if end is None else _plain(end) for end in (rule.min, rule.max))
+        ends = [("low", column.low, least, None), ("high", column.high, None, most)]
         return [
             (f"{end} of {rule.column}", number, low, high)
             for end, number, low, high in ends
@@ -150,7 +152,7 @@ def _share(part: int, metrics: Metrics) -> float:
     return part / metrics.rows if metrics.rows else 0.0
 
 
-def _plain(limit: int | Fraction) -> Number:
+def _plain(limit: int | Fraction | Decimal) -> Number:
     return limit if isinstance(limit, int) else float(limit)
 
 

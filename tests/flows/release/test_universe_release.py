@@ -17,7 +17,7 @@ from tasks.runtime.home import Home
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import people, publish, write_scene
-from validations.domains.domains import CategoryDomain, IntegerDomain
+from validations.domains.domains import CategoryDomain, NumberDomain
 from validations.spec.parts.table_parts import Table
 from validations.universes.asked_universe import put_within
 
@@ -139,7 +139,7 @@ def test_a_universe_answers_where_only_it_knows(release: Path) -> None:
 
 
 def test_a_universe_leaves_nulls_out_that_a_table_of_all_records_counts_as_other() -> None:
-    age = IntegerDomain("age", (0, 20, 65), ("0-19", "20-64", "unknown"), nulls="other", other="unknown")
+    age = NumberDomain("age", (0, 20, 65), ("0-19", "20-64", "unknown"), nulls="other", other="unknown")
     sex = CategoryDomain("sex", ("1", "2"), ("m", "f"))
     domains = {"age": age, "sex": sex}
     table = Table(name="t", dimensions=("sex",), share=1, levels={}, where="age != 0-19")

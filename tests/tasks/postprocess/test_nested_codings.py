@@ -18,7 +18,7 @@ from tasks.postprocess.spread_cells import Spread, codes_at
 from tests.sizes import runs
 from validations.derivation.derived_parts import DatePart, Derivation
 from validations.derivation.nested_codings import chains_of, parents_of
-from validations.domains.domains import CategoryDomain, Domain, IntegerDomain
+from validations.domains.domains import CategoryDomain, Domain, NumberDomain
 from validations.spec.load import load_spec
 
 SPEC = """\
@@ -41,6 +41,31 @@ def agreement(folder: Path, *tables: str) -> Agreement:
     lines = [f"  - {{name: t{place}, dimensions: [{names}]}}\n" for place, names in enumerate(tables)]
     (folder / "spec.yaml").write_text(SPEC + "".join(lines))
     return Agreement.of(load_spec(folder / "spec.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse", "parents"),
+    [
+        ("{from: 0, to: 9, edges: [0.5, 2.25, 3]}", "{from: 0, to: 9, edges: [0.5, 3]}", [0, 1, 1, 2]),
+        ("{from: 0, to: 9, edges: [0.5, 2.25, 3]}", "{from: 0, to: 9, edges: [0.4]}", None),
+        ("{from: 0, to: 9, edges: [0.5, 3]}", "{from: 0, to: 9, edges: [3]}", None),  # which rejects 0.7
+        ("{from: 0, to: 9, edges: [2, 3]}", "{from: 0, to: 9, edges: [3], floor: true}", None),
+        (
+            "{from: 0, to: 9, edges: [2, 3], floor: true}",
+            "{from: 0, to: 9, edges: [3], floor: true}",
+            [0, 0, 1],
+        ),
+    ],
+)
+def test_classes_of_decimals_are_nested_where_their_edges_are(
+    fine: str, coarse: str, parents: list[int] | None, tmp_path: Path
+) -> None:
+    columns = f"  fine: {{from: x, integer: {fine}}}\n  coarse: {{from: x, integer: {coarse}}}\n"
+    tables = "  - {name: a, dimensions: [fine]}\n  - {name: b, dimensions: [coarse]}\n"
+    (tmp_path / "spec.yaml").write_text(SPEC.replace("tables:\n", columns + "tables:\n") + tables)
+    loaded = load_spec(tmp_path / "spec.yaml")
+    found = parents_of("fine", "coarse", loaded.spec.columns, loaded.domains)
+    assert (None if found is None else found.tolist()) == parents
 
 
 # 0-1, 2-4 and 5-6: of two, three and two years
@@ -117,7 +142,7 @@ def test_codings_that_are_not_nested_share_the_rest(tmp_path: Path) -> None:
 
 def integers(name: str, *edges: int, **options: str) -> Domain:
     labels = tuple(map(str, edges[:-1])) + ((options["other"],) if "other" in options else ())
-    return IntegerDomain(name, edges, labels, **options)  # type: ignore[arg-type]
+    return NumberDomain(name, edges, labels, **options)  # type: ignore[arg-type]
 
 
 def codes(name: str, *known: str, **options: str) -> Domain:

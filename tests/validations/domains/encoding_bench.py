@@ -8,7 +8,7 @@ import ibis
 import pyarrow as pa
 
 from tasks.ingest.open_source import first_row, quietly
-from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, NumberDomain
 from validations.domains.encoding import coded, coded_names
 
 __all__ = ["categories", "code_all", "first_row", "integers", "tree"]
@@ -34,9 +34,9 @@ def categories(*codes: str, **options: Any) -> CategoryDomain:
     return CategoryDomain("column", codes, codes, **options)
 
 
-def integers(*edges: int, **options: Any) -> IntegerDomain:
+def integers(*edges: int, **options: Any) -> NumberDomain:
     labels = tuple(map(str, edges[:-1])) + ((options["other"],) if "other" in options else ())
-    return IntegerDomain("column", edges, labels, **options)
+    return NumberDomain("column", edges, labels, **options)
 
 
 def tree(parents: list[int], levels: tuple[str, ...], **options: Any) -> HierarchyDomain:

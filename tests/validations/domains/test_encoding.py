@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from tests.validations.domains.encoding_bench import categories, code_all, integers, tree
 from validations.domains.domains import Domain
 from validations.domains.encoding import cell_number, coded, coded_names, kept
+from validations.spec.load import load_spec
 
 
 @pytest.mark.parametrize(
@@ -241,3 +243,20 @@ def test_the_same_expression_compiles_for_other_engines(dialect: str) -> None:
     sql = str(ibis.to_sql(counted.group_by(cell=number).aggregate(n=counted.count()), dialect=dialect))
     assert coded_names(domains)["age"].code in sql
     assert "GROUP BY" in sql
+
+
+LABELS = {
+    "{from: 10, to: 90, edges: [18.5, 25]}": ("10 to under 18.5", "18.5 to under 25", "25 to 90"),
+    "{from: 0, to: 1, width: 0.4}": ("0 to under 0.4", "0.4 to under 0.8", "0.8 to 1"),
+    '{from: "-0.5", to: 0.5, edges: [0, 0.5]}': ("-0.5 to under 0", "0 to under 0.5", "0.5"),
+    "{from: 0.0, to: 9.0, width: 5}": ("0-4", "5-9"),
+}
+
+
+@pytest.mark.parametrize("integer", LABELS)
+def test_labels_of_decimals_say_which_end_belongs(integer: str, tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(
+        "product: p\ndataset: d\nperiod: '2026'\nsource: {path: x.csv}\nprivacy: {unit: record, budget: '1'}\n"
+        f"columns: {{x: {{integer: {integer}}}}}\ntables: [{{name: t, dimensions: [x]}}]\n"
+    )
+    assert load_spec(tmp_path / "spec.yaml").domains["x"].labels == LABELS[integer]

@@ -49,6 +49,19 @@ AB = "categories: [a, b]"
             "date.at",
             "only an age is at a date",
         ),
+        (
+            "date: {part: year, zone: Europe/Roma}, integer: {from: 0, to: 9}",
+            *("date.zone", "there is no time zone `Europe/Roma`; did you mean `Europe/Rome`?"),
+        ),
+        (
+            "date: {part: year, zone: localtime}, integer: {from: 0, to: 9}",
+            *("date.zone", "there is no time zone `localtime`"),
+        ),
+        (
+            "date: {part: year}, integer: {from: 0, to: 9, edges: [0.5]}",
+            *("integer", "a part of a date is a whole number"),
+        ),
+        ('map: {x: "1.25"}, integer: {from: 0, to: 9, edges: [0.5]}', "map.x", "`1.25` is no number"),
         ("date: {part: week}, integer: {from: 0, to: 9}", "date.part", "`week` is not one of the choices"),
         (
             'date: {part: age, at: "20260203"}, integer: {from: 0, to: 9}',

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.validations.spec.spec_samples import AREAS, SPEC, TINY, block, changed, load, write_spec
-from validations.domains.domains import CategoryDomain, HierarchyDomain, IntegerDomain
+from validations.domains.domains import CategoryDomain, HierarchyDomain, NumberDomain
 from validations.domains.levels import cut
 from validations.spec.kinds import PrivacyUnit, format_of
 from validations.spec.load import examine, load_spec
@@ -132,7 +132,7 @@ def test_domains(tmp_path: Path) -> None:
     assert area.depth.tolist() == [0, 1, 1, 2, 2, 2]
     assert (area.levels, area.codes) == (("nation", "region", "place"), ("N1", "N2", "S1"))
     assert area.labels == ("Northport", "Northfield", "Southbridge")
-    assert isinstance(age, IntegerDomain)
+    assert isinstance(age, NumberDomain)
     assert age.edges == (0, 5, 18, 65, 100)
     assert age.labels == ("0-4", "5-17", "18-64", "65-99")
     assert isinstance(sex, CategoryDomain)
@@ -157,7 +157,7 @@ def test_domains(tmp_path: Path) -> None:
 def test_bins_by_hand(tmp_path: Path, text: str, edges: tuple[int, ...], labels: tuple[str, ...]) -> None:
     spec = TINY.replace("{categories: [x, y]}", f"{{integer: {text}}}")
     domain = load(tmp_path, spec).domains["a"]
-    assert isinstance(domain, IntegerDomain)
+    assert isinstance(domain, NumberDomain)
     assert (domain.edges, domain.labels, domain.size) == (edges, labels, len(labels))
     other = load(tmp_path, spec.replace("}}", "}, invalid: other, other: unknown}", 1)).domains["a"]
     assert (other.labels, other.size) == ((*labels, "unknown"), len(labels) + 1)

@@ -6,7 +6,7 @@ import csv
 from fractions import Fraction
 from pathlib import Path
 
-from validations.domains.domains import HierarchyDomain, IntegerDomain
+from validations.domains.domains import HierarchyDomain, NumberDomain
 from validations.spec.load import load_spec
 from validations.spec.summary import summarise
 
@@ -25,7 +25,7 @@ def test_the_acs_example() -> None:
         domain = loaded.domains[name]
         assert (domain.nulls, domain.other, domain.codes[0]) == ("other", "N", "N")
     age = loaded.domains["AGEP"]
-    assert isinstance(age, IntegerDomain)
+    assert isinstance(age, NumberDomain)
     assert (age.edges[0], age.edges[-1], age.labels[0], age.labels[-1]) == (0, 100, "0-4", "85-99")
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path as FilePath
 
 import numpy as np
 
 from validations.domains.codelists import CodeList, read_code_list
-from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, NumberDomain
 from validations.domains.sdmx_code_lists import divided, published_name
 from validations.spec.draft import Draft
 from validations.spec.kinds import IntegerRange
 from validations.spec.parts.column_part import Column
 from validations.spec.parts.source_part import Source
 from validations.spec.problems import Path, Problem, choose, listed, quoted, shown
+from validations.spec.values import DIGITS
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
 _KINDS = ("categories", "integer", "hierarchy")
@@ -111,6 +115,8 @@ def _check_range(draft: Draft, path: Path, span: IntegerRange) -> None:
         elif not span.start < edge <= span.end:
             mend = "an edge is the first value of a bin after the first: above `from`, at most `to`"
             draft.add((*path, "edges", place), "lies outside the range", mend)
+    if span.digits is not None:
+        _check_decimals(draft, path, span)
     bins = _bins(span)
     if bins > AXIS_LIMIT:
         draft.add(
@@ -123,10 +129,20 @@ def _check_range(draft: Draft, path: Path, span: IntegerRange) -> None:
         draft.add((*path, "labels"), "a label is here twice", "give every bin its own label")
 
 
+def _check_decimals(draft: Draft, path: Path, span: IntegerRange) -> None:
+    if span.floor:
+        draft.add((*path, "floor"), "the range has decimals", "remove it, or write whole numbers")
+    largest = max(abs(Fraction(each)) for each in span.numbers) * 10 ** (span.digits or 0)
+    if largest >= 10**DIGITS:
+        what = f"its numbers have more than {DIGITS} digits together"
+        draft.add(path, what, "write fewer digits after the point, or smaller numbers")
+
+
 def _bins(span: IntegerRange) -> int:
     if span.edges is not None:
         return len(span.edges) + 1
-    return -(-(span.end + 1 - span.start) // (span.width or 1))
+    length = Fraction(span.end) - Fraction(span.start) + (span.digits is None)
+    return max(math.ceil(length / Fraction(span.width or 1)), 1)
 
 
 def _check_categories(draft: Draft, path: Path, column: Column) -> bool:
@@ -186,7 +202,7 @@ def _check_other(draft: Draft, path: Path, column: Column, domain: Domain) -> No
     if column.other is None:
         return
     path = (*path, "other")
-    if isinstance(domain, IntegerDomain):
+    if isinstance(domain, NumberDomain):
         if column.other in domain.labels[: domain.bins]:
             draft.add(path, f"{quoted(column.other)} is the label of a bin", "write another label")
     elif column.other not in domain.codes:
@@ -207,7 +223,7 @@ def _check_null_codes(draft: Draft, path: Path, column: Column, domain: Domain) 
         source is None
         or (isinstance(source, Source) and source.url is not None)
         or source.file_format == "parquet"
-        or isinstance(domain, IntegerDomain)
+        or isinstance(domain, NumberDomain)
     ):
         return
     for code in set(source.nulls).intersection(domain.codes):
@@ -231,12 +247,28 @@ def _domain(name: str, column: Column, tree: CodeList | None) -> Domain:
         return CategoryDomain(name, tuple(column.categories), tuple(column.categories.values()), *rest)
     assert column.integer is not None  # noqa: S101 - a column has one of the three
     span = column.integer
-    inner = span.edges if span.edges is not None else range(span.start, span.end + 1, span.width or 1)[1:]
-    edges = (span.start, *inner, span.end + 1)
-    labels = span.labels or tuple(_bin_label(a, b - 1) for a, b in pairwise(edges))
+    scale = 1 if span.digits is None else 2 * 10**span.digits
+    start, end, width = (int(Fraction(each) * scale) for each in (span.start, span.end, span.width or 1))
+    past = end + 1 if span.digits is None else end  # where no bin begins
+    inner = range(start + width, past, width) if span.edges is None else [int(e * scale) for e in span.edges]
+    edges = (start, *inner, end + 1)
+    if span.digits is None:
+        made = tuple(_bin_label(a, b - 1) for a, b in pairwise(edges))
+    else:
+        made = tuple(_decimal_label(a, b, scale) for a, b in pairwise(edges[:-1]))
+        made = (*made, _decimal_label(edges[-2], end, scale, closed=True))
+    labels = span.labels or made
     if column.other is not None:
         labels = (*labels, column.other)
-    return IntegerDomain(name, edges, labels, *rest)
+    return NumberDomain(name, edges, labels, *rest, span.digits, span.floor)
+
+
+def _decimal_label(first: int, end: int, scale: int, *, closed: bool = False) -> str:
+    """Return the label of a bin of decimals, which says if its end belongs to it."""
+    low, high = (f"{(Decimal(step) / scale).normalize():f}" for step in (first, end))
+    if closed:
+        return low if first == end else f"{low} to {high}"
+    return f"{low} to under {high}"
 
 
 def _bin_label(first: int, last: int) -> str:

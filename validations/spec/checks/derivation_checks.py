@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from decimal import Decimal
 
 from mechanisms.errors import InputError
+from validations.derivation.civil_dates import zone_names
 from validations.derivation.derived_parts import DatePart
-from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
+from validations.domains.domains import Domain, HierarchyDomain, NumberDomain
 from validations.spec.draft import Draft
 from validations.spec.parts.column_part import Column
-from validations.spec.problems import Path, choose, listed, quoted
+from validations.spec.problems import Path, choose, listed, nearest, quoted
 from validations.universes.universe import universe_of
 
 _WAYS = ("map", "date", "cases")
@@ -60,18 +62,22 @@ def _check_map(draft: Draft, path: Path, column: Column, domain: Domain | None) 
 
 
 def _check_code(draft: Draft, path: Path, code: str, domain: Domain) -> None:
-    if isinstance(domain, IntegerDomain):
-        digits = code.removeprefix("-")
-        inside = digits.isascii() and digits.isdecimal() and domain.edges[0] <= int(code) < domain.edges[-1]
-        if not inside:
-            draft.add(path, f"{quoted(code)} is no number of the range", "write a whole number inside it")
+    if isinstance(domain, NumberDomain):
+        digits = domain.digits or 0
+        written = re.fullmatch(r"-?[0-9]{1,18}" + (rf"(\.[0-9]{{1,{digits}}})?" if digits else ""), code)
+        if written is None or not domain.edges[0] <= domain.step(Decimal(code)) < domain.edges[-1]:
+            kind = "whole number" if domain.digits is None else f"number with at most {digits} digits"
+            draft.add(path, f"{quoted(code)} is no number of the range", f"write a {kind} inside it")
     elif code not in domain.codes:
         draft.add(path, f"{quoted(code)} is not one of the codes", choose(code, domain.codes, "codes"))
 
 
 def _check_date(draft: Draft, path: Path, column: Column) -> None:
     assert column.date is not None  # noqa: S101 - the caller has looked
-    at, path = column.date.at, (*path, "date")
+    at, zone, path = column.date.at, column.date.zone, (*path, "date")
+    if zone is not None and zone not in (names := zone_names()):
+        near = choose(zone, names, "zones") if nearest(zone, names) else "write a name such as Europe/Rome"
+        draft.add((*path, "zone"), f"there is no time zone {quoted(zone)}", near)
     if column.date.part == "age" and at is None:
         draft.add(path, "`at` is missing", 'write the date at which the age is meant: at: "2026-12-31"')
     elif column.date.part != "age" and at is not None:
@@ -89,7 +95,10 @@ def _check_made(draft: Draft, path: Path, wanted: DatePart, domain: Domain) -> N
     """See that every code of a part of a date is a number that is made, written as it is made."""
     first, last = _RANGES.get(wanted.part, (None, None))
     said = f"of a {wanted.part} there are {first} to {last}"
-    if isinstance(domain, IntegerDomain):
+    if isinstance(domain, NumberDomain):
+        if domain.digits is not None:
+            draft.add((*path, "integer"), "a part of a date is a whole number", "write whole numbers")
+            return
         for key, end, made in (("from", domain.edges[0], first), ("to", domain.edges[-1] - 1, last)):
             if first is not None and last is not None and not first <= end <= last:
                 draft.add((*path, "integer", key), f"{end} is never made: {said}", f"write {made}")
@@ -107,7 +116,7 @@ def _check_made(draft: Draft, path: Path, wanted: DatePart, domain: Domain) -> N
 
 
 def _check_cases(draft: Draft, path: Path, column: Column, domain: Domain | None) -> None:
-    if isinstance(domain, IntegerDomain):
+    if isinstance(domain, NumberDomain):
         draft.add((*path, "integer"), "cases give codes, not numbers", "write categories")
         return
     # Of what does not read, or is made by cases itself, no case can be made.

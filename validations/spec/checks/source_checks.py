@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from urllib.parse import parse_qsl, urlsplit
 
 from validations.derivation.derived_columns import source_column
@@ -215,6 +216,12 @@ def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> N
             draft.add(
                 (*path, "column"), f"{quoted(rule.column)} is not an integer column", "use invalid instead"
             )
+        digits = None if column is None or column.integer is None else column.integer.digits
+        for bound in ("min", "max"):
+            number = getattr(rule, bound)
+            if isinstance(number, Decimal) and -int(number.as_tuple().exponent) > (digits or 0):
+                what = "has more digits than the edges of the column"
+                draft.add((*path, bound), what, "write fewer digits, or the edges with more")
     if all(getattr(rule, bound) is None for bound in bounds):
         draft.add(path, "the rule has no bound", f"add {', '.join(bounds[:-1])} or {bounds[-1]}")
     if rule.min is not None and rule.max is not None and rule.min > rule.max:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from validations.spec.kinds import Part
-from validations.spec.values import Change, ColumnName, Count, Portion, Share, Whole
+from validations.spec.values import Change, ColumnName, Count, Number, Portion, Share
 
 
 class Bought(Part):
@@ -115,8 +115,8 @@ class RangeRule(ColumnRule):
 
     rule: Literal["range"]
     column: ColumnName = Field(description="A declared integer column.")
-    min: Whole | None = Field(default=None, description="The smallest value.")
-    max: Whole | None = Field(default=None, description="The largest value.")
+    min: Number | None = Field(default=None, description="The smallest value.")
+    max: Number | None = Field(default=None, description="The largest value.")
 
 
 class UniqueRule(RuleBase):
