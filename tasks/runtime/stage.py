@@ -158,6 +158,7 @@ def sanitised(error: BaseException, where: str, home: Home | None = None) -> Tab
 
 _RIGHTS = "correct the rights of the files and folders it works with, then run again"
 _ROOM = "free disk space, then run again"
+_IN_THE_WAY = "move away what lies where a file or folder of the program belongs, then run again"
 #: What the operating system refuses for reasons outside this program -> what to do.
 _MENDS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
@@ -165,6 +166,7 @@ _MENDS = {
     **dict.fromkeys(
         (errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n), then run again"
     ),
+    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ELOOP), _IN_THE_WAY),
     **dict.fromkeys((errno.EIO, errno.ESTALE), "check the disk or network drive, then run again"),
     **dict.fromkeys(
         (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT, errno.EHOSTUNREACH),

@@ -33,6 +33,11 @@ def sign_in(process: subprocess.Popen[str]) -> str:
     return ""
 
 
+def servers() -> list[int]:
+    """Return the Prefect servers that this process has started."""
+    return [pid for pid, words in children(os.getpid()) if "prefect_server" in words]
+
+
 def test_another_user_neither_signs_in_nor_listens_in_the_place_of_the_server(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     words = [*CLI, "run", str(spec), "--home", str(home.path), "--json", "--prefect"]
@@ -56,9 +61,10 @@ def test_another_user_neither_signs_in_nor_listens_in_the_place_of_the_server(tm
 
 
 def test_nobody_takes_the_port_of_a_server_that_died() -> None:
+    before = set(servers())  # other tests have one of their own
     with own_server() as server, another_user(takes=True, port=port_of(server.url)) as taker:
         port = port_of(server.url)
-        (found,) = [pid for pid, words in children(os.getpid()) if "prefect_server" in words]
+        (found,) = set(servers()) - before
         os.kill(found, signal.SIGKILL)
         until("connections are refused", lambda: not request(port, "GET", "/api/health")[0], 10)
         began = time.monotonic()

@@ -25,6 +25,6 @@ def test_a_drop_that_cannot_be_put_away_keeps_no_other_from_being_announced(
     lines = capsys.readouterr().err.splitlines()
     assert sorted(line.split()[-1] for line in lines[:2]) == ["arrived", "quarantined"]
     assert lines[2:] == [
-        f"inbox of {inbox.product}: the operating system refused: Not a directory; free disk space or mend the "
-        "rights of the folders, then run again"
+        f"inbox of {inbox.product}: the operating system refused: Not a directory; move away what lies where a "
+        "file or folder of the program belongs, then run again"
     ]
