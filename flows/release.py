@@ -14,7 +14,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 from flows.operations.periods import of_this_run
-from flows.operations.prefect_limits import refuse_results, start_no_open_server
+from flows.operations.prefect_limits import limit_prefect
 from flows.operations.told.announcements import (
     announce_low_budget,
     announce_published,
@@ -40,8 +40,7 @@ from tasks.runtime.run import Request, hand_back, handed_over, load
 from tasks.runtime.stage import leaving, sanitised
 from validations.spec.load import Loaded
 
-refuse_results()
-start_no_open_server()
+limit_prefect()
 
 
 @flow(name="tabularium-release", persist_result=False, log_prints=False)

@@ -13,15 +13,14 @@ from prefect import flow
 from prefect.states import Completed, Failed
 
 from flows.operations.events import emit
-from flows.operations.prefect_limits import refuse_results, start_no_open_server
+from flows.operations.prefect_limits import limit_prefect
 from flows.operations.waiting import one_line_for_each_failure
 from mechanisms.errors import TabulariumError
 from tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
 from tasks.runtime.home import Home
 from tasks.runtime.stage import sanitised
 
-refuse_results()
-start_no_open_server()
+limit_prefect()
 
 
 @flow(name="verify-ledger", persist_result=False, log_prints=False)

@@ -74,15 +74,32 @@ def port_held(url: str) -> Iterator[bool]:
     ------
     Whether that can be: not where a process of another user listens there already.
     """
+    guard = _guard(url)
+    try:
+        yield guard is not None
+    finally:
+        if guard is not None:
+            guard.close()
+
+
+def hold_port(url: str) -> None:
+    """Let no other user listen where a server of this user does now, until this process ends."""
+    with contextlib.suppress(ValueError):  # the name of another machine, say
+        if urlsplit(url).port and _listening(url) and (guard := _guard(url)) is not None:
+            guard.detach()  # the kernel closes it
+
+
+def _guard(url: str) -> socket.socket | None:
+    """Return a socket at the port of ``url`` that does not listen; None where another user's does."""
     place = urlsplit(url)
-    with socket.socket(socket.AF_INET6 if ":" in str(place.hostname) else socket.AF_INET) as guard:
-        guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            guard.bind((place.hostname, place.port))
-        except OSError:
-            yield False
-        else:
-            yield True
+    guard = socket.socket(socket.AF_INET6 if ":" in str(place.hostname) else socket.AF_INET)
+    guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # shared by sockets of one user alone
+    try:
+        guard.bind((place.hostname, place.port))
+    except OSError:
+        guard.close()
+        return None
+    return guard
 
 
 def server_command(listener: socket.socket) -> list[str]:

@@ -17,6 +17,7 @@ import stat
 from pathlib import Path
 from typing import Any, Never
 
+from flows.operations.listeners import hold_port
 from mechanisms.errors import InputError
 
 SETTINGS_BESIDE = (".env", "prefect.toml", "pyproject.toml")
@@ -34,9 +35,10 @@ def refuse_planted_settings() -> None:
     for path in map(Path, SETTINGS_BESIDE):
         try:
             about = path.stat()
-            speaks = "prefect" in path.read_text(encoding="utf-8", errors="replace").lower()
+            text = path.read_text(encoding="utf-8", errors="replace").lower()
         except OSError:  # there is none, or Prefect cannot read it either
             continue
+        speaks = path.name == "prefect.toml" or "prefect" in text
         if speaks and (about.st_uid not in (0, os.geteuid()) or about.st_mode & stat.S_IWOTH):
             raise InputError(
                 "others can write this file, from which Prefect would take settings that run code",
@@ -45,8 +47,22 @@ def refuse_planted_settings() -> None:
             )
 
 
-def refuse_results() -> None:
-    """Have Prefect in this process load no result, and import nothing because a result names it."""
+def limit_prefect() -> None:
+    """Have Prefect in this process load no result, start no server, and speak to no other user's.
+
+    This holds for the whole process: results of other flows in it cannot be loaded either.
+    """
+    from prefect.settings import get_current_settings
+
+    _refuse_results()
+    settings = get_current_settings()
+    settings.server.ephemeral.enabled = (
+        False  # a flow that is called without an API fails, and Prefect says so
+    )
+    hold_port(settings.api.url or "")  # a run may outlive its server, and goes on to send its sign-in there
+
+
+def _refuse_results() -> None:
     from prefect._internal.result_records import ResultRecord
     from prefect.serializers import Serializer, UnknownSerializer
     from prefect.utilities.dispatch import get_registry_for_type
@@ -57,13 +73,6 @@ def refuse_results() -> None:
     for name in ("deserialize", "deserialize_from_result_and_metadata"):
         getattr(ResultRecord, name)  # no other Prefect: it would load results by another name
         setattr(ResultRecord, name, staticmethod(_refuse))
-
-
-def start_no_open_server() -> None:
-    """Have a flow that is called without an API fail, and Prefect say so, instead of starting a server."""
-    from prefect.settings import get_current_settings
-
-    get_current_settings().server.ephemeral.enabled = False
 
 
 def _refuse(*_: Any, **__: Any) -> Never:

@@ -24,7 +24,8 @@ from tasks.runtime.home import Home
 
 ROOT = Path(__file__).parents[3]
 HALTING = Path(__file__).parent / "halting"
-CLI = [sys.executable, "-m", "flows.cli.app"]
+CLI = [str(Path(sys.executable).with_name("tabularium"))]
+PLANTED = ("great_expectations", "ibis", "pandas", "prefect", "sqlalchemy", "typer", "uvicorn")
 
 
 @dataclass
@@ -122,6 +123,13 @@ def halting(halts: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(HALTING), "TABULARIUM_TEST_HALTS": str(halts)}
 
 
+def plant_modules(folder: Path) -> None:
+    """Make a folder of Python files with the names of libraries; whoever imports one there is stopped by it."""
+    folder.mkdir(exist_ok=True)
+    for name in PLANTED:
+        (folder / f"{name}.py").write_text("raise SystemExit('planted')")
+
+
 @contextmanager
 def running(home: Path, *words: str, seconds: float = 120, **environment: str) -> Iterator[Up]:
     """Run ``tabularium up --port 0`` while the block does."""
@@ -129,10 +137,12 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
     said = home.parent / "up.out"
     halts = home.parent / "halts"
     halts.mkdir(exist_ok=True)
+    started_in = home.parent / "started in"
+    plant_modules(started_in)
     with said.open("w") as file:
         process = subprocess.Popen(
             [*CLI, "up", "--home", str(home), "--port", "0", *words],
-            cwd=ROOT,
+            cwd=started_in,
             env={**os.environ, "COLUMNS": "300", **halting(halts), **environment},
             stdout=file,
             stderr=subprocess.STDOUT,

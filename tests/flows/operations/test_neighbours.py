@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,12 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS
-from tests.flows.operations.installations import halting
+from tests.flows.operations.installations import CLI, halting, plant_modules
 from tests.flows.release.scene import write_scene
 
 PAGE = DOCS / "explanation" / "other-users.md"
 NOBODY = 65534
-TABULARIUM = Path(sys.executable).with_name("tabularium")
 pytestmark = [
     pytest.mark.xdist_group("other users"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
@@ -80,10 +78,10 @@ def running() -> Iterator[Neighbourhood]:
     temporary.chmod(0o1777)
     halts.mkdir()
     (halts / "small").write_text("measure")
-    (temporary / "prefect.py").write_text("raise SystemExit('planted')")
+    plant_modules(temporary)
     with (folder / "run.out").open("w") as out:
         process = subprocess.Popen(
-            [TABULARIUM, "run", spec, "--home", home.path],
+            [*CLI, "run", spec, "--home", home.path],
             env={
                 **os.environ,
                 **halting(halts),
@@ -106,7 +104,7 @@ def running() -> Iterator[Neighbourhood]:
         halted.unlink()
         assert process.wait(120) == 0, (folder / "run.out").read_text()
         published_is_for_everybody(folder / "releases", home.path)
-        assert not [line for line in as_another(READ, temporary) if not line.endswith("prefect.py")]
+        assert not [line for line in as_another(READ, temporary) if not line.endswith(".py")]
     finally:
         process.kill()
         process.wait()
@@ -138,7 +136,7 @@ def test_a_home_that_others_may_enter_still_has_closed_rooms(running: Neighbourh
 
 
 def test_temporary_files_lie_in_the_workspace(running: Neighbourhood) -> None:
-    assert as_another(READ, running.temporary) == [str(running.temporary / "prefect.py")]
+    assert {Path(line).suffix for line in as_another(READ, running.temporary)} == {".py"}  # the planted ones
 
 
 def test_the_words_of_a_command_are_seen(running: Neighbourhood) -> None:
@@ -156,6 +154,30 @@ def test_time_and_memory_of_a_run_are_seen(running: Neighbourhood) -> None:
     assert int(resident.split()[1]) > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "owner", "mode", "refused"),
+    [
+        ("prefect.toml", '[logging]\nconfig_path = "/tmp/theirs.yml"\n', NOBODY, 0o644, True),
+        (".env", "PREFECT_LOGGING_SETTINGS_PATH=/tmp/theirs.yml\n", NOBODY, 0o644, True),
+        ("pyproject.toml", '[tool.prefect.api]\nurl = "http://127.0.0.1:9"\n', 0, 0o646, True),
+        ("prefect.toml", '[api]\nurl = "http://127.0.0.1:9/api"\n', 0, 0o644, False),
+        (".env", "SOMETHING=else\n", NOBODY, 0o644, False),
+    ],
+)
+def test_settings_of_prefect_that_others_wrote_are_refused(
+    name: str, text: str, owner: int, mode: int, refused: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    file.chmod(mode)
+    os.chown(file, owner, -1)
+    done = subprocess.run(
+        [*CLI, "run", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == refused, done.stderr
+    assert ("others can write this file, from which Prefect would take settings" in done.stderr) == refused
+
+
 #: The rows of the page -> what tries it: a name of this module, or a test of another one.
 ROWS = {
     "read or list the home": "test_the_home_is_closed",
@@ -167,7 +189,7 @@ ROWS = {
     "watch how long a run takes and how much memory it uses": "test_time_and_memory_of_a_run_are_seen",
     "plant a Python file where a command is started": "running",
     "plant settings of Prefect where a command is started": (
-        "test_run.test_an_api_is_found_wherever_prefect_lets_it_be_named"
+        "test_settings_of_prefect_that_others_wrote_are_refused"
     ),
     "use the server of `tabularium up`": (
         "test_up.test_the_server_lets_in_whoever_knows_the_password_of_the_home"

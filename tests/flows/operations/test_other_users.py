@@ -7,13 +7,15 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from flows.operations.listeners import LOOPBACK, listening
 from flows.operations.prefect_api import own_server
-from tests.flows.operations.installations import CLI, ROOT, children
+from tests.flows.operations.installations import CLI, children, plant_modules
 from tests.flows.operations.other_users import another_user, needs_root, port_of, request
 from tests.flows.operations.products import until
 from tests.flows.release.scene import write_scene
@@ -41,8 +43,12 @@ def servers() -> list[int]:
 def test_another_user_neither_signs_in_nor_listens_in_the_place_of_the_server(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     words = [*CLI, "run", str(spec), "--home", str(home.path), "--json", "--prefect"]
+    started_in = tmp_path / "started in"
+    plant_modules(started_in)
     with another_user(takes=True) as taker, another_user(takes=False) as asker:
-        process = subprocess.Popen(words, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            words, cwd=started_in, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         secret = sign_in(process).partition(":")[2]
         said, complained = process.communicate(timeout=600)
     assert not taker.heard  # what is free once the run has ended, anybody may take
@@ -72,3 +78,24 @@ def test_nobody_takes_the_port_of_a_server_that_died() -> None:
         assert time.monotonic() - began < 0.5  # and do not wait for ever
         time.sleep(1)
     assert port not in taker.taken
+
+
+def test_a_run_that_outlives_its_server_keeps_the_port_from_others() -> None:
+    program = "import flows.upkeep, time; print('ready', flush=True); time.sleep(60)"
+    with listening(LOOPBACK, 0) as server:
+        port = server.getsockname()[1]
+        environment = {**os.environ, "PREFECT_API_URL": f"http://{LOOPBACK}:{port}/api"}
+        run = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE)
+        assert run.stdout is not None
+        try:
+            assert run.stdout.readline() == b"ready\n"
+            server.close()
+            with another_user(takes=True, port=port) as kept:
+                time.sleep(1)
+        finally:
+            run.kill()
+            run.communicate()
+    with another_user(takes=True, port=port) as free:
+        time.sleep(1)
+    assert port not in kept.taken
+    assert port in free.taken
