@@ -114,6 +114,7 @@ class Ledger:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock_tolerance: timedelta | None = None,
         wait: float = WAIT_SECONDS,
+        make: bool = True,
     ) -> Ledger:
         """Open a ledger; one that does not exist yet is made (an SQLite file with mode 0600).
 
@@ -132,14 +133,17 @@ class Ledger:
             minutes as ``TABULARIUM_CLOCK_TOLERANCE`` says, else ten.
         wait
             Seconds to wait for other writers before ``Busy`` is raised.
+        make
+            Whether one that does not exist is made; who only looks makes none.
 
         Raises
         ------
         StorageFailed
-            If the database cannot be opened, or its tables are of another release.
+            If the database cannot be opened, is not there and not to be made, or its tables are of another
+            release.
         """
         tolerance = _tolerance() if clock_tolerance is None else clock_tolerance
-        transactions = Transactions(Database(url, wait), clock, tolerance)
+        transactions = Transactions(Database(url, wait, make=make), clock, tolerance)
         ledger = cls(transactions)
         ledger.expect(known_heads)
         return ledger

@@ -105,6 +105,10 @@ class StorageFailed(LedgerError):
     """The database, or the witness file, could not be read or written."""
 
 
+class NoLedger(StorageFailed):
+    """No ledger is there, and whoever asks only looks."""
+
+
 class MeasurementDamaged(LedgerError):
     """A measurement file is missing, incomplete or altered."""
 

@@ -79,6 +79,7 @@ def open_ledger(run: Run, *, against_store: bool = False, tell: bool = False) ->
     """
     heads = open_store(run).heads() if against_store else ()
     ledger = Ledger.connect(run.installation.ledger_url, known_heads=heads)
+    run.installation.remember_ledger()
     if against_store:
         try:
             _require_its_secret(run, ledger)

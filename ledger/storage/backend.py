@@ -69,6 +69,10 @@ class Backend(ABC):
     wait: float
 
     @abstractmethod
+    def made(self) -> bool:
+        """Tell whether anything is there already that :meth:`make` would find, a ledger or not."""
+
+    @abstractmethod
     def make(self) -> None:
         """Make the tables of a new ledger, whoever else tries the same at this moment."""
 

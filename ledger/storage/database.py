@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from ledger.refusals import Busy, LedgerError, StorageFailed
+from ledger.refusals import Busy, LedgerError, NoLedger, StorageFailed
 from ledger.storage import schema
 from ledger.storage.backend import Backend
 from ledger.storage.chain_head import ChainHead
@@ -38,14 +38,14 @@ class Database:
         Why no entry may be written, if the schema is not what it should be.
     """
 
-    def __init__(self, url: str | URL, wait: float = WAIT_SECONDS) -> None:
+    def __init__(self, url: str | URL, wait: float = WAIT_SECONDS, *, make: bool = True) -> None:
         try:
             self.backend = _backend(url, wait)
         except OSError:
             raise self._unopened("ledger") from None
         self._finalizer = weakref.finalize(self, self.backend.engine.dispose)
         self.fault: str | None = None
-        self._prepare()
+        self._prepare(make)
         _open.add(self)
 
     @property
@@ -110,10 +110,17 @@ class Database:
             return
         raise failure from None
 
-    def _prepare(self) -> None:
-        """Make the tables of a new ledger; otherwise see that they are the ones this code knows."""
+    def _prepare(self, make: bool) -> None:
+        """Make the tables of a new ledger, or refuse to; see that those that are there are known here."""
         try:
             with self.translated_errors():
+                if not make and not self.backend.made():
+                    raise NoLedger(
+                        "no ledger is there yet",
+                        where=self.name,
+                        mend="name another home or TABULARIUM_LEDGER; if it is to begin here, "
+                        "an officer opens an account: tabularium ledger open",
+                    )
                 self.backend.make()
             with self.read() as connection:
                 found = schema.revision(connection)

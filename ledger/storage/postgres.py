@@ -131,6 +131,11 @@ class PostgreSQL(Backend):
         """Return a name without the host: owner and runners may write that in different ways."""
         return self.locks.with_name(self.name)
 
+    def made(self) -> bool:
+        """Tell whether there are tables in the schema, the ledger's or others."""
+        with self.engine.begin() as connection:
+            return schema.revision(connection) is not None
+
     def make(self) -> None:
         """Make the tables; of two who try at once, one waits for the other."""
         with self.engine.begin() as connection:

@@ -97,11 +97,11 @@ class SQLite(Backend):
         self.readers = self.engine
         self.writers = self.appenders = self.engine.execution_options(**{_WRITES: True})
         self._opened: tuple[int, int, int] | None = None
-        durable_files.make_folder(self.locks)
 
     def make(self) -> None:
         """Make the file, mode 0600, and its tables."""
-        if not self._made():
+        durable_files.make_folder(self.locks)
+        if not self.made():
             with durable_files.turn(self.locks / "open.lock", self.wait) as mine:
                 if not mine:
                     raise Busy("another process is making it", where=self.name, mend="wait, then run again")
@@ -114,8 +114,8 @@ class SQLite(Backend):
         self._opened = _identity(self.path)
         _written(statement(_NOTHING)), _written(entry_queries.INSERT)  # now, and not under the first lock
 
-    def _made(self) -> bool:
-        """Whether there are tables; whoever made the file may have died before it made them."""
+    def made(self) -> bool:
+        """Tell whether there are tables; whoever made the file may have died before it made them."""
         if not (self.path.exists() and self.path.stat().st_size):
             return False
         with self.engine.begin() as connection:

@@ -25,6 +25,7 @@ from ledger.chain.restored import CONFIRM
 from ledger.chain.witness import ALONE
 from ledger.measurement.store import MeasurementStore
 from ledger.officers.keys import key_id, public_hex
+from ledger.refusals import NoLedger
 from mechanisms.errors import TabulariumError
 from tasks.arrival.claims import Claims
 from tasks.arrival.inboxes import Inbox, inboxes
@@ -154,12 +155,17 @@ def _release_key(home: Home, ledger: Ledger) -> Iterator[Look]:
 
 
 def _ledger(home: Home) -> Iterator[Look]:
-    url = make_url(home.ledger_url)
-    if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
-        yield Look("ledger", "warn", "none yet", "an officer opens an account: tabularium ledger open")
-        return
     store = MeasurementStore(home.measurements)
-    with Ledger.connect(home.ledger_url, known_heads=store.heads()) as ledger:
+    try:
+        opened = Ledger.connect(home.ledger_url, known_heads=store.heads(), make=False)
+    except NoLedger as missing:
+        if (home.beside_ledger / "secret.check").exists() or any(store.heads()):
+            mend = f"releases were made under one: find it, or put it back: tabularium restore{home.option}"
+            yield Look("ledger", "fail", f"{missing.where}: no ledger is there", mend)
+        else:
+            yield Look("ledger", "warn", "none yet", "an officer opens an account: tabularium ledger open")
+        return
+    with opened as ledger:
         head, accounts = ledger.head(), list(ledger.accounts())
         said = f"{ledger.name}: {head.seq} entries, {len(accounts)} accounts"
         if ledger.read_only is not None:

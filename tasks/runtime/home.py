@@ -4,6 +4,7 @@
 
     <home>/                 mode 0700; TABULARIUM_HOME, or ~/.tabularium
         ledger.db            the ledger, unless TABULARIUM_LEDGER names another
+        ledger-url           that other one, without its password; for commands in whose environment it is not
         measurements/       noisy measurements, a file for every table and level of a release
         workspaces/         one folder per run; everything confidential, removed at the end
         diagnoses/          why the data of a run were refused, one file per run, mode 0600
@@ -92,8 +93,37 @@ class Home:
 
     @property
     def ledger_url(self) -> str:
-        """URL of the ledger."""
-        return os.environ.get("TABULARIUM_LEDGER") or f"sqlite:///{self.path / 'ledger.db'}"
+        """URL of the ledger: in TABULARIUM_LEDGER, else as the home remembers it, else a file of the home.
+
+        Raises
+        ------
+        InputError
+            If the environment names another ledger than the home remembers.
+        """
+        wanted, known = os.environ.get("TABULARIUM_LEDGER"), self._remembered_ledger()
+        if wanted and known and _database_of(wanted) != _database_of(known):
+            raise InputError(
+                "this home belongs to another ledger, and what that knows is paid would be paid again here",
+                where="TABULARIUM_LEDGER",
+                mend=f"correct it; if the ledger was moved there, remove {self._ledger_file}",
+            )
+        return wanted or known or f"sqlite:///{self.path / 'ledger.db'}"
+
+    def remember_ledger(self) -> None:
+        """Have commands without TABULARIUM_LEDGER in their environment find the ledger that it names here."""
+        if os.environ.get("TABULARIUM_LEDGER") and not self._ledger_file.exists():
+            url = make_url(self.ledger_url)._replace(password=None).difference_update_query(["password"])
+            make_once(self._ledger_file, f"{url.render_as_string()}\n".encode())
+
+    @property
+    def _ledger_file(self) -> Path:
+        return self.path / "ledger-url"
+
+    def _remembered_ledger(self) -> str | None:
+        try:
+            return self._ledger_file.read_text(encoding="utf-8").strip() or None
+        except FileNotFoundError:
+            return None
 
     @property
     def measurements(self) -> Path:
@@ -193,6 +223,17 @@ class Home:
             As ``secret``.
         """
         return hmac.digest(self.secret(), f"tabularium/{purpose}/1".encode(), "sha256")
+
+
+def _database_of(url: str) -> tuple[object, ...]:
+    """Return what is the same in all URLs of a ledger, whoever signs in; of what is no URL, itself."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return (url,)
+    if parsed.get_backend_name() == "sqlite":
+        return ("sqlite", str(Path(parsed.database or "").absolute()))
+    return (parsed.get_backend_name(), parsed.host, parsed.port or 5432, parsed.database)
 
 
 # The homes that this process used, the last one alone.

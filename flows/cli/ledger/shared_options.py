@@ -59,7 +59,9 @@ def open_ledger(home: Path | None, *, reading: bool = False) -> Iterator[Ledger]
     with one_line_errors():
         installation = Home.found(home) if reading else Home.at(home)
         heads = MeasurementStore(installation.measurements).heads()
-        with Ledger.connect(installation.ledger_url, known_heads=heads) as ledger:
+        with Ledger.connect(installation.ledger_url, known_heads=heads, make=not reading) as ledger:
+            if not reading:
+                installation.remember_ledger()
             yield ledger
 
 

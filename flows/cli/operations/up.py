@@ -67,6 +67,7 @@ def up(
     """
     with one_line_errors():
         place = Home.at(home)
+        place.remember_ledger()
         if witness is not None:
             os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
         at = database_url(database)

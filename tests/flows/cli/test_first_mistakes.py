@@ -74,6 +74,18 @@ def test_reading_makes_no_home(words: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "words", ["show", "history", "review", "keys", "verify", "export {}/x.txt", "plot a {}/x.svg"]
+)
+def test_reading_makes_no_ledger(words: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(0o700)
+    said = refused("ledger", *words.format(tmp_path).split(), "--home", home)
+    assert said.startswith("error: ledger.db: no ledger is there yet; name another home or TABULARIUM_LEDGER")
+    assert tabularium("doctor", "--home", home).output.count("none yet") >= 2
+    assert list(tmp_path.rglob("*")) == [home]
+
+
 def test_a_key_that_cannot_be_read_names_the_passphrase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

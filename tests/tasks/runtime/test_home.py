@@ -121,3 +121,23 @@ def test_a_command_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TABULARIUM_SECRET_COMMAND", "no-such-key-store --please")
     with pytest.raises(InputError, match=r"TABULARIUM_SECRET_COMMAND: the command .* cannot be run"):
         Home.at(tmp_path / "home").secret()
+
+
+def test_a_home_remembers_its_ledger_without_the_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home.at(tmp_path / "home")
+    home.remember_ledger()
+    assert home.ledger_url == f"sqlite:///{home.path}/ledger.db"
+    books = "postgresql+psycopg://{}@db.example/books"
+    monkeypatch.setenv("TABULARIUM_LEDGER", books.format("runner:hidden"))
+    home.remember_ledger()
+    monkeypatch.delenv("TABULARIUM_LEDGER")
+    assert Home.at(home.path).ledger_url == books.format("runner")
+    assert "hidden" not in "".join(path.read_text() for path in home.path.iterdir() if path.is_file())
+    monkeypatch.setenv("TABULARIUM_LEDGER", books.format("officer"))
+    assert home.ledger_url == books.format("officer")
+    for other in ("postgresql+psycopg://runner@db.example/other", "sqlite:///ledger.db", "no URL"):
+        monkeypatch.setenv("TABULARIUM_LEDGER", other)
+        with pytest.raises(InputError, match="this home belongs to another ledger"):
+            _ = home.ledger_url
