@@ -102,7 +102,8 @@ def unquoted(name: str) -> str:
     return os.fsdecode(unquote_to_bytes(name))
 
 
-def _is_drop(name: str) -> bool:
+def is_drop(name: str) -> bool:
+    """Tell whether a folder of an inbox is a drop by its name, and neither hidden nor the inbox's own."""
     return not name.startswith((".", "_")) and name not in (DONE, QUARANTINE)
 
 
@@ -117,7 +118,7 @@ class _Folder:
             return sorted(
                 quoted(entry.name)
                 for entry in entries
-                if _is_drop(entry.name) and (entry.is_dir(follow_symlinks=False) or entry.is_symlink())
+                if is_drop(entry.name) and (entry.is_dir(follow_symlinks=False) or entry.is_symlink())
             )
 
     def listing(self, place: str) -> list[Seen]:
@@ -279,7 +280,7 @@ class _Objects:
     def drops(self) -> list[str]:
         found = self._list(self._root)
         folders = (_name(entry) for entry in found if entry["type"] == "directory")
-        return sorted(quoted(name) for name in folders if name and _is_drop(name))
+        return sorted(quoted(name) for name in folders if name and is_drop(name))
 
     def listing(self, place: str) -> list[Seen]:
         found = self._list(self._at(place))

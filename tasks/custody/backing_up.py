@@ -227,7 +227,7 @@ class _Held:
                     yield Member(f"publications/{number}/{path.relative_to(base)}", path)
             for folder in sorted(base.glob("*/*/*")):
                 charge = self._charges.get(folder.name)
-                if charge is not None and _is_whole(folder, charge):
+                if charge is not None and is_whole(folder, charge):
                     for path in sorted(files_in(folder)):
                         yield Member(f"publications/{number}/{path.relative_to(base)}", path)
 
@@ -253,7 +253,7 @@ class _Held:
                 )
 
 
-def _is_whole(folder: Path, charge: Charge) -> bool:
+def is_whole(folder: Path, charge: Charge) -> bool:
     """Whether this is the release as it was published, every file of it."""
     if charge.publication_digest is None or not folder.is_dir():
         return False

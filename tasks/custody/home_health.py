@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from ledger.refusals import NoLedger
 from mechanisms.errors import TabulariumError
 from tasks.arrival.claims import Claims
 from tasks.arrival.inboxes import Inbox, inboxes
+from tasks.arrival.manifest import MANIFEST
+from tasks.arrival.places import is_drop
+from tasks.publish.kept_documents import publication_folders
 from tasks.runtime.home import Home
 from tasks.runtime.secret_command import VARIABLE, secret_command
 from tasks.runtime.stage import sanitised
@@ -37,6 +41,8 @@ from tasks.sign.release_key import release_key_file, signing_key
 _PROGRAM = "tabularium-dp"
 _GIB = 1 << 30
 _LEAST, _SCARCE = 1 * _GIB, 10 * _GIB
+_ALL = os.R_OK | os.W_OK | os.X_OK
+_DELIVERING = 600.0  # seconds after which nothing more is to be expected of who delivers
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ def looks_at(home: Home) -> Iterator[Look]:
         ("ledger", lambda: _ledger(home)),
         ("workspaces", lambda: _workspaces(home)),
         ("disk", lambda: _disk(home)),
+        ("publication", lambda: _publication(home)),
         ("inboxes", lambda: _inboxes(home)),
     ):
         yield from seen(thing, look)
@@ -244,6 +251,23 @@ def _disk(home: Home) -> Iterator[Look]:
             yield Look("disk", state, f"{free / _GIB:.1f} GiB free for the {what}", mend)
 
 
+def _publication(home: Home) -> Iterator[Look]:
+    """See that each folder into which releases were published is there, and can be published into."""
+    bases = publication_folders(home)
+    for base in bases:
+        if not base.is_dir():
+            mend = "mount or restore it: runs wait for it, and what was published is not to be seen"
+            yield Look("publication", "fail", f"{base} is gone", mend)
+        elif not os.access(base, _ALL):
+            yield Look(
+                "publication", "fail", f"{base} cannot be written", "let this user read and write there"
+            )
+        else:
+            yield Look("publication", "ok", str(base))
+    if not bases:
+        yield Look("publication", "ok", "nothing was published yet")
+
+
 def _inboxes(home: Home) -> Iterator[Look]:
     """See that each folder is there and can be tidied, and what waits; an object store is not asked."""
     known = list(inboxes(home))
@@ -252,13 +276,31 @@ def _inboxes(home: Home) -> Iterator[Look]:
         yield from _drops(home, inbox)
         if not inbox.is_folder:
             yield Look("inboxes", "ok", f"{inbox.product}: {inbox.address}, not asked")
-        elif path.is_dir() and os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        elif path.is_dir() and os.access(path, _ALL):
             yield Look("inboxes", "ok", f"{inbox.product}: {path}")
+            yield from _unfinished(inbox, path)
         else:
             mend = "make the folder, and let this user read and write there"
             yield Look("inboxes", "fail", f"{inbox.product}: {path} cannot be used", mend)
     if not known:
         yield Look("inboxes", "ok", "none")
+
+
+def _unfinished(inbox: Inbox, path: Path) -> Iterator[Look]:
+    """Name the drops that have lain for long without the manifest that ends a delivery."""
+    with os.scandir(path) as entries:
+        found = [
+            entry.name
+            for entry in entries
+            if is_drop(entry.name)
+            and entry.is_dir(follow_symlinks=False)
+            and time.time() - entry.stat().st_mtime > _DELIVERING
+            and not Path(entry.path, MANIFEST).exists()
+        ]
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        said = f"{inbox.product}: {min(found)}{more} without {MANIFEST}, and nobody writes there now"
+        yield Look("drops", "warn", said, f"let whoever delivers put {MANIFEST} there, as the last file")
 
 
 def _drops(home: Home, inbox: Inbox) -> Iterator[Look]:

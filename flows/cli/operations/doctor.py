@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -14,11 +15,21 @@ from tasks.runtime.home import Home
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-def doctor(home: HomePath = None, as_json: AsJson = False) -> None:
+def doctor(
+    home: HomePath = None,
+    account_for: Annotated[
+        bool,
+        typer.Option(
+            "--account-for", help="Also compare every drop, charge and published folder; reads all of them."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Say whether the installation is well: one line for each thing, with what mends it.
 
-    Versions, home and rights, secret, ledger, clock, witness, measurements, workspaces, disk, inboxes, and on
-    Prefect's side server, work pool, worker and deployments. Opens no data. Exits with 1 if something fails.
+    Versions, home and rights, secret, ledger, clock, witness, measurements, workspaces, disk, publication
+    folders, inboxes, and on Prefect's side server, work pool, worker, deployments and runs. Opens no data.
+    Exits with 1 if something fails.
     """
     from flows.cli.operations.prefect_health import looks_at_prefect
     from tasks.custody.home_health import looks_at, seen
@@ -27,6 +38,10 @@ def doctor(home: HomePath = None, as_json: AsJson = False) -> None:
         installation = Home.found(home)
         with working("looking"):
             looks = [*looks_at(installation), *seen("server", lambda: looks_at_prefect(installation))]
+            if account_for:
+                from tasks.custody import account_for as accounts
+
+                looks += seen("accounts", lambda: accounts.account_for(installation))
         failed = any(look.state == "fail" for look in looks)
         if as_json:
             print_json({"well": not failed, "looks": [asdict(look) for look in looks]})
@@ -39,4 +54,4 @@ def doctor(home: HomePath = None, as_json: AsJson = False) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example:  tabularium doctor --home /srv/tabularium")(doctor)
+    app.command(epilog="Example:  tabularium doctor --account-for --home /srv/tabularium")(doctor)
