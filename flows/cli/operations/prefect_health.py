@@ -25,23 +25,30 @@ def looks_at_prefect(home: Home) -> Iterator[Look]:
                 f"tabularium up{home.option}",
             )
             return
-        from prefect import __version__
+        from httpx import HTTPError
         from prefect.client.orchestration import get_client
+        from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-        with get_client(sync_client=True) as client:
-            there = client.api_version()
-            if there.split(".")[:2] == __version__.split(".")[:2]:
-                yield Look("server", "ok", f"Prefect {there} at {url}")
-            else:
-                yield Look(
-                    "server",
-                    "warn",
-                    f"Prefect {there} at {url}, and {__version__} here",
-                    "install the same version on both",
-                )
-            yield from _pool(client, home)
-            yield from _deployments(client)
-            yield from _runs(client)
+        try:  # a minute of tries, as usual, would be no answer either
+            with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}), get_client(sync_client=True) as client:
+                yield _server(client, url)
+                yield from _pool(client, home)
+                yield from _deployments(client)
+                yield from _runs(client)
+        except HTTPError as error:
+            status = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
+            mend = f"see that its database is up; read {home.path / 'server' / 'logs' / 'server.log'}"
+            yield Look("server", "fail", f"Prefect at {url} answers, and cannot say more ({status})", mend)
+
+
+def _server(client: SyncPrefectClient, url: str) -> Look:
+    from prefect import __version__
+
+    there = client.api_version()
+    if there.split(".")[:2] == __version__.split(".")[:2]:
+        return Look("server", "ok", f"Prefect {there} at {url}")
+    said = f"Prefect {there} at {url}, and {__version__} here"
+    return Look("server", "warn", said, "install the same version on both")
 
 
 def _pool(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
@@ -83,15 +90,27 @@ def _deployments(client: SyncPrefectClient) -> Iterator[Look]:
 
 
 def _runs(client: SyncPrefectClient) -> Iterator[Look]:
-    from flows.operations.told.runs_seen import DAYS, ended_badly, waiting_for_officers
+    from flows.operations.told import runs_seen
 
-    waiting = waiting_for_officers(client)
+    found = []
+    waiting = runs_seen.waiting_for_officers(client)
     if waiting:
-        yield Look(
-            "runs", "warn", f"waiting for an officer: {'; '.join(waiting)}", "see what each says in the UI"
+        found.append((f"waiting for an officer: {'; '.join(waiting)}", "see what each says in the UI"))
+    retried = runs_seen.trying_again(client)
+    if retried:
+        found.append(
+            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is mended")
         )
-    bad = ", ".join(f"{number} {name.lower()}" for name, number in ended_badly(client).items() if number)
-    if bad:
-        yield Look("runs", "warn", f"in the last {DAYS} days {bad}", "see what each says in the UI")
-    elif not waiting:
-        yield Look("runs", "ok", f"none waits; none failed in the last {DAYS} days")
+    number, since = runs_seen.late(client)
+    if number:
+        minutes = since.total_seconds() / 60
+        mend = "wait for those before it; see that a worker is online"
+        found.append((f"{number} should have begun, the first {minutes:.0f} minutes ago", mend))
+    for name, runs in runs_seen.ended_badly(client).items():
+        if runs:
+            said = f"{len(runs)} {name.lower()} in the last {runs_seen.DAYS} days, the last one {runs[0]}"
+            found.append((said, "see what each says in the UI"))
+    for said, mend in found:
+        yield Look("runs", "warn", said, mend)
+    if not found:
+        yield Look("runs", "ok", f"none waits; none failed in the last {runs_seen.DAYS} days")

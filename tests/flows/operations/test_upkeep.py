@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from flows.operations.upkeep_schedules import NAME, UPKEEP, ensure
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import open_account, state, until
+from tests.ledger.storage.postgres import Server
 
 pytestmark = pytest.mark.xdist_group("operations")
 
@@ -63,3 +66,36 @@ def test_the_doctor_sees_the_whole_installation(installation: Up) -> None:
         assert f"ok   {thing}" in said, said
     assert "fail " not in said
     assert " runs " in said
+
+
+def test_the_doctor_says_which_runs_failed_and_why_and_which_are_late(
+    installation: Up, tmp_path: Path
+) -> None:
+    with installation.client() as client:
+        from prefect.states import Failed, Scheduled
+
+        from flows.release import release
+
+        parameters = {"spec": "x.yaml"}
+        product = ["product:mills", "period:2026"]
+        bad = Failed(message="the spec is gone\nand more")
+        client.create_flow_run(release, parameters=parameters, tags=product, state=bad)
+        then = datetime.now(UTC) - timedelta(minutes=12.2)
+        late = client.create_flow_run(
+            release, parameters=parameters, tags=product, state=Scheduled(scheduled_time=then)
+        )
+        said = installation.run_cli("doctor").stdout
+        client.delete_flow_run(late.id)
+    assert "failed in the last 7 days, the last one mills, period 2026: the spec is gone; see" in said
+    assert "should have begun, the first 12 minutes ago" in said
+    assert "worker        1 online" in said
+
+
+@pytest.mark.audit
+def test_the_doctor_says_that_the_servers_database_is_away(on_postgresql: Up, server: Server) -> None:
+    with server.away(on_postgresql.database):
+        began = time.monotonic()
+        done = on_postgresql.run_cli("doctor", check=False)
+    assert "answers, and cannot say more (5" in done.stdout
+    assert "see that its database is up" in done.stdout
+    assert time.monotonic() - began < 30

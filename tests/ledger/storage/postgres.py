@@ -128,6 +128,19 @@ class Server:
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
 
+    @contextmanager
+    def away(self, name: str) -> Iterator[None]:
+        """Have a database take no connection while the block runs, those that there are ended."""
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")  # type: ignore[call-overload]
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
+            try:
+                yield
+            finally:
+                connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")  # type: ignore[call-overload]
+
 
 @contextmanager
 def running(under: Path | None = None, **settings: Any) -> Iterator[Server]:
