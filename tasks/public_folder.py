@@ -26,6 +26,7 @@ from validations.public_files import (
 
 MOST_FILES = 100_000
 LONGEST_ROW = 1 << 14  # bytes that a row of any table takes in any format, labels and markup included
+LARGEST_FILE = 1 << 40
 _CHUNK = 1 << 20
 
 
@@ -99,7 +100,7 @@ def largest_file(certificate: Mapping[str, Any]) -> int:
     try:
         rows: list[int] = [about["rows"] for about in certificate["tables"].values()]
         if all(type(each) is int and each >= 0 for each in rows):
-            return LARGEST_JSON + sum(rows) * LONGEST_ROW
+            return min(LARGEST_JSON + sum(rows) * LONGEST_ROW, LARGEST_FILE)
     except (KeyError, TypeError, AttributeError):
         pass
     raise Unreadable("certificate.json does not say how many rows its tables have")

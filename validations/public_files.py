@@ -21,6 +21,7 @@ MOST_VALUES = 1 << 23  # of one JSON text
 MOST_CONTAINERS = 1 << 21  # lists and objects among them
 DEEPEST = 100  # lists and objects in one another
 LONGEST_INTEGER = 100  # digits
+MOST_PARTS = 4096  # between the holes of a file
 
 _LINKS = (errno.ELOOP, errno.EMLINK)  # Linux; FreeBSD
 _ODD = (errno.ENXIO, errno.EOPNOTSUPP, errno.ENODEV)  # a socket, or a device that is not there
@@ -55,7 +56,7 @@ def open_plain(path: Path, largest: int | None = None, *, links: bool = False) -
     Raises
     ------
     Unreadable
-        It is missing, no plain file, or larger.
+        It is missing, no plain file, larger, or large by what was never written.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if links else os.O_NOFOLLOW)
     try:
@@ -71,7 +72,28 @@ def open_plain(path: Path, largest: int | None = None, *, links: bool = False) -
     if largest is not None and about.st_size > largest:
         os.close(descriptor)
         raise too_large(largest)
+    if about.st_size > LARGEST_JSON and _is_hollow(descriptor, about.st_size):
+        os.close(descriptor)
+        raise Unreadable("is mostly a hole", "odd")
     return os.fdopen(descriptor, "rb")
+
+
+def _is_hollow(descriptor: int, size: int) -> bool:
+    """Tell whether less than half of a file was ever written: it takes hours to read, and no room to send."""
+    at = written = 0
+    try:
+        for _ in range(MOST_PARTS):
+            begin = os.lseek(descriptor, at, os.SEEK_DATA)
+            at = os.lseek(descriptor, begin, os.SEEK_HOLE)
+            written += at - begin
+            if 2 * written >= size:
+                return False
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a file system that knows no holes
+            return False
+    finally:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    return True
 
 
 def odd(about: os.stat_result) -> str | None:

@@ -3,7 +3,8 @@
 :mod:`ledger.chain.verify` works out the whole chain, which takes longer with every entry. Before anything is
 charged, or shown, the entries that it rests on are held against what they must follow from; each is a few
 steps of an index, however long the chain is. So whoever appended past the program a sum that is too low, or a
-step that cannot be, finds that nobody goes on from it.
+step that cannot be, finds that nobody goes on from it. Of the chain only the last ``RECENT`` entries are
+looked at, and those that a charge rests on: what lies deeper the whole verification finds, each night.
 """
 
 from __future__ import annotations

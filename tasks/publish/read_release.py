@@ -332,7 +332,7 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
                     figures=tuple(draft.public),
                     priors=draft.priors,
                 )
-    except (ValidationError, KeyError, TypeError, AttributeError):
+    except (ValidationError, KeyError, TypeError, AttributeError, MemoryError):
         pass
     raise PublicationError(
         "the spec in the certificate, or a code list or invariant beside it, cannot be read",

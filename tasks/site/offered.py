@@ -1,6 +1,7 @@
 """The releases of a folder as pages offer them: certificates and indexes are read, tables are not.
 
-A release that cannot be shown is never passed over: it is listed with the reason.
+A certificate is held against itself, and not against the signature or the ledger: the pages say so. A release
+that cannot be shown is never passed over: it is listed with the reason.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ledger import BadValue
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, PublicationError
 from tasks.arrival.calendar_periods import first_and_last
 from tasks.public_folder import document, largest_file, named
 from tasks.publish.period_index import INDEX
 from tasks.publish.release_folder import CERTIFICATE
+from tasks.publish.verify_certificate import verify_certificate
 from tasks.sign.statement import STATEMENT
 from tasks.site.release_facts import Certificate, Ended, Index, Indexed
 from validations.public_files import Unreadable, json_object, open_plain
@@ -211,8 +213,11 @@ def _offered(folder: Path, entry: Indexed) -> Offered:
         largest = largest_file(json_object(raw))
         signed = os.path.lexists(folder / STATEMENT)
         sizes = {name: _size(folder, name, largest) for name in (*said.files, *[STATEMENT] * signed)}
+        verify_certificate(folder / CERTIFICATE)
     except Unreadable as error:
         raise _Unfit(str(error)) from None
+    except PublicationError as error:
+        raise _Unfit(error.what) from None
     return Offered(folder, said, entry.state, entry.ended, sizes, largest)
 
 

@@ -18,7 +18,6 @@ from tasks.publish.formats.dcat_catalogue import NAME as CATALOGUE
 from tasks.publish.formats.format_files import files_of
 from tasks.publish.formats.sdmx_cubes import product_id
 from tasks.publish.measurement_files import FOLDER, INDEX
-from tasks.publish.read_release import read_spec
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.verify.findings import Check, CouldNot, Failed
@@ -40,7 +39,7 @@ def _schema(subject: Subject) -> None:
 
 def _spec(subject: Subject) -> None:
     try:
-        read_spec(subject.folder, subject.certificate)
+        subject.read_spec()
     except TabulariumError as error:
         raise Failed(error.what) from None
 

@@ -128,13 +128,17 @@ class Subject:
         """The SHA-256 of the certificate."""
         return hashlib.sha256(self.raw).hexdigest()
 
-    @cached_property
+    @property
     def released(self) -> Released:
         """The release with its spec and code lists; a check of its own says why they cannot be read."""
         try:
-            return Released.read(self.folder, self.certificate, self.digest)
+            return self.read_spec()
         except TabulariumError:
             raise CouldNot("a spec and code lists that can be read") from None
+
+    def read_spec(self) -> Released:
+        """Return the same, or raise why it cannot be read."""
+        return self.once("released", lambda: Released.read(self.folder, self.certificate, self.digest))
 
     @cached_property
     def index(self) -> dict[str, Any]:

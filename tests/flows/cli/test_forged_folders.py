@@ -303,6 +303,27 @@ def test_something_else_in_place_of_a_file(agency: Forged, tmp_path: Path, file:
     refused(forged, readers if kind != "folder" else ["verify", "query", "report", "site"], file)
 
 
+def test_rows_that_the_certificate_claims_do_not_have_a_hole_read(agency: Forged, tmp_path: Path) -> None:
+    """A file of 64 TiB takes no room to send, and days to read."""
+    forged = copied(agency, tmp_path)
+    with_value(("tables", "area_age_sex", "rows"), str(10**15))(forged.release)
+    os.truncate(forged.release / TABLE, 900 << 30)
+    refused(forged, ["verify", "query", "report", "site", "site, copied", "prior"], TABLE)
+
+
+def test_many_wide_columns_that_no_table_has(agency: Forged, tmp_path: Path) -> None:
+    forged = copied(agency, tmp_path)
+    found = certificate_of(forged.release)
+    for number in range(200):
+        found["spec"]["columns"][f"c{number}"] = {"integer": {"from": 0, "to": 999_999, "width": 1}}
+    seal(forged.release, json.dumps(found))
+    with bounded():
+        code, output = READERS["verify"](forged)
+    assert code
+    assert "the spec in the certificate" in output
+    refused(forged, ["query", "unverified", "report"], CERTIFICATE)
+
+
 @pytest.mark.parametrize("value", ['"1/0"', "[]", "{}", "null", "true", '"x"', "-1"])
 @pytest.mark.parametrize("field", FIELDS, ids=".".join)
 def test_a_value_of_another_kind_is_no_number(
@@ -431,3 +452,4 @@ def test_no_page_of_a_certificate_that_contradicts_itself(
     forged = copied(agency, tmp_path)
     with_value(steps, value)(forged.release)
     refused(forged, ["report", "report, since last", "query"], CERTIFICATE)
+    assert steps == ("created",) or "does not fit the rest of the certificate" in READERS["site"](forged)[1]

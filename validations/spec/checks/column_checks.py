@@ -21,6 +21,7 @@ from validations.spec.problems import Path, Problem, choose, listed, quoted, sho
 from validations.spec.values import DIGITS
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
+AXES_LIMIT = 2 * AXIS_LIMIT  # cells along all axes, whether a table has them or not
 _KINDS = ("categories", "integer", "hierarchy")
 
 
@@ -31,6 +32,7 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
     """
     _same_but_for_case(draft)
     lists: dict[FilePath, tuple[CodeList | None, list[Problem]]] = {}
+    room = AXES_LIMIT
     for name, column in draft.columns.items():
         path: Path = ("columns", name)
         if column is None:
@@ -50,6 +52,12 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
         elif column.hierarchy is not None:
             tree = _code_list(draft, path, folder / column.hierarchy, lists)
             good = tree is not None and _check_levels(draft, path, column, tree)
+        if good:
+            room -= _cells(column, tree)
+            if room < 0:
+                what = f"with this column, all have more than {AXES_LIMIT} cells together"
+                draft.add(path, what, "take out columns that no table needs, or write coarser ones")
+                return
         domain = _domain(name, column, tree) if good else None
         if domain is not None:
             _check_other(draft, path, column, domain)
@@ -136,6 +144,12 @@ def _check_decimals(draft: Draft, path: Path, span: IntegerRange) -> None:
     if largest >= 10**DIGITS:
         what = f"its numbers have more than {DIGITS} digits together"
         draft.add(path, what, "write fewer digits after the point, or smaller numbers")
+
+
+def _cells(column: Column, tree: CodeList | None) -> int:
+    if tree is not None:
+        return len(tree.codes)
+    return len(column.categories or ()) if column.integer is None else _bins(column.integer)
 
 
 def _bins(span: IntegerRange) -> int:
