@@ -71,9 +71,7 @@ def look(home: Home, inbox: Inbox) -> bool:
         work.each([drop for name, drop in known.items() if name not in there], partial(_miss, home, claims))
         judge = _Judge(home, inbox, claims, place, stack)
         new = sorted(there - known.keys())
-        chosen = random.sample(new, min(len(new), inbox.limits.drops))
-        work.left |= len(chosen) < len(new)
-        work.each(chosen, judge.read)
+        work.each(new, judge.read, by_lot=True, enough=lambda: judge.found >= inbox.limits.drops)
         judge.stated.sort(key=lambda stated: (stated.manifest.size, stated.changed))
         waiting = work.each(judge.stated, judge.claim)
         work.each(waiting[:1], judge.claim)  # one by lot, for small ones may come for ever
@@ -108,13 +106,20 @@ class _Work:
         self.failures: list[Exception] = []
         self.left = self.done = False
 
-    def each(self, drops: Iterable[T], do: Callable[[T], object], *, by_lot: bool = False) -> list[T]:
-        """Do something to each drop, while there is time; return the others, in an order by lot."""
+    def each(
+        self,
+        drops: Iterable[T],
+        do: Callable[[T], object],
+        *,
+        by_lot: bool = False,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> list[T]:
+        """Do something to each drop, while there is time and not ``enough``; return the others, by lot."""
         waiting, until = list(drops), monotonic() + _SECONDS
         if by_lot:
             random.shuffle(waiting)
         for place, drop in enumerate(waiting):
-            if place and monotonic() > until:
+            if place and (monotonic() > until or enough()):
                 self.left = True
                 return random.sample(waiting[place:], len(waiting) - place)
             try:
@@ -163,6 +168,11 @@ class _Judge:
         self._home, self._inbox, self._claims, self._place, self._stack = home, inbox, claims, place, stack
         self.stated: list[_Stated] = []
         self.refused: list[_Refused] = []
+
+    @property
+    def found(self) -> int:
+        """How many were judged: a folder that has no manifest yet is not, and keeps none waiting."""
+        return len(self.stated) + len(self.refused)
 
     def read(self, name: str) -> None:
         """Read what a drop says of itself, and see that it fits: no file but the manifest is opened."""

@@ -46,7 +46,7 @@ from tasks.ingest.open_source import (
     zones_read,
 )
 from tasks.ingest.snapshot import snapshot_digest, take_snapshot
-from tasks.ingest.source_columns import check_header, check_schemas
+from tasks.ingest.source_columns import check_header, check_rows, check_schemas
 from tasks.ingest.time_columns import check_zones
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
@@ -165,6 +165,7 @@ def _ingest_files(
         note(f"{field}: 1 file is read" if len(looks) == 1 else f"{field}: {len(looks)} files are read")
     if found.kind != CSV:
         check_schemas(found, wanted.columns, wanted.domains, field)
+        check_rows(found, files.limits, field)
         return handle
     for look in looks:
         check_header(look.text.header, found.folders, wanted.columns, Path(look.handle.name).name)

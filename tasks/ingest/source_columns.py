@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mechanisms.errors import InputRefused
 from tasks.ingest.find_files import Found
 from tasks.ingest.time_columns import parquet_schema
 from validations.domains.domains import Domain, NumberDomain
 from validations.redaction import redacted
+from validations.spec.parts.source_part import Limits
+
+_NEVER_TOO_MANY = 100_000_000  # rows, however small the file
 
 
 def check_header(
@@ -93,6 +97,24 @@ def check_schemas(
                     where=field,
                     mend="write all files with one schema",
                 )
+
+
+def check_rows(found: Found, limits: Limits, field: str = "source") -> None:
+    """Refuse a Parquet file of so many rows for its size that it was made to occupy whoever reads it.
+
+    Raises
+    ------
+    InputRefused
+        Naming the file.
+    """
+    for path in found.paths:
+        rows = pq.read_metadata(path).num_rows
+        if rows > max(_NEVER_TOO_MANY, limits.unpacked * path.stat().st_size):
+            raise InputRefused(
+                f"the file has more than {limits.unpacked} rows for each of its bytes",
+                where=path.name,
+                mend=f"look at it before anything else, or raise {field}.limits.unpacked",
+            )
 
 
 def _schema(path: Path) -> pa.Schema:

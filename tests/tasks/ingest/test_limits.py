@@ -6,7 +6,9 @@ import gzip
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mechanisms.errors import InputRefused
@@ -25,7 +27,7 @@ def _wide(folder: Path, columns: int) -> None:
 def test_columns_that_are_not_used_cost_nothing_but_being_named_once(tmp_path: Path) -> None:
     """Declared to the engine in every statement, 16 000 of them take a minute of processor time."""
     _wide(tmp_path, 16_000)
-    handle = ingest(tmp_path)
+    handle = ingest(tmp_path, source=", limits: {columns: 16000}")
     before = time.process_time()
     assert measure_source(front.spec(tmp_path), handle, tmp_path / "scratch").rows == 1
     assert time.process_time() - before < 5
@@ -79,8 +81,24 @@ def _many(folder: Path) -> str:
     return "data"
 
 
+def _rows_of_nothing(folder: Path) -> str:
+    """Two hundred million rows in less than a megabyte."""
+    path, part = folder / "people.parquet", 20 << 20
+    zeros = pa.table({name: np.zeros(part, np.int8) for name in front.HEADER})
+    with pq.ParquetWriter(path, zeros.schema, write_statistics=False, max_rows_per_page=part) as writer:
+        for _ in range(10):
+            writer.write_table(zeros, row_group_size=part)
+    assert path.stat().st_size < 1_000_000
+    return path.name
+
+
 LIMITED = {
-    "columns": (_too_wide, "", "people.csv: the header has more than 16384 columns; .*limits.columns"),
+    "rows": (
+        _rows_of_nothing,
+        "",
+        "people.parquet: the file has more than 100 rows for each of its bytes; .*limits.unpacked",
+    ),
+    "columns": (_too_wide, "", "people.csv: the header has more than 4096 columns; .*limits.columns"),
     "the header": (_long_header, "", "people.csv, line 1: a row that is longer than 2 MB"),
     "a row": (_long_row, "", "people.csv, line 8: a row that is longer than 2 MB"),
     "a hole": (_hole, "", "people.csv, line 8: a row that is longer than 2 MB"),

@@ -25,11 +25,12 @@ IGNORED = (
 class Limits(Part):
     """How much is read before a source is refused, so that nothing odd occupies the machine."""
 
-    columns: Positive = Field(default=16_384, description="The most columns of a CSV file.")
+    columns: Positive = Field(default=4_096, description="The most columns of a CSV file.")
     files: Positive = Field(default=100_000, description="The most files.")
     unpacked: Positive = Field(
         default=100,
-        description="How many times its size a compressed file may become; up to 1 GiB any may.",
+        description="How many times its size a compressed CSV file may become (up to 1 GiB any may), and how "
+        "many rows a Parquet file may have for each of its bytes (up to 100 million any may).",
     )
 
 
