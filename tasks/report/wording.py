@@ -9,13 +9,13 @@ _SIZES = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def whole(number: float | None) -> str:
-    """Return a count or a margin: whole ones as they are, others with a decimal place or two."""
+    """Return a number to a decimal place or two, of which none is a closing zero; 0.00 if it is nearly 0."""
     if number is None or math.isnan(number) or math.isinf(number):
         return "–"
-    if float(number).is_integer():
-        return f"{int(number):,}".replace("-", "−")
-    digits = 2 if abs(number) < 10 else 1
-    return f"{number:,.{digits}f}".replace("-", "−")
+    if abs(number) < 0.005:
+        return "0.00" if number else "0"
+    text = f"{number:,.{2 if abs(number) < 10 else 1}f}"
+    return text.rstrip("0").removesuffix(".").replace("-", "−")
 
 
 def signed(number: float) -> str:

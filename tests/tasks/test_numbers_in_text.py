@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from ledger import Ledger
 from mechanisms.errors import RuleFailed
 from tasks.count.count import count_tables
 from tasks.ingest.ingest import ingest_source
+from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
 from tasks.validate import validate_microdata
+from tests.flows.release.scene import publish
 from tests.tasks import front
 from validations.spec.load import Loaded, examine, load_spec
 
@@ -74,6 +79,28 @@ def test_numbers_are_read_as_the_source_and_the_look_up_write_them(tmp_path: Pat
     assert arrays["pay-sum"] == [2 * 1234.5 + 2 * 2 * 3, 0, 0]  # in steps of 1/2; 0.999 is no number
     assert arrays["ages"] == [[0, 1], [0, 2]]
     assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("marks", "rows", "total"),
+    [
+        ('thousands: ","', ('f,"1,234"', 'm,"1,234,567"', 'f,"2,345.5"', "f,7"), [3586.5, 1_234_567, 0]),
+        ('decimal: ","', ('f,"1,5"', "m,20", 'f,"0,5"', "m,"), [2, 20, 0]),
+    ],
+)
+def test_a_quoted_number_holds_the_delimiter(
+    marks: str, rows: tuple[str, ...], total: list[float], tmp_path: Path
+) -> None:
+    (tmp_path / "people.csv").write_text("\n".join(["sex,pay", *rows, ""]))
+    (tmp_path / "spec.yaml").write_text(QUOTED.format(marks=marks))
+    home = Home.at(tmp_path / "home")
+    with Ledger.connect(home.ledger_url) as books:
+        books.open_account(
+            "survey", unit="record", relation="add-remove", definition="pure", cap=Fraction(10**9)
+        )
+    folder = Path(publish(tmp_path / "spec.yaml", home).folder)
+    with (folder / "pay.csv").open(newline="") as file:
+        assert [float(row["total"]) for row in csv.DictReader(file)] == total
 
 
 @pytest.mark.parametrize(
@@ -138,9 +165,17 @@ def test_what_goes_to_other_is_counted_before_it_does(tmp_path: Path) -> None:
         (', thousands: ";"', "source.thousands", "is not what may stand between thousands"),
         (', thousands: ".."', "source.thousands", "is not what may stand between thousands"),
         (', thousands: "1"', "source.thousands", "is not what may stand between thousands"),
-        (', delimiter: ",", decimal: ","', "source.decimal", "is `,`, and so is the delimiter"),
-        (', delimiter: ",", thousands: ","', "source.thousands", "is `,`, and so is the delimiter"),
-        (', delimiter: "_", thousands: "_"', "source.thousands", "is `_`, and so is the delimiter"),
+        (', delimiter: ",", quote: none, decimal: ","', "source.decimal", "is `,`, and so is the delimiter"),
+        (
+            ', delimiter: ",", quote: none, thousands: ","',
+            "source.thousands",
+            "is `,`, and so is the delimiter",
+        ),
+        (
+            ', delimiter: "_", quote: none, thousands: "_"',
+            "source.thousands",
+            "is `_`, and so is the delimiter",
+        ),
     ],
 )
 def test_check_refuses_separators_that_mean_something_else(
@@ -164,6 +199,17 @@ def test_a_rule_watches_columns_that_are_measured(column: str, mend: str | None,
     assert [each.field for each in problems] == ([] if mend is None else ["rules[0].column"])
     assert all(mend is not None and mend in each.mend for each in problems)
 
+
+QUOTED = """\
+product: pay
+dataset: survey
+period: "2026"
+source: {{path: people.csv, {marks}}}
+privacy: {{unit: record, budget: "1000000000"}}
+columns: {{sex: {{categories: [f, m, x]}}}}
+tables:
+  - {{name: pay, dimensions: [sex], measures: {{total: {{sum: pay, from: 0, to: 2000000, step: "1/2"}}}}}}
+"""
 
 DATABASE = """\
 product: pay

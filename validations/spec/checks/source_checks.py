@@ -82,9 +82,9 @@ def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | N
         mend = f'write decimal: "{other}" if numbers stand as 1{decimal}234{other}5, or remove thousands'
         draft.add((*path, "thousands"), what, mend)
     for key, mark in (("thousands", thousands), ("decimal", files.decimal)):
-        if mark is not None and mark == delimiter and mark in _THOUSANDS:
-            what = f"is {quoted(mark)}, and so is the delimiter: where does a value end?"
-            mend = 'write delimiter: with the character between the values, for instance ";"'
+        if mark is not None and mark == delimiter and mark in _THOUSANDS and files.quote == "none":
+            what = f"is {quoted(mark)}, and so is the delimiter: without quotes, where does a value end?"
+            mend = 'write delimiter: with the character between the values, or leave quote: "none" out'
             draft.add((*path, key), what, mend)
 
 
