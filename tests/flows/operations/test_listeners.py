@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,12 +11,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 
 from flows.operations.installation import Installation
 from flows.operations.listeners import listening, listens
 from flows.operations.prefect_api import url_of_home
-from flows.operations.server_address import alone, write_address
+from flows.operations.server_address import alone, answers, past_proxies, write_address
 from flows.operations.supervisor import Part
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
@@ -72,6 +74,38 @@ def test_who_listens(tmp_path: Path, impostor: Impostor, waiting: Part) -> None:
     assert not listens(waiting.process.pid, url)
     impostor.server_close()
     assert not listens(os.getpid(), url)
+
+
+def test_who_listens_at_another_address_of_the_machine_is_another() -> None:
+    with socket.create_server(("127.0.0.2", 0)) as other:
+        port = other.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/api"
+        assert not listens(os.getpid(), url)
+        with socket.create_server(("127.0.0.1", port)):
+            assert listens(os.getpid(), url)
+    with socket.create_server(("0.0.0.0", 0)) as everywhere:
+        assert listens(os.getpid(), f"http://127.0.0.1:{everywhere.getsockname()[1]}/api")
+
+
+def test_no_proxy_hears_the_sign_in(
+    tmp_path: Path, impostor: Impostor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Impostor(("127.0.0.1", 0), Answering) as proxy:
+        proxy.heard = []
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_port}")
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.setenv(name, "db.example")
+        url = place(tmp_path, impostor).url
+        assert answers(f"{url}/health", "tabularium:secret")
+        for name, value in past_proxies(url).items():
+            monkeypatch.setenv(name, value)
+            assert value.split(",") == ["db.example", "127.0.0.1"]
+        httpx.get(f"{url}/health", headers={"Authorization": "Basic secret"})
+        assert impostor.heard == ["Basic dGFidWxhcml1bTpzZWNyZXQ=", "Basic secret"]
+        assert proxy.heard == []
+        proxy.shutdown()
 
 
 def test_commands_sign_in_at_the_server_of_the_home_alone(
