@@ -164,5 +164,9 @@ class PublicationError(TabulariumError):
     """A release could not be written, or is not what it says."""
 
 
+class PlaceClosed(PublicationError):
+    """Where releases go is full, gone or may not be written; nothing is lost until somebody mends that."""
+
+
 class InternalError(TabulariumError):
     """Something unforeseen; its own text is withheld because it may quote data."""

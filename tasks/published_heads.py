@@ -24,7 +24,7 @@ from typing import Any
 
 from ledger import Head, Ledger, ReadOnly, durable_files
 from ledger.transactions import RESTORE
-from mechanisms.errors import LedgerError, PublicationError
+from mechanisms.errors import LedgerError, PlaceClosed
 from tasks.input_binding import is_known
 from tasks.publish.release_folder import CERTIFICATE, HEADS, make_readable_folder, release_folder
 from tasks.runtime.progress import note
@@ -98,7 +98,7 @@ def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
         durable_files.sync_folder(folder)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PublicationError(
+        failure = PlaceClosed(
             f"no word can be left here of what is about to be drawn or published: {reason}",
             where=str(folder),
             mend="make room or give the right to write there, and run again",

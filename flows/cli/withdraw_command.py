@@ -13,8 +13,8 @@ from flows.cli.terminal import print_json
 from ledger.officers.keys import read_private
 from ledger.refusals import unknown_release
 from mechanisms.errors import InputError
-from tasks.publish.kept_documents import published_in
 from tasks.publish.period_index import published_like, renew_index
+from tasks.publish.release_folder import published_in
 from tasks.runtime.home import Home
 
 

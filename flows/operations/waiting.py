@@ -6,6 +6,7 @@
     NotApproved               Suspended, until an officer has decided in the ledger
     AwaitingReview            Suspended, likewise
     InputMissing              AwaitingRetry, with long pauses
+    PlaceClosed               AwaitingRetry, with long pauses, until somebody mends the publication folder
     Busy, StorageFailed       AwaitingRetry, with growing pauses and a bounded number
     anything else             Failed, with one line
 
@@ -31,9 +32,10 @@ from typing import TYPE_CHECKING, Any, Never
 from flows.operations.names_in_prefect import FLOW
 from flows.operations.prefect_api import configured_url, connected
 from flows.operations.server_address import written_address
+from flows.operations.told.announcements import announce_suspended, telling
 from ledger import Ledger
 from ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
-from mechanisms.errors import InputMissing, TabulariumError
+from mechanisms.errors import InputMissing, PlaceClosed, TabulariumError
 from tasks.runtime.home import Home
 from tasks.runtime.run import Request
 from validations.spec.load import Loaded
@@ -74,7 +76,7 @@ class Pauses:
 
 #: What passes by itself, most often soon: in all some four hours.
 PASSING = Pauses(5, 3600, most=13)
-#: What somebody delivers.
+#: What somebody delivers, or mends.
 DELIVERED = Pauses(60, 3600)
 #: A server that restarts: in all some ten minutes.
 RESTARTING = Pauses(0.5, 15, most=45)
@@ -82,6 +84,7 @@ _PAUSES: dict[type[TabulariumError], Pauses] = {
     Busy: PASSING,
     StorageFailed: PASSING,
     InputMissing: DELIVERED,
+    PlaceClosed: DELIVERED,
 }
 
 
@@ -106,6 +109,9 @@ def state_after(error: TabulariumError, request: Request | None, loaded: Loaded 
     with get_client(sync_client=True) as client:
         history = sorted(client.read_flow_run_states(run.id), key=lambda state: state.timestamp)
     if pauses is not None:
+        if isinstance(error, PlaceClosed) and all(state.message != error.line() for state in history):
+            with telling():
+                announce_suspended(loaded.spec.product, loaded.spec.period, error.line())
         return _trying_again(error, pauses, history)
     return _suspended(error, request, loaded.digest, history)
 

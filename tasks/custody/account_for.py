@@ -17,7 +17,7 @@ from ledger import Charge, Ledger
 from tasks.arrival.claims import LIVE, Claims, Drop
 from tasks.custody.backing_up import is_whole
 from tasks.custody.home_health import Look
-from tasks.publish.kept_documents import publication_folders
+from tasks.publish.release_folder import publication_folders
 from tasks.runtime.home import Home
 
 #: After so long somebody should look why nothing follows.

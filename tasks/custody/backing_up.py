@@ -37,14 +37,16 @@ from ledger.refusals import MeasurementDamaged
 from mechanisms.errors import InputError, PublicationError, TabulariumError
 from tasks.arrival.claims import Claims
 from tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
-from tasks.publish.kept_documents import KEPT, PLACE, publication_folders
+from tasks.publish.kept_documents import KEPT
 from tasks.publish.release_folder import (
     CERTIFICATE,
     HEADS,
+    PLACE,
     check_release,
     check_statement,
     digest_of,
     files_in,
+    publication_folders,
 )
 from tasks.runtime.home import Home
 from tasks.runtime.secret_command import secret_command

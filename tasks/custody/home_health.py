@@ -32,7 +32,7 @@ from tasks.arrival.claims import Claims
 from tasks.arrival.inboxes import Inbox, inboxes
 from tasks.arrival.manifest import MANIFEST
 from tasks.arrival.places import is_drop
-from tasks.publish.kept_documents import publication_folders
+from tasks.publish.release_folder import publication_folders
 from tasks.runtime.home import Home
 from tasks.runtime.secret_command import VARIABLE, secret_command
 from tasks.runtime.stage import sanitised

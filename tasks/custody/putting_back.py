@@ -26,9 +26,8 @@ from tasks.arrival.claims import Claims, Drop
 from tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about
 from tasks.custody.scratch import scratch as scratch_folder
 from tasks.custody.sealing import Lock, unseal
-from tasks.publish.kept_documents import PLACE
 from tasks.publish.period_index import renew_index
-from tasks.publish.release_folder import HEADS, PUBLIC, Access, make_readable_folder
+from tasks.publish.release_folder import HEADS, PLACE, PUBLIC, Access, make_readable_folder
 from tasks.runtime.home import Home
 
 

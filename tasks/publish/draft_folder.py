@@ -24,7 +24,7 @@ from pathlib import Path
 from ledger import AwaitingReview, Draft, Ledger
 from ledger.durable_files import make_folder, sync_folder
 from ledger.refusals import unknown_release
-from mechanisms.errors import LedgerError, PublicationError, TabulariumError
+from mechanisms.errors import LedgerError, PlaceClosed, PublicationError, TabulariumError
 from tasks.ledger_stages import MeasuredHandle, open_ledger
 from tasks.publish.kept_documents import keep_statement
 from tasks.publish.period_index import renew_index
@@ -234,7 +234,7 @@ def _copy(home: Home, ledger: Ledger, source: Path, target: Path, draft: Draft) 
         sync_folder(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PublicationError(
+        failure = PlaceClosed(
             f"the accepted draft could not be published: {reason}",
             where=str(target.parent),
             mend="make room or give the right to write there, and accept it again, or run again",

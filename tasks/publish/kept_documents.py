@@ -20,14 +20,13 @@ from pathlib import Path
 
 from ledger import durable_files
 from ledger.refusals import StorageFailed
-from tasks.publish.release_folder import CERTIFICATE
+from tasks.publish.release_folder import CERTIFICATE, PLACE
 from tasks.runtime.home import Home
 from tasks.runtime.run import Run
 from tasks.sign.statement import STATEMENT
 
 #: Files of a release folder that do not follow from the measurements.
 KEPT = (CERTIFICATE, STATEMENT, "report.html", "bill-of-materials.cdx.json", "registry.yaml")
-PLACE = "published-in"
 
 
 def keep_documents(run: Run, release_id: str, folder: str | Path) -> None:
@@ -92,15 +91,3 @@ def kept_documents(
         return None
     named = json.loads(found[CERTIFICATE])["files"]
     return {name: raw for name, raw in found.items() if name in named or name in (CERTIFICATE, STATEMENT)}
-
-
-def publication_folders(home: Home) -> list[Path]:
-    """Return every folder into which releases of this home were published."""
-    places = home.measurements.glob(f"*/{PLACE}")
-    return sorted({Path(os.fsdecode(place.read_bytes())) for place in places})
-
-
-def published_in(home: Home, release_id: str) -> Path | None:
-    """Return the publication folder of a release; ``None`` where this home does not know of one."""
-    place = home.measurements / release_id / PLACE
-    return Path(os.fsdecode(place.read_bytes())) if place.is_file() else None

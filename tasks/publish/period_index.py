@@ -24,7 +24,7 @@ from typing import Any
 from ledger import BadValue, Charge, Ledger, Withdrawal
 from ledger.durable_files import create, sync_folder
 from ledger.measurement.release_lock import hold
-from mechanisms.errors import PublicationError
+from mechanisms.errors import PlaceClosed, PublicationError
 from tasks.publish.release_folder import PUBLIC, aside_of, certificate_in
 from tasks.runtime.progress import note
 from validations.public_files import Unreadable, read_plain
@@ -62,7 +62,7 @@ def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
             _point_to(period, told["current"] if told["current"] in here else None)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PublicationError(
+        failure = PlaceClosed(
             f"what is current in this period could not be written: {reason}",
             where=str(period),
             mend="make room or give the right to write there, and give the command again; the ledger has it",

@@ -29,7 +29,7 @@ from typing import Any, Self
 
 from ledger.durable_files import sync_folder
 from mechanisms.accounting import Event
-from mechanisms.errors import PublicationError, TabulariumError
+from mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
 from tasks.check.check import Checked
 from tasks.last_published import last_release
 from tasks.ledger_stages import MeasuredHandle, open_ledger
@@ -136,7 +136,7 @@ def publish(
         sync_folder(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PublicationError(
+        failure = PlaceClosed(
             f"the release could not be written: {reason}",
             where=str(target.parent),
             mend="make room or give the right to write there, and run again; the noise is drawn and paid for "

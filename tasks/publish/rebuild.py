@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.durable_files import sync_folder
-from mechanisms.errors import PublicationError, TabulariumError
+from mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
 from tasks.check.check import Checked
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger
 from tasks.margins.margins import MarginsHandle
@@ -85,7 +85,7 @@ def rebuild(
         sync_folder(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PublicationError(
+        failure = PlaceClosed(
             f"the release could not be written again: {reason}",
             where=str(target.parent),
             mend="make room or give the right to write there, and run again",

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ledger.durable_files import sync_folder
-from mechanisms.errors import PublicationError, TabulariumError
+from mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
 from tasks import public_folder
+from tasks.runtime.home import Home
 from tasks.runtime.run import Run
 from tasks.sign.statement import STATEMENT
 from validations.public_files import Unreadable
@@ -30,6 +31,7 @@ _MALFORMED = (
     RecursionError,
     MemoryError,
 )
+PLACE = "published-in"  # beside the measurements of each release: see tasks.publish.kept_documents
 HEADS = ".heads"  # in the folder of each product: see tasks.published_heads
 
 
@@ -39,15 +41,34 @@ def release_folder(run: Run, release_id: str) -> Path:
     return run.loaded.folder / spec.publication.folder / spec.product / spec.period / release_id
 
 
+def publication_folders(home: Home) -> list[Path]:
+    """Return every folder into which releases of this home were published."""
+    places = home.measurements.glob(f"*/{PLACE}")
+    return sorted({Path(os.fsdecode(place.read_bytes())) for place in places})
+
+
+def published_in(home: Home, release_id: str) -> Path | None:
+    """Return the publication folder of a release; ``None`` where this home does not know of one."""
+    place = home.measurements / release_id / PLACE
+    return Path(os.fsdecode(place.read_bytes())) if place.is_file() else None
+
+
 def check_writable(run: Run) -> None:
     """See, before anything is paid for, that a release and its head file could be written where they go.
 
     Raises
     ------
-    PublicationError
+    PlaceClosed
         Naming the folder.
     """
     spec = run.loaded.spec
+    base = run.loaded.folder / spec.publication.folder
+    if not base.is_dir() and base.absolute() in publication_folders(run.installation):
+        raise PlaceClosed(
+            "releases were published in this folder, and it is gone",
+            where=str(base),
+            mend="mount or restore it, or make it anew if that is meant; nothing was charged",
+        )
     product = run.loaded.folder / spec.publication.folder / spec.product
     for folder in (product / HEADS, product / spec.period):
         try_writing(folder)
@@ -63,7 +84,7 @@ def try_writing(folder: Path) -> None:
         probe.rmdir()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PublicationError(
+        failure = PlaceClosed(
             f"no release can be written here: {reason}",
             where=str(folder),
             mend="give the right to write there, or change publication.folder; nothing was charged",

@@ -14,9 +14,8 @@ from flows.cli.app import app
 from flows.release_chain import find_published
 from ledger import Ledger
 from mechanisms.errors import LedgerError, PublicationError
-from tasks.publish.kept_documents import published_in
 from tasks.publish.period_index import CURRENT, INDEX, period_index, renew_index
-from tasks.publish.release_folder import check_release
+from tasks.publish.release_folder import check_release, published_in
 from tasks.runtime.run import Request, load
 from tests.flows.release.scene import publish, write_scene
 

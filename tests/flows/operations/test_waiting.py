@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,33 @@ def test_a_missing_input_is_waited_for_and_can_be_cancelled(on_postgresql: Up, t
         client.set_flow_run_state(run, Cancelling())
         assert state(client, run) == "Cancelled"
         assert product.charges() == []
+
+
+def test_a_publication_folder_that_is_gone_is_waited_for_and_told_once(
+    installation: Up, tmp_path: Path
+) -> None:
+    from prefect.states import AwaitingRetry
+
+    with installation.client() as client:
+        product = deployed(installation, client, tmp_path, "gone")
+        base = tmp_path / "releases"
+        done = product.start(client)
+        until("it is published", lambda: state(client, done) == "Completed", 120)
+        base.rename(tmp_path / "unmounted")
+        run = product.start(client, period="2027", same_input=True)
+        message = comes_to(client, run, "AwaitingRetry")
+        assert message.startswith(f"{base}: releases were published in this folder, and it is gone; mount")
+        assert len(product.charges()) == 1
+        assert "trying again later: gone, period 2027: " in installation.run_cli("doctor", check=False).stdout
+        (tmp_path / "unmounted").rename(base)
+        client.set_flow_run_state(run, AwaitingRetry(scheduled_time=datetime.now(UTC)), force=True)
+        until("it is published", lambda: state(client, run) == "Completed", 120)
+        assert len(product.charges()) == 2
+        asked = {"filter": {"event": {"name": ["tabularium.release.suspended"]}}}
+        events = client.request("POST", "/events/filter", json=asked).json()["events"]
+        assert [each["payload"]["line"] for each in events if each["payload"]["product"] == "gone"] == [
+            message
+        ]
 
 
 @pytest.mark.audit

@@ -35,9 +35,9 @@ from mechanisms.channel import Channel
 from tasks.margins import margins
 from tasks.publish.certificate.installed_code import code_told
 from tasks.publish.documents.bill_of_materials import bill_of_materials
-from tasks.publish.kept_documents import KEPT, PLACE
+from tasks.publish.kept_documents import KEPT
 from tasks.publish.period_index import CURRENT, INDEX
-from tasks.publish.release_folder import CERTIFICATE
+from tasks.publish.release_folder import CERTIFICATE, PLACE
 from tasks.report import report
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
