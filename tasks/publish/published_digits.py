@@ -1,8 +1,9 @@
 """Digits of numbers that are not whole: as many as every processor gives alike.
 
 Sums, logarithms and matrix products end in other bits on other processors, some 1e-15 of them away. What is
-published of them is rounded, by operations that give the same bits everywhere. Only a number that lies so near
-the middle between two rounded ones may still come out as either: a few in ten thousand of those that differ.
+published of them is rounded, by operations that give the same bits everywhere. Only a number that lies so
+near the middle between two rounded ones may still come out as either: a few in ten thousand of those that
+differ.
 """
 
 from __future__ import annotations
