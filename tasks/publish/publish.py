@@ -50,6 +50,7 @@ from tasks.publish.formats.writers import write_formats
 from tasks.publish.frames import Frame
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tasks.publish.priors import copy_prior
+from tasks.publish.published_digits import all_in_digits
 from tasks.publish.published_tables import (
     PublishedTable,
     frame_of,
@@ -206,7 +207,12 @@ def _write_all(
     found_tallies = [] if tallied is None else drawn(run, tallied)
     events = [each.event for each in found_tallies] + events
     contents = Contents(
-        tables, events, _digests(aside), _agreement(run, estimates), compared, outcomes(run, found_tallies)
+        all_in_digits(tables),
+        events,
+        _digests(aside),
+        all_in_digits(_agreement(run, estimates)),
+        all_in_digits(compared),
+        outcomes(run, found_tallies),
     )
     return _certify(run, measured, aside, contents)
 
@@ -314,7 +320,9 @@ def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:
     """Return what the certificate says of how tables were made to agree; nothing for a single one."""
     steps = {
         step.replace("-", ""): {
-            key: said for key, said in estimates.note(step).items() if key not in ("named", CONFLICTS)
+            key: round(said, 9) if key == "largest_gap" else said  # left by errors in the last bits
+            for key, said in estimates.note(step).items()
+            if key not in ("named", CONFLICTS)
         }
         for step in (CONSISTENCY, NONNEGATIVITY, ROUNDING)
     }

@@ -17,6 +17,7 @@ from tasks.margins.measure_margins import by_group, measure_numbers
 from tasks.postprocess.denominators import Nodes, whole_at
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.frames import ROWS, Frame, Labels
+from tasks.publish.published_digits import in_digits
 from tasks.publish.quality import FLAGS, SUPPRESSED, flags, measure_flags
 from validations.spec.load import Loaded
 from validations.spec.measures.array_owners import array_of
@@ -206,6 +207,8 @@ def _numbers(
     if whole:
         # A shade less before rounding up: an error in the last bits is not a person.
         margin = np.ceil(margin - 1e-9)
+    else:
+        values, margin = in_digits(values), in_digits(margin)
     kind = np.int64 if whole else np.float64
     nothing, blank = np.isinf(margin), np.zeros(len(values), bool)
     columns = {}
@@ -219,7 +222,8 @@ def _numbers(
         columns["margin"] = pa.array(np.where(nothing, 0, _unsigned(margin)).astype(kind), mask=nothing)
     else:
         columns["margin"] = pa.array(_unsigned(margin).astype(kind))
-    for name, (numbers, reach, most) in measures.items():
+    for name, (*both, most) in measures.items():
+        numbers, reach = map(in_digits, both)
         gone = blank
         if quality is not None:
             flag = measure_flags(about[name], numbers, reach, most, quality, blank=blank, exact=exact[1])

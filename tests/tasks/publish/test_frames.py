@@ -105,3 +105,16 @@ def test_parts_of_another_array(layout: Layout, monkeypatch: pytest.MonkeyPatch)
     assert empty.schema.names == ["index_0", "index_1", "measured"]
     (alone,) = measurement_table(layout, layout.finest, np.array(5)).parts()
     assert alone.to_pydict() == {"measured": [5]}
+
+
+def test_numbers_that_end_in_other_bits_are_published_as_the_same(layout: Layout) -> None:
+    values = 1000 / np.arange(3.0, 3 + layout.nodes * layout.cells).reshape(layout.nodes, -1)
+    known = np.ones((layout.nodes, 1))
+    half = np.sqrt(values)
+    one, other = (
+        published_table(layout, Estimate(values * by, known), half * by, whole=False).whole()
+        for by in (1.0, 1 + 4e-16)
+    )
+    assert not np.array_equal(values, values * (1 + 4e-16))
+    assert one.equals(other)
+    assert np.allclose(one["count"].to_numpy(), values.ravel(), rtol=1e-11)
