@@ -93,6 +93,7 @@ def _show_answer(
     as_json: bool,
 ) -> None:
     from mechanisms.queries import ask, explain
+    from tasks.publish.published_digits import all_in_digits
 
     answer = ask(text, release.asked, level=level, source=source)
     promised = _bounds(release, answer) if bounds else {}
@@ -112,8 +113,8 @@ def _show_answer(
                 "invariants_used": list(answer.invariants),
                 "invariants_not_used": _not_used(release, answer),
                 "invariants_in_conflict": list(_conflicts(release)),
-                "rows": [_row(row, answer) for row in answer.rows],
-                **promised,
+                "rows": all_in_digits([_row(row, answer) for row in answer.rows]),
+                **all_in_digits(promised),
             }
         )
         return
