@@ -1,12 +1,19 @@
-"""What Prefect hears of drops: the events that start releases, and those of what was put into quarantine.
+"""What comes of drops: one flow run for each that arrived, and the events that people wait for.
 
-A watcher (:mod:`flows.operations.watcher`) asks for them after each look at an inbox.
+::
+
+    arrived ──▶ a run with the key drop:<id> ──▶ started by the run itself ──▶ published, refused, failed
+                (at most two of a product live: one at work, the next one waiting, so that their order stays)
+
+A watcher (:mod:`flows.operations.watcher`) asks for it after each look at an inbox. By its key the server
+makes one run of a drop however often it is asked: a watcher may die anywhere, and several may work at once.
 """
 
 from __future__ import annotations
 
 import time
 from itertools import count
+from typing import TYPE_CHECKING
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
@@ -18,88 +25,118 @@ from prefect.client.schemas.filters import (
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 
 from flows.operations.events import emit_now
-from flows.operations.names_in_prefect import WORK_POOL, of_inbox
+from flows.operations.names_in_prefect import FLOW, WORK_POOL, of_inbox
+from mechanisms.errors import InputError
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox
 from tasks.runtime.home import Home
 
-#: So long a run may take from its announcement to its first line before it is announced again.
-AGAIN_SECONDS = 60.0
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+#: Runs of a product's drops that are at work or about to be; those that wait for a person or a pause are not.
+AT_ONCE = 2
 _PAGE = 200
 
 
 def announce(home: Home, inbox: Inbox) -> int:
-    """Tell Prefect of drops that arrived or were quarantined and that it was not told of; return how many.
+    """Have Prefect run the drops that arrived, and tell it of those in quarantine; return how many are news.
 
-    An event may be lost, and so may the run that it started before it began. So a drop that arrived is
-    announced again after a minute, unless a run of it waits somewhere. Of the others people are told, better
-    twice than never. A run that was cancelled or killed for good tells nobody how it ended: its drop counts
-    as failed, so that it may be taken away. One that is run by hand meanwhile does as well; that it was
-    published is written down all the same.
-    """
-    told = 0
-    with Claims.at(home) as claims:
-        drops = claims.to_announce(inbox.product)
-        for drop in sorted(drops, key=lambda drop: drop.state):  # what arrived before what did not
-            if not _is_due(drop):
-                continue
-            if drop.state != "arrived":
-                _tell(drop)
-            if claims.change(drop, announced_at=time.time()):
-                if drop.state == "arrived":
-                    _tell(drop)
-                told += 1
-        if begun := claims.of_product(inbox.product, "started"):
-            live = live_sources(inbox.product)
-            for drop in begun:
-                if f"drop:{drop.id}" not in live:
-                    claims.change(drop, state="failed")
-    return told
-
-
-def _is_due(drop: Drop) -> bool:
-    if drop.announced_at is None:
-        return True
-    late = drop.state == "arrived" and drop.announced_at + AGAIN_SECONDS < time.time()
-    return late and f"drop:{drop.id}" not in live_sources(drop.product)
-
-
-def _tell(drop: Drop) -> None:
-    resource = of_inbox(drop.product)
-    if drop.state == "arrived":
-        emit_now("tabularium.data.arrived", resource, product=drop.product, period=drop.period, drop=drop.id)
-    else:
-        emit_now("tabularium.drop.quarantined", resource, product=drop.product, drop=drop.id)
-
-
-def live_sources(product: str) -> set[str]:
-    """Return the sources of the runs of a product's deployment that have not ended.
+    Of drops in quarantine people are told, better twice than never. A run that was cancelled or given up
+    tells nobody how it ended: its drop counts as failed, so that it may be taken away. One that is run by
+    hand meanwhile does as well; that it was published is written down all the same.
 
     Raises
     ------
+    InputError
+        If the product is not deployed.
     Exception
         Whatever Prefect's client raises where the API does not answer.
     """
-    ended = {StateType.COMPLETED, StateType.FAILED, StateType.CANCELLED, StateType.CRASHED}
+    told = 0
+    with Claims.at(home) as claims:
+        known = claims.to_announce(inbox.product)
+        for drop in known:
+            if drop.state != "arrived":
+                emit_now(
+                    "tabularium.drop.quarantined", of_inbox(drop.product), product=drop.product, drop=drop.id
+                )
+                told += claims.change(drop, announced_at=time.time())
+        arrived = [drop for drop in known if drop.state == "arrived"]
+        begun = claims.of_product(inbox.product, "started")
+        if not arrived and not begun:
+            return told
+        with get_client(sync_client=True) as client:
+            live = {str(run.parameters.get("source")): run for run in _live(client, inbox.product)}
+            for drop in begun:
+                if _source(drop) not in live:
+                    claims.change(drop, state="failed")
+            busy = sum(_is_busy(run) for source, run in live.items() if source.startswith("drop:"))
+            for drop in arrived:
+                if _source(drop) not in live:
+                    if busy >= AT_ONCE:
+                        break
+                    busy += _start(client, claims, drop)
+                if drop.announced_at is None and claims.change(drop, announced_at=time.time()):
+                    about = {"product": drop.product, "period": drop.period, "drop": drop.id}
+                    emit_now("tabularium.data.arrived", of_inbox(drop.product), **about)
+                    told += 1
+    return told
+
+
+def _source(drop: Drop) -> str:
+    return f"drop:{drop.id}"
+
+
+def _is_busy(run: FlowRun) -> bool:
+    state = run.state
+    return state is not None and not (
+        state.is_paused() or state.is_crashed() or state.name == "AwaitingRetry"
+    )
+
+
+def _start(client: SyncPrefectClient, claims: Claims, drop: Drop) -> bool:
+    """Make the run of a drop; return whether it lives. Of one that ended before it began the drop failed."""
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        deployment = client.read_deployment_by_name(f"{FLOW}/{drop.product}")
+    except ObjectNotFound:
+        raise InputError(
+            "data arrived for this product, which is not deployed",
+            where=f"product {drop.product}",
+            mend="deploy it: tabularium deploy SPEC --on-arrival INBOX",
+        ) from None
+    run = client.create_flow_run_from_deployment(
+        deployment.id,
+        parameters={"source": _source(drop), "period": drop.period},
+        idempotency_key=_source(drop),
+    )
+    if run.state is None or not run.state.is_final() or run.state.is_crashed():
+        return True
+    claims.change(drop, state="failed")
+    return False
+
+
+def _live(client: SyncPrefectClient, product: str) -> list[FlowRun]:
+    """Return the runs of a product's deployment that have not ended; one that crashed is started again."""
+    ended = {StateType.COMPLETED, StateType.FAILED, StateType.CANCELLED}
     live = [state for state in StateType if state not in ended]
-    found: set[str] = set()
-    with get_client(sync_client=True) as client:
-        for offset in count(0, _PAGE):
-            runs = client.read_flow_runs(
-                flow_run_filter=FlowRunFilter(
-                    state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))
-                ),
-                deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
-                work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
-                sort=FlowRunSort.ID_DESC,
-                offset=offset,
-                limit=_PAGE,
-            )
-            found |= {str(run.parameters.get("source")) for run in runs}
-            if len(runs) < _PAGE:
-                break
+    found: list[FlowRun] = []
+    for offset in count(0, _PAGE):
+        runs = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))),
+            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
+            work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
+            sort=FlowRunSort.ID_DESC,
+            offset=offset,
+            limit=_PAGE,
+        )
+        found += runs
+        if len(runs) < _PAGE:
+            return found
     return found

@@ -101,9 +101,7 @@ def deploy(
                 "cron": cron,
                 "same_input": same_input,
             }
-            wanted = Wanted(
-                product, description(loaded), parameters, cron, timezone, on_arrival=on_arrival is not None
-            )
+            wanted = Wanted(product, description(loaded), parameters, cron, timezone)
             inbox = None
             if on_arrival is not None:
                 inbox = Inbox(

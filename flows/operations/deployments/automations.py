@@ -24,11 +24,3 @@ def _said(automation: AutomationCore) -> dict[str, Any]:
     """Return what an automation is to do, without what the server adds to it."""
     told = automation.model_dump(mode="json", include={"name", "description", "enabled", "actions"})
     return {**told, "trigger": automation.trigger.model_dump(mode="json", exclude={"id"})}
-
-
-def remove_automation(client: SyncPrefectClient, name: str) -> bool:
-    """Take the automation of that name away; return whether there was one."""
-    found = client.read_automations_by_name(name)
-    for each in found:
-        client.delete_automation(each.id)
-    return bool(found)

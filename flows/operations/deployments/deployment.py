@@ -1,7 +1,7 @@
-"""A product's deployment: how Prefect knows what to run, when, with which parameters, and what starts it.
+"""A product's deployment: how Prefect knows what to run, when, and with which parameters.
 
-Making it again changes what differs and nothing else: a deployment has one name, an automation too, and a
-work pool that is there is left as it is.
+Making it again changes what differs and nothing else: a deployment has one name, and a work pool that is
+there is left as it is. Runs of what arrives are made by the watcher (:mod:`flows.arrival`).
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flows.operations.deployments.automations import remove_automation, set_automation
 from flows.operations.names_in_prefect import (
     ENTRYPOINT,
     FLOW,
     JOB_VARIABLES,
     WORK_POOL,
     WORK_POOL_TYPE,
-    automation_name,
     deployment_tags,
-    of_inbox,
 )
 from flows.operations.periods import fires_at, zone
 from mechanisms.errors import InputError
@@ -42,8 +39,6 @@ class Wanted:
         Of the flow, as every run of it gets them.
     cron, timezone
         When it runs by itself; never where ``cron`` is None.
-    on_arrival
-        Whether it runs when data arrive in the product's inbox.
     """
 
     product: str
@@ -51,11 +46,10 @@ class Wanted:
     parameters: dict[str, Any] = field(default_factory=dict)
     cron: str | None = None
     timezone: str = "UTC"
-    on_arrival: bool = False
 
 
 def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
-    """Make or update work pool, deployment, schedule and automation; return the deployment's id."""
+    """Make or update work pool, deployment and schedule; return the deployment's id."""
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
     from prefect.client.schemas.schedules import CronSchedule
@@ -67,7 +61,7 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
     if wanted.cron is not None:
         schedule = CronSchedule(cron=wanted.cron, timezone=wanted.timezone)
         schedules.append(DeploymentScheduleCreate(schedule=schedule, slug=wanted.product))
-    made = client.create_deployment(
+    return client.create_deployment(
         flow_id=client.create_flow_from_name(FLOW),
         name=wanted.product,
         description=wanted.description,
@@ -82,25 +76,19 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
         concurrency_limit=1,
         concurrency_options=ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.ENQUEUE),
     )
-    if wanted.on_arrival:
-        _start_on_arrival(client, wanted.product, made)
-    else:
-        remove_automation(client, _arrival(wanted.product))
-    return made
 
 
 def remove(client: SyncPrefectClient, product: str) -> bool:
-    """Take a product's deployment and automation away; return whether there was anything to take.
+    """Take a product's deployment away; return whether there was anything to take.
 
     Its runs that wait are cancelled: no worker could run them without it. What runs goes on to its end.
     """
     from prefect.exceptions import ObjectNotFound
 
-    automated = remove_automation(client, _arrival(product))
     try:
         found = client.read_deployment_by_name(f"{FLOW}/{product}")
     except ObjectNotFound:
-        return automated
+        return False
     _cancel_waiting(client, found.id)
     client.delete_deployment(found.id)
     return True
@@ -163,38 +151,3 @@ def make_work_pool(client: SyncPrefectClient) -> None:
         wanted = WorkPoolCreate(name=WORK_POOL, type=WORK_POOL_TYPE, base_job_template=template)
         with contextlib.suppress(ObjectAlreadyExists):  # a worker that just started was first
             client.create_work_pool(wanted)
-
-
-def _arrival(product: str) -> str:
-    return automation_name(f"arrival of {product}")
-
-
-def _start_on_arrival(client: SyncPrefectClient, product: str, deployment: UUID) -> None:
-    """Run the deployment with the drop and the period that an event about the product's inbox names."""
-    from prefect.events.actions import RunDeployment
-    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
-
-    set_automation(
-        client,
-        AutomationCore(
-            name=_arrival(product),
-            description=f"Publishes {product} from what arrived in its inbox.",
-            trigger=EventTrigger(
-                expect={"tabularium.data.arrived"},
-                match={"prefect.resource.id": of_inbox(product)},
-                posture=Posture.Reactive,
-                threshold=1,
-            ),
-            actions=[
-                RunDeployment(
-                    source="selected",
-                    deployment_id=deployment,
-                    parameters={
-                        "source": "drop:{{ event.payload.drop }}",
-                        "period": "{{ event.payload.period }}",
-                    },
-                    job_variables=None,
-                )
-            ],
-        ),
-    )

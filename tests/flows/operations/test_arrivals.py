@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,12 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.arrival import AGAIN_SECONDS, announce
+from flows.arrival import announce
 from flows.cli.operations.deploy import _make
 from flows.operations.deployments.deployment import Wanted, deploy
+from flows.operations.deployments.deployment import remove as remove_deployment
+from flows.operations.prefect_api import OwnServer, settings_of
+from mechanisms.errors import InputError
 from tasks.arrival import drop_runs
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox, add, inbox_of, remove
@@ -25,7 +27,7 @@ from tasks.arrival.look import look
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, runs_of, until
 from tests.sizes import runs
-from tests.tasks.arrival.drops import TEXT, damage, drops_of, seen, write_drop, write_inbox
+from tests.tasks.arrival.drops import TEXT, damage, drops_of, write_drop, write_inbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
@@ -147,50 +149,66 @@ def test_two_drops_at_once_and_one_that_grows(
         assert len(runs_of(client, product.deployment)) == len(product.published()) == 3
 
 
-def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: Up, tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path, periods="2026|2027")
+@contextmanager
+def without_workers(server: OwnServer) -> Iterator[Any]:
+    """Yield a client of a server that nobody takes runs from."""
+    from prefect.client.orchestration import get_client
+
+    with settings_of(server.url, server.sign_in), get_client(sync_client=True) as client:
+        yield client
+
+
+def test_a_drop_has_one_run_however_often_it_is_announced(prefect_server: OwnServer, tmp_path: Path) -> None:
+    from prefect.states import Cancelled, Crashed
+
+    home, inbox = write_inbox(tmp_path, periods="20[0-9]{2}")
+    with without_workers(prefect_server) as client:
+        deployment = deploy(client, Wanted(inbox.product, "a test", {"spec": inbox.spec}))
+
+        def announced(times: int = 3) -> list[str]:
+            """The drops that have runs, in the order in which these were made."""
+            for _ in range(times):
+                look(home, inbox)
+                announce(home, inbox)
+            made = sorted(runs_of(client, deployment), key=lambda run: run.created)
+            return [run.parameters["period"] for run in made]
+
+        for year in range(2020, 2024):
+            write_drop(inbox, f"of-{year}", period=str(year))
+            look(home, inbox)
+        assert announced() == ["2020", "2021"]  # two at once, in the order in which they came
+        assert {drop.period for drop in drops_of(home) if drop.announced_at} == {"2020", "2021"}
+        first, second = sorted(runs_of(client, deployment), key=lambda run: run.created)
+        client.set_flow_run_state(first.id, Crashed(), force=True)  # it is started again by and by
+        assert announced() == ["2020", "2021", "2022"]
+        by_period = {drop.period: drop for drop in drops_of(home)}
+        drop_runs.started(home, f"drop:{by_period['2021'].id}")
+        client.set_flow_run_state(second.id, Cancelled(), force=True)
+        client.set_flow_run_state(first.id, Cancelled(), force=True)
+        assert announced() == ["2020", "2021", "2022", "2023"]
+        ended = {drop.period: drop.state for drop in drops_of(home)}
+        assert ended == {"2020": "failed", "2021": "failed", "2022": "arrived", "2023": "arrived"}
+        shutil.rmtree(Path(inbox.address) / "of-2020")  # and a corrected one has its period
+        write_drop(inbox, "corrected", period="2020")
+        look(home, inbox)
+        assert [drop.state for drop in drops_of(home) if drop.period == "2020"] == ["gone", "arrived"]
+
+
+def test_data_of_a_product_that_is_not_deployed_are_told_of_in_a_line(
+    prefect_server: OwnServer, tmp_path: Path
+) -> None:
+    home, inbox = write_inbox(tmp_path)
     write_drop(inbox)
     look(home, inbox)
-
-    def long_ago() -> Drop:
-        with Claims.at(home) as claims:
-            (drop,) = claims.of_product(inbox.product)
-            assert claims.change(drop, announced_at=time.time() - AGAIN_SECONDS - 1)
-        return drop
-
-    with installation.client() as client:
-        deployment = deploy(
-            client, Wanted(inbox.product, "a test", {"spec": inbox.spec, "home": str(home.path)})
-        )
-        assert announce(home, inbox) == 1
-        assert announce(home, inbox) == 0
-        drop = long_ago()
-        assert announce(home, inbox) == 1
-        from prefect.states import Cancelled, Scheduled
-
-        later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
-        run = client.create_flow_run_from_deployment(
-            deployment, parameters={"source": f"drop:{drop.id}"}, state=later
-        )
-        long_ago()
-        assert announce(home, inbox) == 0
-        drop_runs.started(home, f"drop:{drop.id}")
-        announce(home, inbox)
-        assert [each.state for each in seen(home, inbox)] == ["started"]
-        client.set_flow_run_state(run.id, Cancelled(), force=True)
-        announce(home, inbox)
-        assert [each.state for each in seen(home, inbox)] == ["failed"]
-        shutil.rmtree(Path(inbox.address) / "first")  # and a corrected one has its period
-        write_drop(inbox, "corrected")
-        assert [each.state for each in seen(home, inbox)] == ["gone", "arrived"]
-        write_drop(inbox, "next", period="2027")
-        look(home, inbox)
-        assert announce(home, inbox) == 2
+    with without_workers(prefect_server) as client:
+        remove_deployment(client, inbox.product)
+        with pytest.raises(InputError, match="product small: data arrived for this product, which is not"):
+            announce(home, inbox)
 
 
 def test_an_inbox_is_watched_only_once_its_drops_start_something(installation: Up, tmp_path: Path) -> None:
     inbox = Inbox("never-made", str(tmp_path), str(tmp_path / "never-made.yaml"))
-    wanted = Wanted(inbox.product, "a test", {}, cron="at noon", on_arrival=True)
+    wanted = Wanted(inbox.product, "a test", {}, cron="at noon")
     with pytest.raises(ValueError, match="cron"):
         _make(installation.home, wanted, inbox, "people", None)
     assert inbox_of(installation.home, inbox.product) is None

@@ -214,7 +214,7 @@ def hunted(grounds: tuple[Up, Callable[[], bytes]], tmp_path_factory: pytest.Tem
             (folder / f"inbox-{name}").mkdir()
             add(up.home, Inbox(name, str(folder / f"inbox-{name}"), str(spec), patience=1))
             parameters = {"spec": str(spec), "home": str(up.home.path)}
-            made = deploy(client, Wanted(name, "hunted", parameters, on_arrival=True))
+            made = deploy(client, Wanted(name, "hunted", parameters))
             if name == "hunt-again":
                 with held(up, spec):
                     run = client.create_flow_run_from_deployment(made).id

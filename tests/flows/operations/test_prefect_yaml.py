@@ -47,9 +47,6 @@ def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
             made = client.read_deployment_by_name("tabularium-release/acs-persons")
             assert (made.entrypoint, made.work_pool_name) == ("flows.release.release", "tabularium")
             assert made.parameters["period"] == "{scheduled:%Y}"
-            (arrival,) = client.read_automations_by_name("tabularium: arrival of acs-persons")
-            (action,) = arrival.actions
-            assert action.parameters["source"] == "drop:{{ event.payload.drop }}"
             (planned,), (schedule,) = made.schedules, told["schedules"]
             assert (planned.schedule.cron, planned.schedule.timezone) == ("0 6 1 2 *", schedule["timezone"])
             assert planned.active is schedule["active"] is False
