@@ -1,4 +1,4 @@
-"""Runs whose process died, found and started again by who looks: the watcher, several times a minute.
+"""Runs whose process died, and runs whose officer has decided: found by the watcher, several times a minute.
 
 A process that is killed says nothing more; without this its run would be Running for ever and keep the place
 of its deployment. Prefect's own remedy is an automation that waits in vain for heartbeats. But it hears of a
@@ -27,7 +27,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from flows.operations.names_in_prefect import TAG
-from flows.operations.waiting import Pauses
+from flows.operations.waiting import Pauses, resume_decided
+from tasks.runtime.home import Home
 from tasks.runtime.stage import sanitised
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _EVERY_SECONDS = 15.0
 _PAGE = 200  # as many as the server tells at once
 
 
-def keep_looking(stop: threading.Event, say: Callable[[str], None]) -> None:
+def keep_looking(home: Home, stop: threading.Event, say: Callable[[str], None]) -> None:
     """Look again and again until ``stop`` is set; while the server does not answer, that is said once."""
     import httpx
     from prefect.client.orchestration import get_client
@@ -62,12 +63,13 @@ def keep_looking(stop: threading.Event, say: Callable[[str], None]) -> None:
                 if time.monotonic() - since > SILENCE.total_seconds():
                     mark_silent(client)
                 start_again(client)
+                resume_decided(client, home)
             line = ""
         except Exception as error:  # the next look goes on
-            line = sanitised(error, "dead runs").line()
+            line = sanitised(error, "runs that wait or died").line()
             since = time.monotonic() if isinstance(error, httpx.TransportError) else since
         if line != said:
-            say(line or "dead runs: looked for again")
+            say(line or "runs that wait or died: looked for again")
         said = line
         stop.wait(_EVERY_SECONDS)
 

@@ -26,7 +26,7 @@ import shlex
 import time
 import uuid
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Never
 
 from flows.operations.names_in_prefect import FLOW
@@ -49,6 +49,9 @@ _FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"
 _MARK = "tabularium"  # begins the pause keys of runs that this module suspended
 _PAGE = 200  # no server gives more
+_CLOCKS_DIFFER = timedelta(minutes=1)  # of the machines of officers and runs
+#: Entries of the ledger by which a run may go on, or ends.
+_DECISIONS = frozenset({"approval", "acceptance", "withheld", "terms", "attempts"})
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,11 @@ def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: st
     -------
     int
         How many go on.
+
+    Raises
+    ------
+    InputError
+        If the server does not answer; the watcher has them go on later (:func:`resume_decided`).
     """
     if configured_url() is None and written_address(home) is None:
         return 0
@@ -241,8 +249,8 @@ def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: st
         with Ledger.connect(home.ledger_url) as ledger:
             charge = ledger.charge(release_id)
         spec_digest = None if charge is None else charge.spec_digest
-    with connected(home, needed=False) as url:
-        return 0 if url is None else _resume(spec_digest)
+    with connected(home):
+        return _resume(spec_digest)
 
 
 def _resume(spec_digest: str | None) -> int:
@@ -256,6 +264,49 @@ def _resume(spec_digest: str | None) -> int:
                 client.resume_flow_run(run.id)
                 resumed += 1
     return resumed
+
+
+def resume_decided(client: SyncPrefectClient, home: Home) -> int:
+    """Let suspended runs go on about which officers have decided since; return how many do.
+
+    The command that decides does so itself where it reaches the server; this finds what it could not tell.
+    """
+    waiting = []
+    for run in suspended_runs(client):
+        key = ((run.state and run.state.state_details.pause_key) or "").split()
+        if run.state is not None and key[:1] == [_MARK]:
+            waiting.append((run, run.state.timestamp - _CLOCKS_DIFFER, key))
+    if not waiting:
+        return 0
+    with Ledger.connect(home.ledger_url, make=False) as ledger:
+        decided = _decisions(ledger, min(since for _, since, _ in waiting))
+    resumed = 0
+    for run, since, key in waiting:
+        if any(at >= since and (digest is None or digest in key) for at, digest in decided):
+            client.resume_flow_run(run.id)
+            resumed += 1
+    return resumed
+
+
+def _decisions(ledger: Ledger, since: datetime) -> list[tuple[datetime, str | None]]:
+    """Return when officers decided since, and about which spec; None for what may concern every run."""
+    number = _PAGE
+    while True:
+        entries = ledger.last_entries(number)
+        if len(entries) < number or datetime.fromisoformat(entries[0].body["at"]) < since:
+            break
+        number *= 4
+    found: list[tuple[datetime, str | None]] = []
+    for entry in entries:
+        at, kind = datetime.fromisoformat(entry.body["at"]), entry.body["kind"]
+        if at < since or kind not in _DECISIONS:
+            continue
+        digest = entry.body.get("spec_digest")
+        if digest is None and "release_id" in entry.body:
+            charge = ledger.charge(entry.body["release_id"])
+            digest = None if charge is None else charge.spec_digest
+        found.append((at, digest))
+    return found
 
 
 def suspended_runs(client: SyncPrefectClient) -> list[FlowRun]:

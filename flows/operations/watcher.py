@@ -164,7 +164,7 @@ def main() -> None:
         with connected(home):
             context = contextvars.copy_context()
             threading.Thread(
-                target=context.run, args=(run_keeper.keep_looking, stop, say), daemon=True
+                target=context.run, args=(run_keeper.keep_looking, home, stop, say), daemon=True
             ).start()
             keep_watching(home, stop)
     except TabulariumError as error:

@@ -44,6 +44,7 @@ KeyFile = Annotated[Path, typer.Option("--key", help="Private key (PEM) of the o
 SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 #: Characters from which on every value of a row has a column of its own.
 WIDE = 110
+_LATER = "where there are any, they go on within a minute once the server and the watcher run"
 _AT_ONCE = 200  # rows or values that are held in memory while many are printed
 
 
@@ -122,9 +123,7 @@ def go_on(home: Path | None, *, release_id: str | None = None, spec_digest: str 
     try:
         resumed = resume_waiting(installation, release_id=release_id, spec_digest=spec_digest)
     except Exception as error:  # what was decided stands, whatever becomes of the runs
-        say(
-            f"The runs that wait could not be resumed ({type(error).__name__}); press Resume in Prefect's UI."
-        )
+        say(f"Runs that wait for this could not be told ({type(error).__name__}); {_LATER}.")
         return 0
     if resumed:
         say(f"{resumed} waiting {'run goes' if resumed == 1 else 'runs go'} on.")

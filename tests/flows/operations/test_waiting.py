@@ -7,16 +7,21 @@ import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from flows.operations.waiting import resume_waiting, suspended_runs
+from flows.operations.deployments.deployment import Wanted, deploy
+from flows.operations.prefect_api import OwnServer, settings_of
+from flows.operations.waiting import resume_decided, resume_waiting, suspended_runs
 from ledger import Ledger
 from ledger.measurement.release_lock import hold
+from ledger.officers.keys import read_private
 from tasks.runtime.home import Home
 from tasks.runtime.run import Request, opened
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, officer_of, state, until
+from tests.flows.release.scene import write_scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 _ENDS = {"Completed", "Failed", "Crashed", "Cancelled"}
@@ -280,6 +285,55 @@ def test_cancelled_in_mid_run(stage: str, on_postgresql: Up, tmp_path: Path) -> 
         # Nothing was lost: another run goes on where this one was stopped.
         on_postgresql.run_cli("run", str(product.spec))
         assert [each.state for each in product.charges()] == ["published"]
+
+
+def test_decisions_that_nobody_told_the_server_of_are_found_in_the_ledger(
+    prefect_server: OwnServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.states import Suspended
+
+    spec, home = write_scene(tmp_path)
+    key = officer_of(home)
+    digests = {name: letter * 64 for name, letter in (("decided", "a"), ("other", "b"))}
+    with settings_of(prefect_server.url, prefect_server.sign_in), get_client(sync_client=True) as client:
+        made = deploy(client, Wanted("small", "a test", {"spec": str(spec)}))
+
+        def suspended(name: str) -> Any:
+            run = client.create_flow_run_from_deployment(made).id
+            mark = f"tabularium NotApproved {digests[name]} {uuid4().hex}"
+            client.set_flow_run_state(run, Suspended(pause_key=mark, timeout_seconds=600), force=True)
+            return run
+
+        runs = {name: suspended(name) for name in digests}
+        assert resume_decided(client, home) == 0
+        with Ledger.connect(home.ledger_url) as books:
+            books.approve("approved", digests["decided"], by=read_private(key), reason="a test")
+        assert resume_decided(client, home) == 1
+        assert [state(client, run) for run in runs.values()] == ["Resuming", "Suspended"]
+        assert resume_decided(client, home) == 0
+        again = suspended("decided")
+        monkeypatch.setattr("flows.operations.waiting._CLOCKS_DIFFER", timedelta(0))
+        assert resume_decided(client, home) == 0, "it asked the ledger after the decision"
+        for run in (again, *runs.values()):
+            client.delete_flow_run(run)
+
+
+@pytest.mark.audit
+def test_an_approval_while_the_server_is_away_is_carried_out_by_and_by(
+    installation: Up, tmp_path: Path
+) -> None:
+    with installation.client() as client:
+        product = needing_approval(installation, client, tmp_path, "told-later")
+        run = product.start(client)
+        comes_to(client, run, "Suspended")
+        words = ["ledger", "approve", str(product.spec), "--key", str(officer_of(installation.home))]
+        said = installation.run_cli(*words, PREFECT_API_URL="http://127.0.0.1:9/api")
+        assert (
+            "could not be told (InputError); where there are any, they go on within a minute" in said.stdout
+        )
+        until("it is published", lambda: state(client, run) == "Completed", 120)
+        assert len(product.published()) == 1
 
 
 def test_all_suspended_runs_are_found(installation: Up, monkeypatch: pytest.MonkeyPatch) -> None:
