@@ -12,13 +12,16 @@ home, which no command line shows, and listens on this machine only unless told 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
 import re
 import socket
 import sys
 import time
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 
 from flows.operations.listeners import LOOPBACK, server_command
 from flows.operations.names_in_prefect import HEARTBEAT_SECONDS
@@ -30,6 +33,8 @@ from tasks.runtime.home import Home
 POOL = "tabularium"
 _STARTUP_SECONDS = 180.0  # a fresh database is migrated first, which takes long on a busy machine
 _QUERY_SECONDS = 2
+_SLOT_SECONDS = 3  # between two tries of a run that waits for another of its product
+_MEMORY_OF_A_RUN = 1 << 30
 #: What persons sign and restore with; no process of an installation needs it.
 _OF_PERSONS = ("TABULARIUM_KEY_PASSPHRASE", "TABULARIUM_BACKUP_PASSPHRASE")
 
@@ -44,12 +49,15 @@ class Installation:
         Where the server listens.
     database
         URL of the server's database; a file of the home where there is none.
+    runs
+        How many the worker has at work at once.
     """
 
     home: Home
     host: str
     port: int
     database: str | None = None
+    runs: int = 1
 
     @property
     def url(self) -> str:
@@ -72,7 +80,11 @@ class Installation:
 
     def worker(self) -> Part:
         """Return the worker: each run is a process that it starts."""
-        return self._part("worker", ["prefect", "worker", "start", "--pool", POOL, "--type", "process"])
+        # By its name a worker that starts again is the same one to the server.
+        about = ["--name", platform.node() or POOL, "--limit", str(self.runs)]
+        return self._part(
+            "worker", ["prefect", "worker", "start", "--pool", POOL, "--type", "process", *about]
+        )
 
     def watcher(self) -> Part:
         """Return the watcher of inboxes."""
@@ -88,11 +100,18 @@ class Installation:
             for name, value in os.environ.items()
             if not name.startswith("PREFECT_") and name not in _OF_PERSONS
         }
+        place = server_folder(self.home)
+        temporary = place / "tmp"  # of the worker; in a shared folder another user may have been first
+        temporary.mkdir(mode=0o700, exist_ok=True)
         return {
             **ours,
             **past_proxies(self.url),
+            "TMPDIR": str(temporary),
             "TABULARIUM_HOME": str(self.home.path),
-            "PREFECT_HOME": str(server_folder(self.home) / "prefect"),
+            "PREFECT_HOME": str(place / "prefect"),
+            # Else Prefect writes the page into its own package, where it may have no right to.
+            "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(place / "ui"),
+            "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": str(_SLOT_SECONDS),
             "PREFECT_API_URL": self.url,
             "PREFECT_API_AUTH_STRING": credentials(self.home),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -102,6 +121,14 @@ class Installation:
             "PREFECT_WORKER_QUERY_SECONDS": str(_QUERY_SECONDS),
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
         }
+
+
+def most_runs() -> int:
+    """Return how many runs this machine has room for at once: two a core, and a GiB of memory for each."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return max(1, min(2 * len(os.sched_getaffinity(0)), memory // _MEMORY_OF_A_RUN - 1))
 
 
 def database_url(given: str | None) -> str | None:

@@ -21,6 +21,7 @@ _GRACE = 15.0  # seconds between asking a process to stop and killing it
 _LONGEST_PAUSE = 30.0
 _STEADY = 60.0  # seconds after which a process counts as having started well
 _MOST_BYTES = 10_000_000  # of a log; a larger one is put aside when the installation starts
+_LAST_BYTES, _LONGEST = 4096, 300
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None)
 
@@ -49,9 +50,8 @@ class Part:
 
     def start(self) -> None:
         """Start the process, in a session of its own: Ctrl-C at the terminal is not for it."""
-        logs = self.folder / "logs"
-        logs.mkdir(mode=0o700, exist_ok=True)
-        log = logs / f"{self.name}.log"
+        log = self.log
+        log.parent.mkdir(mode=0o700, exist_ok=True)
         with contextlib.suppress(OSError):
             if log.stat().st_size > _MOST_BYTES:
                 log.replace(log.with_suffix(".log.1"))
@@ -86,10 +86,24 @@ class Part:
             pause = min(2.0 ** (self._failures - 1), _LONGEST_PAUSE)
             self._due = now + pause
             how = f"was killed (signal {-code})" if code < 0 else f"ended (code {code})"
-            say(f"the {self.name} {how}; it is started again in {pause:.0f} s")
+            say(f"the {self.name} {how}; it is started again in {pause:.0f} s{self._last_words()}")
         elif now >= self._due:
             self._due = 0.0
             self.start()
+
+    @property
+    def log(self) -> Path:
+        """The file that holds what the process says."""
+        return self.folder / "logs" / f"{self.name}.log"
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
+            lines = file.read().decode(errors="replace").split("\n")
+            said = [line.strip() for line in lines if any(map(str.isalnum, line))]
+            if said:
+                return f"; its last words: {said[-1][:_LONGEST]} (more in {self.log})"
+        return ""
 
 
 @dataclass

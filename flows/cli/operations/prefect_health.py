@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flows.operations.names_in_prefect import FLOW, WORK_POOL
 from flows.operations.prefect_api import configured_url, connected
+from flows.operations.server_address import answers, written_address
 from tasks.custody.home_health import Look
 from tasks.runtime.home import Home
 
@@ -32,6 +33,7 @@ def looks_at_prefect(home: Home) -> Iterator[Look]:
         try:  # a minute of tries, as usual, would be no answer either
             with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}), get_client(sync_client=True) as client:
                 yield _server(client, url)
+                yield from _page(home, url)
                 yield from _pool(client, home)
                 yield from _deployments(client)
                 yield from _runs(client)
@@ -49,6 +51,17 @@ def _server(client: SyncPrefectClient, url: str) -> Look:
         return Look("server", "ok", f"Prefect {there} at {url}")
     said = f"Prefect {there} at {url}, and {__version__} here"
     return Look("server", "warn", said, "install the same version on both")
+
+
+def _page(home: Home, url: str) -> Iterator[Look]:
+    """See that the installation's own server shows its page; who runs another one looks after that."""
+    if url == written_address(home):
+        page = url.removesuffix("/api")
+        if answers(f"{page}/"):
+            yield Look("page", "ok", page)
+        else:
+            log = home.path / "server" / "logs" / "server.log"
+            yield Look("page", "fail", f"{page} shows nothing", f"read {log}")
 
 
 def _pool(client: SyncPrefectClient, home: Home) -> Iterator[Look]:

@@ -14,7 +14,13 @@ import typer
 
 from flows.cli.options import HomePath
 from flows.cli.terminal import err, one_line_errors, out
-from flows.operations.installation import Installation, database_url, is_loopback, wait_until_ready
+from flows.operations.installation import (
+    Installation,
+    database_url,
+    is_loopback,
+    most_runs,
+    wait_until_ready,
+)
 from flows.operations.listeners import LOOPBACK, listening, listens
 from flows.operations.server_address import (
     alone,
@@ -48,6 +54,10 @@ def up(
             help="PostgreSQL database of the server (postgresql+asyncpg://…); otherwise a file of the home.",
         ),
     ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most runs at once; without it two a core, and a GiB of memory for each."),
+    ] = None,
     export_to: Annotated[
         Path | None,
         typer.Option(help="Folder for the ledger's nightly export, best on another machine; kept in mind."),
@@ -74,7 +84,7 @@ def up(
         with alone(place), listening(host, port) as listener:
             address, taken = listener.getsockname()[:2]
             try:
-                _run(Installation(place, address, taken, at), listener, export_to)
+                _run(Installation(place, address, taken, at, runs or most_runs()), listener, export_to)
             except (KeyboardInterrupt, SystemExit):
                 if stopping.exception is None:
                     raise
@@ -122,8 +132,10 @@ def _import_ahead() -> None:
 
 def _prepare(installation: Installation, export_to: Path | None) -> None:
     from flows.operations import run_keeper, upkeep_schedules
+    from flows.operations.deployments.deployment import make_work_pool
 
     with _client(installation) as client:
+        make_work_pool(client, installation.runs)
         run_keeper.start_again(client, at_once=True)
         upkeep_schedules.ensure(installation.home, export_to)
 

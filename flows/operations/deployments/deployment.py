@@ -138,9 +138,15 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
 _CRON_FIELDS = 5
 
 
-def make_work_pool(client: SyncPrefectClient) -> None:
-    """Make the pool from which workers take runs; one that is there is left as it is."""
-    from prefect.client.schemas.actions import WorkPoolCreate
+def make_work_pool(client: SyncPrefectClient, runs: int | None = None) -> None:
+    """Make the pool from which workers take runs; one that is there is left as it is.
+
+    Parameters
+    ----------
+    runs
+        How many of its runs may be at work at once, also of a pool that is there; as it is where None.
+    """
+    from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
     from prefect.workers.process import ProcessWorker
 
@@ -151,3 +157,5 @@ def make_work_pool(client: SyncPrefectClient) -> None:
         wanted = WorkPoolCreate(name=WORK_POOL, type=WORK_POOL_TYPE, base_job_template=template)
         with contextlib.suppress(ObjectAlreadyExists):  # a worker that just started was first
             client.create_work_pool(wanted)
+    if runs is not None:
+        client.update_work_pool(WORK_POOL, WorkPoolUpdate(concurrency_limit=runs))

@@ -62,7 +62,18 @@ def test_a_night_that_fails_is_one_line_and_an_event(installation: Up, tmp_path:
 def test_the_doctor_sees_the_whole_installation(installation: Up) -> None:
     open_account(installation.home)
     said = installation.run_cli("doctor").stdout
-    for thing in ("versions", "home", "ledger", "server", "pool", "worker", "deployments", "disk", "clock"):
+    for thing in (
+        "versions",
+        "home",
+        "ledger",
+        "server",
+        "page",
+        "pool",
+        "worker",
+        "deployments",
+        "disk",
+        "clock",
+    ):
         assert f"ok   {thing}" in said, said
     assert "fail " not in said
     assert " runs " in said
