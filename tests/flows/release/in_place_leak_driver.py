@@ -29,6 +29,7 @@ def scene(root: Path, name: str, source: str, **changes: str) -> tuple[Path, Pat
     (folder / "zones.csv").write_text(one_spec.ZONES)
     # So small a budget that noise hides any count.
     text = one_spec.SPEC.replace('budget: "1"', 'budget: "1/1000"').format(source=source)
+    text = text.replace("rules:\n", 'rules:\n  - {rule: numbers, column: weight, at_most: "100%"}\n')
     for what, other in changes.items():
         assert f"{what}: " in text
         text = text.replace(*other.split(" -> "))
