@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.debian import Unavailable
+from tests.flows.operations.products import until
+from tests.pages import browser
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 USER = 10001
@@ -151,3 +155,41 @@ def test_a_release_is_published_where_no_code_can_be_changed(image: Image) -> No
     assert list((root / "run/tabularium").iterdir()) == []
     assert (root / "var/lib/tabularium/home/ledger.db").exists()
     assert {path: path.stat().st_mtime_ns for path in image.prefix.rglob("*")} == files
+
+
+@pytest.mark.audit
+def test_the_page_of_the_installation_opens_in_a_browser(image: Image) -> None:
+    pytest.importorskip("playwright")
+    who = {"user": USER, "group": USER, "extra_groups": []} if os.geteuid() == 0 else {}
+    said = image.folder / "up.out"
+    with said.open("w") as out:
+        up = subprocess.Popen(
+            ["with-secrets", "tabularium", "up", "--port", "0"],
+            cwd=image.folder,
+            env={**image.environment, "COLUMNS": "300"},
+            stdout=out,
+            stderr=out,
+            umask=0o077,
+            **who,  # type: ignore[call-overload]
+        )
+    try:
+        until("it runs", lambda: "Tabularium runs" in said.read_text(), 180, said.read_text)
+        (page,) = re.findall("Tabularium runs: (http://.*)", said.read_text())
+        with browser() as running:
+            window = running.new_page()
+            window.goto(page)
+            window.wait_for_selector("input[type=password]", timeout=60_000)
+            window.fill(
+                "input[type=password]",
+                (Path(image.environment["TABULARIUM_HOME"]) / "server" / "password").read_text().strip(),
+            )
+            window.keyboard.press("Enter")
+            window.wait_for_url("**/dashboard**", timeout=60_000)
+        told = json.loads(image.run("tabularium doctor --json"))
+        (look,) = (each for each in told["looks"] if each["thing"] == "page")
+        assert (look["state"], look["said"]) == ("ok", page)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        up.terminate()
+        assert up.wait(90) == 0, said.read_text()
