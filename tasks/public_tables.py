@@ -138,10 +138,9 @@ def _see_columns(
 
 def _unpacked(file: BinaryIO, chunk: pa.parquet.ColumnChunkMetaData, values: int) -> int:
     """Return how many bytes the pages of a column chunk unpack to, by the headers of the pages themselves."""
-    starts = [chunk.data_page_offset]
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-        starts.append(chunk.dictionary_page_offset)
-    position, total, most = min(starts), 0, 64 + values // 64
+    # Without values there is no page of data, and its place is 0.
+    starts = [chunk.data_page_offset, chunk.has_dictionary_page and chunk.dictionary_page_offset]
+    position, total, most = min(filter(None, starts), default=4), 0, 64 + values // 64
     end = position + chunk.total_compressed_size
     if not 4 <= position <= end <= os.fstat(file.fileno()).st_size:
         raise Unreadable("has pages outside of the file")
