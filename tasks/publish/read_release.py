@@ -174,8 +174,8 @@ class Released:
             rows = sum(len(nodes) for nodes in layout.cuts.values()) * layout.cells
             if everything > MOST_CELLS:
                 raise TooManyCells(
-                    f"its tables have more than {MOST_CELLS:,} cells",
-                    where=str(self.folder),
+                    f"spec.tables up to {name} have more than {MOST_CELLS:,} cells",
+                    where=str(self.folder / CERTIFICATE),
                     mend="use a machine and software that hold more in memory",
                 )
             if min(cells, rows) > shown:

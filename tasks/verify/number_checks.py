@@ -171,6 +171,7 @@ def _exceptions(subject: Subject) -> str:
 
 def _kept(subject: Subject) -> str:
     """Published numbers keep what post-processing promises, but for the cells that the certificate names."""
+    subject.bounded()
     released = subject.released
     agreement = Agreement.of(released.loaded)
     published, half, blank = {}, {}, 0

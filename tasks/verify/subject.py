@@ -188,9 +188,10 @@ class Subject:
         """See, before a table is made in memory, that it is no larger than files of the folder show."""
         try:
             self.released.bounded()
-        except TooManyCells:
+        except TooManyCells as error:
             raise CouldNot(
-                f"a machine and software that hold more than {MOST_CELLS:,} cells in memory"
+                f"a machine and software that hold more than {MOST_CELLS:,} cells in memory; "
+                f"{CERTIFICATE}: {error.what}"
             ) from None
         except PublicationError as error:
             raise Failed(error.what) from None

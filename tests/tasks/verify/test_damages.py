@@ -187,6 +187,20 @@ def test_a_folder_that_asks_for_more_than_there_is_is_refused(scene: Scene, tmp_
     assert first_failure(folder, None) is not None
 
 
+def test_no_check_lays_out_a_table_of_more_cells_than_are_read(scene: Scene, tmp_path: Path) -> None:
+    folder = scene.copy(tmp_path)
+    certificate = damages.read(folder)
+    spec, names = certificate["spec"], [f"wide{number}" for number in range(12)]
+    wide = {**spec["columns"]["age"], "integer": {"from": 0, "to": 999, "floor": False}}
+    spec["columns"] |= dict.fromkeys(names, wide)
+    table = next(each for each in spec["tables"] if "age" in each["dimensions"])
+    table["dimensions"] += names
+    damages.write(folder, certificate)
+    told = [each.said for each in verify_release(Subject(folder))]
+    assert not [each for each in told if "MemoryError" in each]
+    assert any(f"certificate.json: spec.tables up to {table['name']} have more" in each for each in told)
+
+
 @pytest.mark.parametrize("text", ['"1e999999999"', "[[[[", "{}", "null", '{"a": 1e400}', "9" * 5000])
 @pytest.mark.parametrize("steps", [("transcript",), ("spec", "privacy", "budget"), ("ledger",), ("tables",)])
 def test_hostile_values_end_in_a_line(
