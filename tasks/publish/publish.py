@@ -50,7 +50,6 @@ from tasks.publish.formats.writers import write_formats
 from tasks.publish.frames import Frame
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tasks.publish.priors import copy_prior
-from tasks.publish.published_digits import all_in_digits
 from tasks.publish.published_tables import (
     PublishedTable,
     frame_of,
@@ -69,6 +68,7 @@ from tasks.publish.release_folder import (
 )
 from tasks.publish.side_by_side import side_by_side
 from tasks.publish.verify_certificate import verify_certificate
+from tasks.published_digits import all_in_digits
 from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage

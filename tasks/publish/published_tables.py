@@ -17,8 +17,8 @@ from tasks.margins.measure_margins import by_group, measure_numbers
 from tasks.postprocess.denominators import Nodes, whole_at
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.frames import ROWS, Frame, Labels
-from tasks.publish.published_digits import in_digits
 from tasks.publish.quality import FLAGS, SUPPRESSED, flags, measure_flags
+from tasks.published_digits import in_digits
 from validations.spec.load import Loaded
 from validations.spec.measures.array_owners import array_of
 from validations.spec.measures.measure_fields import Measure

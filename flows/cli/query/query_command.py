@@ -93,7 +93,7 @@ def _show_answer(
     as_json: bool,
 ) -> None:
     from mechanisms.queries import ask, explain
-    from tasks.publish.published_digits import all_in_digits
+    from tasks.published_digits import all_in_digits
 
     answer = ask(text, release.asked, level=level, source=source)
     promised = _bounds(release, answer) if bounds else {}

@@ -26,7 +26,7 @@ EXPECTED = {
     "not UTF-8": "RunRefused",
     "mechanism raises after it drew": "DrawFailed",
     "engine raises": "InternalError",
-    "disk full": "PublicationError",
+    "disk full": "PlaceClosed",
 }
 if full():
     EXPECTED |= {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mechanisms.noise.synthetic import generator
-from tasks.publish.published_digits import DIGITS, all_in_digits, in_digits
+from tasks.published_digits import DIGITS, all_in_digits, in_digits
 
 
 @pytest.mark.parametrize(
