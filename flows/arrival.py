@@ -7,12 +7,12 @@
 
 A watcher (:mod:`flows.operations.watcher`) asks for it after each look at an inbox. By its key the server
 makes one run of a drop however often it is asked: a watcher may die anywhere, and several may work at once.
+A run that waits, for an officer, for a folder or to start again after its process died, lets the next one by.
 """
 
 from __future__ import annotations
 
 import time
-from itertools import count
 from typing import TYPE_CHECKING
 
 from prefect.client.orchestration import get_client
@@ -26,10 +26,10 @@ from prefect.client.schemas.filters import (
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import FlowRun, StateType
-from prefect.client.schemas.sorting import FlowRunSort
 
 from flows.operations.events import emit_now
 from flows.operations.names_in_prefect import FLOW, WORK_POOL, of_inbox
+from flows.operations.prefect_api import runs_of
 from mechanisms.errors import InputError
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 #: Runs of a product's drops that are at work or about to be; those that wait for a person or a pause are not.
 AT_ONCE = 2
-_PAGE = 200
 
 
 def announce(home: Home, inbox: Inbox) -> int:
@@ -126,17 +125,9 @@ def _live(client: SyncPrefectClient, product: str) -> list[FlowRun]:
     """Return the runs of a product's deployment that have not ended; one that crashed is started again."""
     ended = {StateType.COMPLETED, StateType.FAILED, StateType.CANCELLED}
     live = [state for state in StateType if state not in ended]
-    found: list[FlowRun] = []
-    for offset in count(0, _PAGE):
-        runs = client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))),
-            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
-            work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
-            sort=FlowRunSort.ID_DESC,
-            offset=offset,
-            limit=_PAGE,
-        )
-        found += runs
-        if len(runs) < _PAGE:
-            return found
-    return found
+    return runs_of(
+        client,
+        flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))),
+        deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
+        work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
+    )

@@ -128,8 +128,8 @@ def _stopped(
     if state.is_paused():
         with telling():
             announce_suspended(*about, line)
-    if not state.is_failed():
-        enter(state, request, loaded)
+    if request is not None and not state.is_failed():
+        enter(state, Home(Path(request.home)))
     if request is not None:
         refused = isinstance(failure, DataRefused | RunRefused)
         try:

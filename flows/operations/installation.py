@@ -24,13 +24,12 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from flows.operations.listeners import LOOPBACK, server_command
-from flows.operations.names_in_prefect import HEARTBEAT_SECONDS
+from flows.operations.names_in_prefect import HEARTBEAT_SECONDS, WORK_POOL
 from flows.operations.server_address import answers, credentials, past_proxies, server_folder
 from flows.operations.supervisor import Part
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
-POOL = "tabularium"
 _STARTUP_SECONDS = 180.0  # a fresh database is migrated first, which takes long on a busy machine
 _QUERY_SECONDS = 2
 _SLOT_SECONDS = 3  # between two tries of a run that waits for another of its product
@@ -76,15 +75,15 @@ class Installation:
             secrets["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = self.database
         environment = {**self.environment(), **secrets, "PREFECT_UI_API_URL": "/api"}
         place = server_folder(self.home)
+        for folder in (place / "ui").glob("**/"):  # copied from a read-only package; a new one replaces it
+            folder.chmod(0o700)
         return Part("server", server_command(listener), environment, place, (listener.fileno(),))
 
     def worker(self) -> Part:
         """Return the worker: each run is a process that it starts."""
         # By its name a worker that starts again is the same one to the server.
-        about = ["--name", platform.node() or POOL, "--limit", str(self.runs)]
-        return self._part(
-            "worker", ["prefect", "worker", "start", "--pool", POOL, "--type", "process", *about]
-        )
+        name = platform.node() or WORK_POOL
+        return self._part("worker", ["flows.operations.worker", "--name", name, "--limit", str(self.runs)])
 
     def watcher(self) -> Part:
         """Return the watcher of inboxes."""

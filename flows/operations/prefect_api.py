@@ -15,8 +15,11 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
+from uuid import UUID
 
 import typer
 
@@ -35,6 +38,12 @@ from flows.operations.supervisor import end_with_the_keeper
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+#: Flow runs that a server gives at once, at most.
+PAGE = 200
 _DEFAULTS = {
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -287,3 +296,16 @@ def _wait_for(server: subprocess.Popen[bytes], url: str) -> None:
         where="--prefect",
         mend="run without --prefect, or start a server (prefect server start) and name it in PREFECT_API_URL",
     )
+
+
+def runs_of(client: SyncPrefectClient, **filters: Any) -> list[FlowRun]:
+    """Return all flow runs that pass the filters, the newest first: the server gives a page at a time."""
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    found: dict[UUID, FlowRun] = {}
+    for offset in count(0, PAGE):
+        page = client.read_flow_runs(**filters, sort=FlowRunSort.ID_DESC, limit=PAGE, offset=offset)
+        found |= {run.id: run for run in page}
+        if len(page) < PAGE:
+            break
+    return list(found.values())

@@ -23,10 +23,10 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from flows.operations.names_in_prefect import TAG
+from flows.operations.prefect_api import runs_of
 from flows.operations.waiting import Pauses, resume_decided
 from tasks.runtime.home import Home
 from tasks.runtime.stage import sanitised
@@ -47,7 +47,6 @@ GIVEN_UP = "given up: its process died"
 _AGAIN = "started again after its process died"
 _LATELY = timedelta(hours=12)
 _EVERY_SECONDS = 15.0
-_PAGE = 200  # as many as the server tells at once
 
 
 def keep_looking(home: Home, stop: threading.Event, say: Callable[[str], None]) -> None:
@@ -81,7 +80,7 @@ def mark_silent(client: SyncPrefectClient) -> int:
 
     before = datetime.now(UTC) - SILENCE
     marked = 0
-    for run in _runs(client, StateType.RUNNING, StateType.PENDING, StateType.CANCELLING):
+    for run in runs_in(client, StateType.RUNNING, StateType.PENDING, StateType.CANCELLING):
         if run.state is None or run.state.timestamp > before or _heard(client, run, before):
             continue
         now = client.read_flow_run(run.id).state
@@ -106,7 +105,7 @@ def start_again(client: SyncPrefectClient, *, at_once: bool = False) -> int:
 
     now = datetime.now(UTC)
     started = 0
-    for run in _runs(client, StateType.CRASHED):
+    for run in runs_in(client, StateType.CRASHED):
         states = client.read_flow_run_states(run.id)
         crashes = sorted(state.timestamp for state in states if state.is_crashed())
         pause = AFTER_CRASHES.after(len(crashes) - 1)
@@ -138,18 +137,12 @@ def _heard(client: SyncPrefectClient, run: FlowRun, since: datetime) -> bool:
     return bool(client.read_events(wanted, limit=1).events)
 
 
-def _runs(client: SyncPrefectClient, *states: Any) -> list[FlowRun]:
-    """Return all runs of our deployments in these states."""
+def runs_in(client: SyncPrefectClient, *states: Any) -> list[FlowRun]:
+    """Return all runs of our deployments in states of these types."""
     from prefect.client.schemas import filters
 
     wanted = filters.FlowRunFilter(
         state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=list(states))),
         tags=filters.FlowRunFilterTags(all_=[TAG]),
     )
-    found: dict[Any, FlowRun] = {}
-    for start in count(0, _PAGE):
-        page = client.read_flow_runs(flow_run_filter=wanted, limit=_PAGE, offset=start)
-        found |= {run.id: run for run in page}
-        if len(page) < _PAGE:
-            break
-    return [run for run in found.values() if run.deployment_id is not None]
+    return [run for run in runs_of(client, flow_run_filter=wanted) if run.deployment_id is not None]

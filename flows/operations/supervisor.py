@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -20,7 +21,8 @@ from pathlib import Path
 _GRACE = 15.0  # seconds between asking a process to stop and killing it
 _LONGEST_PAUSE = 30.0
 _STEADY = 60.0  # seconds after which a process counts as having started well
-_MOST_BYTES = 10_000_000  # of a log; a larger one is put aside when the installation starts
+_MOST_BYTES = 10_000_000  # of a log; what a larger one holds is put aside, in the place of what was before
+_LOG_SECONDS = 60.0  # between two looks at the size of a log
 _LAST_BYTES, _LONGEST = 4096, 300
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None)
@@ -47,14 +49,12 @@ class Part:
     _failures: int = 0
     _started: float = 0.0
     _due: float = 0.0
+    _log_seen: float = 0.0
 
     def start(self) -> None:
         """Start the process, in a session of its own: Ctrl-C at the terminal is not for it."""
         log = self.log
         log.parent.mkdir(mode=0o700, exist_ok=True)
-        with contextlib.suppress(OSError):
-            if log.stat().st_size > _MOST_BYTES:
-                log.replace(log.with_suffix(".log.1"))
         with log.open("ab") as file:
             log.chmod(0o600)
             self.process = subprocess.Popen(  # noqa: S603 - this very Python
@@ -77,10 +77,13 @@ class Part:
 
     def look_after(self, say: Callable[[str], None]) -> None:
         """Start the process again some time after it has died; failures in a row make the pause longer."""
+        now = time.monotonic()
+        if now - self._log_seen > _LOG_SECONDS:
+            self._log_seen = now
+            self._put_log_aside()
         code = self.ended()
         if code is None:
             return
-        now = time.monotonic()
         if not self._due:
             self._failures = 1 if now - self._started > _STEADY else self._failures + 1
             pause = min(2.0 ** (self._failures - 1), _LONGEST_PAUSE)
@@ -95,6 +98,13 @@ class Part:
     def log(self) -> Path:
         """The file that holds what the process says."""
         return self.folder / "logs" / f"{self.name}.log"
+
+    def _put_log_aside(self) -> None:
+        """Copy a full log and empty it; the process appends, and so goes on in the same file."""
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > _MOST_BYTES:
+                shutil.copy(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError), self.log.open("rb") as file:

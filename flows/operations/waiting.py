@@ -20,6 +20,7 @@ Only runs of a deployment wait. One that somebody called fails with its line, an
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shlex
@@ -30,7 +31,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Never
 
 from flows.operations.names_in_prefect import FLOW
-from flows.operations.prefect_api import configured_url, connected
+from flows.operations.prefect_api import PAGE, configured_url, connected, runs_of
 from flows.operations.server_address import written_address
 from flows.operations.told.announcements import announce_suspended, telling
 from ledger import Ledger
@@ -48,10 +49,11 @@ if TYPE_CHECKING:
 _FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"
 _MARK = "tabularium"  # begins the pause keys of runs that this module suspended
-_PAGE = 200  # no server gives more
 _CLOCKS_DIFFER = timedelta(minutes=1)  # of the machines of officers and runs
 #: Entries of the ledger by which a run may go on, or ends.
-_DECISIONS = frozenset({"approval", "acceptance", "withheld", "terms", "attempts"})
+_DECISIONS = frozenset(
+    {"approval", "acceptance", "withheld", "terms", "attempts", "release_key", "revocation"}
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def state_after(error: TabulariumError, request: Request | None, loaded: Loaded 
     return _suspended(error, request, loaded.digest, history)
 
 
-def enter(state: State[Any], request: Request | None, loaded: Loaded | None) -> Never:
+def enter(state: State[Any], home: Home) -> Never:
     """Put the flow run of this process into a state in which it waits, and end the process.
 
     Raises
@@ -133,25 +135,21 @@ def enter(state: State[Any], request: Request | None, loaded: Loaded | None) -> 
 
     run = uuid.UUID(flow_run.id)
     with get_client(sync_client=True) as client:
+        running = client.read_flow_run(run).state
         # A run that waits without a process is cancelled at once; with one, Prefect waits for it to end.
         client.request("PATCH", "/flow_runs/{id}", path_params={"id": run}, json={"infrastructure_pid": None})
         state = client.set_flow_run_state(run, state).state or state
-        if state.is_paused() and request is not None and loaded is not None and _decided(request, loaded):
-            client.resume_flow_run(run)
+        # An officer may have decided since it began to run, and have found none to resume.
+        if running is not None and (key := _mark_of(state)):
+            with contextlib.suppress(TabulariumError):  # the watcher finds it by and by
+                _resume_decided(client, home, [(run, running.timestamp, key)])
     raise Pause(state=state)
 
 
-def _decided(request: Request, loaded: Loaded) -> bool:
-    """Whether an officer decided before the run was suspended, and so found none to resume."""
-    from flows.release_chain import find_published
-
-    try:
-        find_published(request, loaded)
-    except _FOR_A_PERSON:
-        return False
-    except TabulariumError:  # withheld, for instance: the run is to say so, and end
-        return True
-    return True
+def _mark_of(state: State[Any] | None) -> list[str]:
+    """Return what this module wrote on a run that it suspended, in words; nothing for other runs."""
+    words = ((state and state.state_details.pause_key) or "").split()
+    return words if words[:1] == [_MARK] else []
 
 
 def _suspended(
@@ -259,8 +257,8 @@ def _resume(spec_digest: str | None) -> int:
     resumed = 0
     with get_client(sync_client=True) as client:
         for run in suspended_runs(client):
-            key = ((run.state and run.state.state_details.pause_key) or "").split()
-            if key[:1] == [_MARK] and (spec_digest is None or spec_digest in key):
+            key = _mark_of(run.state)
+            if key and (spec_digest is None or spec_digest in key):
                 client.resume_flow_run(run.id)
                 resumed += 1
     return resumed
@@ -271,26 +269,36 @@ def resume_decided(client: SyncPrefectClient, home: Home) -> int:
 
     The command that decides does so itself where it reaches the server; this finds what it could not tell.
     """
-    waiting = []
-    for run in suspended_runs(client):
-        key = ((run.state and run.state.state_details.pause_key) or "").split()
-        if run.state is not None and key[:1] == [_MARK]:
-            waiting.append((run, run.state.timestamp - _CLOCKS_DIFFER, key))
+    return _resume_decided(
+        client,
+        home,
+        [
+            (run.id, run.state.timestamp, key)
+            for run in suspended_runs(client)
+            if run.state is not None and (key := _mark_of(run.state))
+        ],
+    )
+
+
+def _resume_decided(
+    client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, datetime, list[str]]]
+) -> int:
+    """Let those runs go on about which officers have decided since the time given with each."""
     if not waiting:
         return 0
     with Ledger.connect(home.ledger_url, make=False) as ledger:
-        decided = _decisions(ledger, min(since for _, since, _ in waiting))
+        decided = _decisions(ledger, min(since for _, since, _ in waiting) - _CLOCKS_DIFFER)
     resumed = 0
     for run, since, key in waiting:
-        if any(at >= since and (digest is None or digest in key) for at, digest in decided):
-            client.resume_flow_run(run.id)
+        if any(at >= since - _CLOCKS_DIFFER and (of is None or of in key) for at, of in decided):
+            client.resume_flow_run(run)
             resumed += 1
     return resumed
 
 
 def _decisions(ledger: Ledger, since: datetime) -> list[tuple[datetime, str | None]]:
     """Return when officers decided since, and about which spec; None for what may concern every run."""
-    number = _PAGE
+    number = PAGE
     while True:
         entries = ledger.last_entries(number)
         if len(entries) < number or datetime.fromisoformat(entries[0].body["at"]) < since:
@@ -302,31 +310,23 @@ def _decisions(ledger: Ledger, since: datetime) -> list[tuple[datetime, str | No
         if at < since or kind not in _DECISIONS:
             continue
         digest = entry.body.get("spec_digest")
-        if digest is None and "release_id" in entry.body:
-            charge = ledger.charge(entry.body["release_id"])
+        if digest is None and "release" in entry.body:
+            charge = ledger.charge(entry.body["release"])
             digest = None if charge is None else charge.spec_digest
         found.append((at, digest))
     return found
 
 
 def suspended_runs(client: SyncPrefectClient) -> list[FlowRun]:
-    """Return all suspended runs of the flow, however many: the server gives a page of them at a time."""
+    """Return all suspended runs of the flow, however many."""
     from prefect.client.schemas import filters
-    from prefect.client.schemas.sorting import FlowRunSort
 
     suspended = filters.FlowRunFilterState(name=filters.FlowRunFilterStateName(any_=[_SUSPENDED]))
-    found: list[FlowRun] = []
-    while True:
-        page = client.read_flow_runs(
-            flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW])),
-            flow_run_filter=filters.FlowRunFilter(state=suspended),
-            sort=FlowRunSort.ID_DESC,
-            limit=_PAGE,
-            offset=len(found),
-        )
-        found += page
-        if len(page) < _PAGE:
-            return found
+    return runs_of(
+        client,
+        flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW])),
+        flow_run_filter=filters.FlowRunFilter(state=suspended),
+    )
 
 
 class OneLine(logging.Filter):

@@ -6,15 +6,20 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from flows.operations.server_address import answers
 from tests.debian import Unavailable
 from tests.flows.operations.products import until
 from tests.pages import browser
@@ -157,39 +162,66 @@ def test_a_release_is_published_where_no_code_can_be_changed(image: Image) -> No
     assert {path: path.stat().st_mtime_ns for path in image.prefix.rglob("*")} == files
 
 
-@pytest.mark.audit
-def test_the_page_of_the_installation_opens_in_a_browser(image: Image) -> None:
-    pytest.importorskip("playwright")
+@contextmanager
+def started(image: Image, words: list[str], **more: str) -> Iterator[Callable[[], str]]:
+    """Run a program of the image in the background, as its user; what it says so far is yielded."""
     who = {"user": USER, "group": USER, "extra_groups": []} if os.geteuid() == 0 else {}
-    said = image.folder / "up.out"
+    said = image.folder / "said.txt"
     with said.open("w") as out:
-        up = subprocess.Popen(
-            ["with-secrets", "tabularium", "up", "--port", "0"],
+        running = subprocess.Popen(
+            ["with-secrets", *words],
             cwd=image.folder,
-            env={**image.environment, "COLUMNS": "300"},
+            env={**image.environment, "COLUMNS": "300", **more},
             stdout=out,
             stderr=out,
             umask=0o077,
             **who,  # type: ignore[call-overload]
         )
     try:
-        until("it runs", lambda: "Tabularium runs" in said.read_text(), 180, said.read_text)
-        (page,) = re.findall("Tabularium runs: (http://.*)", said.read_text())
+        yield said.read_text
+    finally:
+        running.terminate()
+        assert running.wait(90) in (0, -signal.SIGTERM), said.read_text()
+
+
+def sign_in(page: str, password: str) -> None:
+    """Open the page in a browser and sign in, as a person does."""
+    try:
         with browser() as running:
             window = running.new_page()
             window.goto(page)
             window.wait_for_selector("input[type=password]", timeout=60_000)
-            window.fill(
-                "input[type=password]",
-                (Path(image.environment["TABULARIUM_HOME"]) / "server" / "password").read_text().strip(),
-            )
+            window.fill("input[type=password]", password)
             window.keyboard.press("Enter")
             window.wait_for_url("**/dashboard**", timeout=60_000)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.audit
+def test_the_page_of_the_installation_opens_in_a_browser(image: Image) -> None:
+    with started(image, ["tabularium", "up", "--port", "0"]) as said:
+        until("it runs", lambda: "Tabularium runs" in said(), 180, said)
+        (page,) = re.findall("Tabularium runs: (http://.*)", said())
+        password = Path(image.environment["TABULARIUM_HOME"]) / "server" / "password"
+        sign_in(page, password.read_text().strip())
         told = json.loads(image.run("tabularium doctor --json"))
         (look,) = (each for each in told["looks"] if each["thing"] == "page")
         assert (look["state"], look["said"]) == ("ok", page)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        up.terminate()
-        assert up.wait(90) == 0, said.read_text()
+
+
+@pytest.mark.audit
+def test_the_page_of_the_containers_opens_in_a_browser(image: Image) -> None:
+    """Their server listens on every address, and only its port is known to whoever opens the page."""
+    words = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]["server"]["command"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        page = f"http://127.0.0.1:{free.getsockname()[1]}"
+    port = [page.rpartition(":")[2] if word == "4200" else word for word in words]
+    auth = image.folder / "auth"
+    auth.write_text("admin:of this very test")
+    if os.geteuid() == 0:
+        os.chown(auth, USER, USER)
+    with started(image, port, PREFECT_AUTH_FILE=str(auth)) as said:
+        until("it answers", lambda: answers(f"{page}/api/health"), 180, said)
+        sign_in(page, auth.read_text())

@@ -104,7 +104,7 @@ class Up:
         (self.halts / f"{product}.halted").unlink()
 
     def part(self, module: str) -> int:
-        """The process of ``up`` that runs ``module``, such as ``prefect worker``; 0 while there is none."""
+        """The process of ``up`` that runs ``module``, such as ``flows.operations.worker``; 0 while there is none."""
         return next((pid for pid, words in children(self.process.pid) if module in words), 0)
 
     def kill(self, module: str) -> None:
@@ -141,7 +141,7 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
     plant_modules(started_in)
     with said.open("w") as file:
         process = subprocess.Popen(
-            [*CLI, "up", "--home", str(home), "--port", "0", *words],
+            [*CLI, "up", "--home", str(home), "--port", "0", "--runs", "8", *words],
             cwd=started_in,
             env={**os.environ, "COLUMNS": "300", **halting(halts), **environment},
             stdout=file,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
-from flows.operations import run_keeper
+from flows.operations import prefect_api, run_keeper
+from flows.operations.worker import give_back
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, state, until
 from tests.flows.operations.test_deploy import ROOT, webhook
@@ -42,7 +45,7 @@ def test_who_says_nothing_is_marked_whatever_became_of_the_events(
         runs = [in_state(client, product, kind) for kind in (Running, Pending, Running)]
         later = partial(AwaitingRetry, scheduled_time=datetime.now(UTC) + timedelta(days=300))
         waiting = [in_state(client, product, kind) for kind in (Suspended, later)]
-        monkeypatch.setattr(run_keeper, "_PAGE", 2)
+        monkeypatch.setattr(prefect_api, "PAGE", 2)
         run_keeper.mark_silent(client)
         assert [state(client, run) for run in runs] == ["Running", "Pending", "Running"], "too early"
         monkeypatch.setattr(run_keeper, "SILENCE", timedelta(0))
@@ -95,3 +98,27 @@ def test_pauses_grow(installation: Up, product: Product, monkeypatch: pytest.Mon
         run_keeper.start_again(client)
         assert state(client, run) == "Crashed"
         client.delete_flow_run(run)
+
+
+def test_a_worker_gives_back_what_it_took_and_did_not_start(installation: Up, product: Product) -> None:
+    from prefect.states import Pending
+
+    with installation.client() as client:
+        runs = {name: in_state(client, product, Pending) for name in ("taken", "starting", "of another")}
+        for name, run in runs.items():
+            worker = "other" if name == "of another" else "gone"
+            client.update_flow_run_labels(run, {"prefect.worker.name": worker})
+        process = subprocess.Popen(
+            ["sleep", "60"], env={**os.environ, "PREFECT__FLOW_RUN_ID": str(runs["starting"])}
+        )
+        try:
+            assert give_back(client, "gone") == 1
+            assert give_back(client, "gone") == 0
+        finally:
+            process.kill()
+            process.wait()
+        names = {name: {each.name for each in client.read_flow_run_states(run)} for name, run in runs.items()}
+        assert {"Crashed", "Restarting"} <= names["taken"]
+        assert "Restarting" not in names["starting"] | names["of another"]
+        for run in runs.values():
+            client.delete_flow_run(run)

@@ -341,7 +341,7 @@ def test_all_suspended_runs_are_found(installation: Up, monkeypatch: pytest.Monk
 
     from flows.release import release
 
-    monkeypatch.setattr("flows.operations.waiting._PAGE", 2)
+    monkeypatch.setattr("flows.operations.prefect_api.PAGE", 2)
     with installation.client() as client:
         made = {client.create_flow_run(release, state=Suspended()).id for _ in range(5)}
         found = [run.id for run in suspended_runs(client)]
