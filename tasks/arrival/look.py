@@ -208,7 +208,8 @@ class _Judge:
         name, changed, manifest = stated.name, stated.changed, stated.manifest
         charged = self._is_charged(manifest.period)
         try:
-            if not is_whole(self._place, name, manifest, stated.lying):
+            how = (self._ignored, self._spec.source.file_format)
+            if not is_whole(self._place, name, manifest, stated.lying, *how):
                 return False
         except DropRefused as refusal:
             self._refuse(name, changed, refusal)

@@ -17,6 +17,8 @@ from validations.spec.kinds import format_of
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")
 _LONGEST_SHOWN = 100
+_PARQUET = b"PAR1"
+_NO_TEXT = {_PARQUET: "a Parquet file", b"PK\3\4": "a spreadsheet or an archive", b"%PDF": "a PDF"}
 _AGAIN = "drop it again with a manifest that is made from its files"
 
 
@@ -88,21 +90,48 @@ def see_that_all_is_read(
         raise DropRefused(what, where=MANIFEST, mend="drop it again with data files of one kind")
 
 
-def is_whole(place: Place, name: str, manifest: Manifest, lying: list[Seen]) -> bool:
+def is_whole(
+    place: Place,
+    name: str,
+    manifest: Manifest,
+    lying: list[Seen],
+    ignored: Collection[str] = (),
+    kind: str | None = None,
+) -> bool:
     """Whether the files of a drop are those of its manifest to the last bit; False if they change just now.
 
     Every file is read once, and never beyond the size that the manifest says.
 
+    Parameters
+    ----------
+    ignored, kind
+        As in :func:`see_that_all_is_read`.
+
     Raises
     ------
     DropRefused
-        If one is not.
+        If one is not, or does not begin as files of its kind do: no run is needed to see that.
     """
     for file in manifest.files:
         with place.open(name, file.name) as content:
-            if _digest(content, file.size) != file.sha256:
-                raise DropRefused("is not the file that the manifest describes", where=file.name, mend=_AGAIN)
+            digest, first = _digest(content, file.size)
+        if digest != file.sha256:
+            raise DropRefused("is not the file that the manifest describes", where=file.name, mend=_AGAIN)
+        if not is_ignored(file.name, ignored):
+            _see_that_it_begins_well(file.name, kind or format_of(file.name), first)
     return place.listing(name) == lying
+
+
+def _see_that_it_begins_well(name: str, kind: str | None, first: bytes) -> None:
+    what = None
+    if not first:
+        what = "is empty"
+    elif kind == "parquet" and first != _PARQUET:
+        what = "is not a Parquet file"
+    elif kind == "csv" and first in _NO_TEXT:
+        what = f"is {_NO_TEXT[first]}, and no CSV file"
+    if what is not None:
+        raise DropRefused(what, where=name, mend="drop it again as its ending, or the spec, says it is written")
 
 
 def is_plain(name: str) -> bool:
@@ -150,13 +179,15 @@ def _shown(name: str) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
-def _digest(content: IO[bytes], size: int) -> str:
+def _digest(content: IO[bytes], size: int) -> tuple[str, bytes]:
+    """Return the digest of a file and its first four bytes."""
     note_data_opened()
-    digest, rest = hashlib.sha256(), size + 1  # one more: it may have grown
+    digest, first, rest = hashlib.sha256(), b"", size + 1  # one more: it may have grown
     while rest and (block := content.read(min(_BLOCK, rest))):
         digest.update(block)
+        first = (first + block[:4])[:4]
         rest -= len(block)
-    return digest.hexdigest()
+    return digest.hexdigest(), first
 
 
 def _read(file: IO[bytes], most: int) -> bytes:

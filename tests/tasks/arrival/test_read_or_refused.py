@@ -36,6 +36,10 @@ def folder_inbox(folder: Path, source: str = "{path: data}") -> tuple[Home, Inbo
         ({"people.dat": TEXT}, "people.dat: has an ending"),
         ({"people.csv": TEXT, "people.parquet": b"PAR1"}, "drop.json: lists CSV files and Parquet files"),
         ({"desktop.ini": b"x"}, "drop.json: lists no file that would be read"),
+        ({"people.csv": b""}, "people.csv: is empty"),
+        ({"people.csv": b"PAR1"}, "people.csv: is a Parquet file, and no CSV file"),
+        ({"people.csv": b"PK\3\4 xl/"}, "people.csv: is a spreadsheet or an archive, and no CSV file"),
+        ({"people.parquet": TEXT}, "people.parquet: is not a Parquet file"),
     ],
 )
 def test_a_listed_file_that_would_not_be_read_is_named(
@@ -119,20 +123,19 @@ def test_a_manifest_that_cannot_be_told_is_named(tmp_path: Path, name: str, keep
 
 
 UNREADABLE = {
-    "empty": b"",
-    "no table": os.urandom(500),
-    "cut off": gzip.compress(TEXT)[:-20],
-    "no columns": b"a;b\n1;2\n",
+    "no text": ("people.csv", os.urandom(500)),
+    "cut off": ("people.csv", gzip.compress(TEXT)[:-20]),
+    "no columns": ("people.csv", b"a;b\n1;2\n"),
+    "damaged": ("people.parquet", b"PAR1" + os.urandom(500)),
 }
 
 
-@pytest.mark.parametrize("content", UNREADABLE)
-@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+@pytest.mark.parametrize("what", UNREADABLE)
 def test_a_drop_that_cannot_be_read_goes_to_quarantine_and_its_period_is_free(
-    tmp_path: Path, content: str, name: str
+    tmp_path: Path, what: str
 ) -> None:
     home, inbox = folder_inbox(tmp_path)
-    write_drop(inbox, "bad", {name: UNREADABLE[content]})
+    write_drop(inbox, "bad", dict([UNREADABLE[what]]))
     (drop,) = seen(home, inbox)
     source = f"drop:{drop.id}"
     drop_runs.started(home, source)
