@@ -131,7 +131,7 @@ def _see_that_it_begins_well(name: str, kind: str | None, first: bytes) -> None:
     elif kind == "csv" and first in _NO_TEXT:
         what = f"is {_NO_TEXT[first]}, and no CSV file"
     if what is not None:
-        raise DropRefused(what, where=name, mend="drop it again as its ending, or the spec, says it is written")
+        raise DropRefused(what, where=name, mend="write it as its ending or the spec says")
 
 
 def is_plain(name: str) -> bool:
