@@ -38,13 +38,14 @@ from ledger import Ledger
 from ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
 from mechanisms.errors import InputMissing, PlaceClosed, TabulariumError
 from tasks.runtime.home import Home
-from tasks.runtime.run import Request
-from validations.spec.load import Loaded
 
 if TYPE_CHECKING:
     from prefect import State
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
+
+    from tasks.runtime.run import Request
+    from validations.spec.load import Loaded
 
 _FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"
@@ -261,6 +262,10 @@ def _resume(spec_digest: str | None) -> int:
             if key and (spec_digest is None or spec_digest in key):
                 client.resume_flow_run(run.id)
                 resumed += 1
+        if not resumed and spec_digest is not None:  # the watcher may have found the decision first
+            for run in _runs_named(client, "Resuming", "Pending", "Submitting", "Running"):
+                marks = [_mark_of(state) for state in client.read_flow_run_states(run.id)]
+                resumed += any(spec_digest in mark for mark in marks)
     return resumed
 
 
@@ -319,13 +324,19 @@ def _decisions(ledger: Ledger, since: datetime) -> list[tuple[datetime, str | No
 
 def suspended_runs(client: SyncPrefectClient) -> list[FlowRun]:
     """Return all suspended runs of the flow, however many."""
+    return _runs_named(client, _SUSPENDED)
+
+
+def _runs_named(client: SyncPrefectClient, *names: str) -> list[FlowRun]:
+    """Return all runs of the flow whose state has one of these names."""
     from prefect.client.schemas import filters
 
-    suspended = filters.FlowRunFilterState(name=filters.FlowRunFilterStateName(any_=[_SUSPENDED]))
     return runs_of(
         client,
         flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW])),
-        flow_run_filter=filters.FlowRunFilter(state=suspended),
+        flow_run_filter=filters.FlowRunFilter(
+            state=filters.FlowRunFilterState(name=filters.FlowRunFilterStateName(any_=list(names)))
+        ),
     )
 
 

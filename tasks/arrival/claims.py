@@ -23,9 +23,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from sqlalchemy import (
+    URL,
     Column,
     Connection,
     Engine,
@@ -41,6 +43,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
+from sqlalchemy.pool import NullPool
 
 from ledger.durable_files import make_folder
 from ledger.refusals import StorageFailed
@@ -52,6 +55,7 @@ State = Literal["arrived", "started", "failed", "refused", "published", "quarant
 LIVE: tuple[State, ...] = ("arrived", "started", "failed")
 _VARIABLE = "TABULARIUM_ARRIVALS"
 _WAIT_SECONDS = 60
+_MOST_ENGINES = 8
 
 _TABLE = Table(
     "arrivals",
@@ -134,13 +138,9 @@ class Claims:
         StorageFailed
             If the database does not answer, or may not be written.
         """
-        engine = _engine(home)
-        try:
-            claims = cls(engine)
-            claims._make()
-            yield claims
-        finally:
-            engine.dispose()
+        claims = cls(_engine(home))
+        claims._make()
+        yield claims
 
     @classmethod
     def known(cls, home: Home) -> list[Drop]:
@@ -154,12 +154,8 @@ class Claims:
         elsewhere = os.environ.get(_VARIABLE) or make_url(home.ledger_url).get_backend_name() != "sqlite"
         if not elsewhere and not (home.beside_ledger / "arrivals.db").exists():
             return []
-        engine = _engine(home)
-        try:
-            claims = cls(engine)
-            return claims._select() if claims._is_made() else []
-        finally:
-            engine.dispose()
+        claims = cls(_engine(home))
+        return claims._select() if claims._is_made() else []
 
     def take(self, drop: Drop) -> bool:
         """Claim a drop; return whether it is ours now: what it has to itself nobody else has."""
@@ -285,12 +281,7 @@ def _engine(home: Home) -> Engine:
             mend="write it like postgresql+psycopg://user@host/books",
         )
     if url.get_backend_name() == "postgresql":
-        return create_engine(
-            url.set(drivername="postgresql+psycopg"),
-            hide_parameters=True,
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": 10},
-        )
+        return _on_postgresql(url)
     try:
         if not os.environ.get(_VARIABLE):
             make_folder(home.beside_ledger)
@@ -299,10 +290,30 @@ def _engine(home: Home) -> Engine:
     except OSError:
         failure = _failed("cannot be opened")
     else:
-        engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _WAIT_SECONDS})
-        event.listen(engine, "connect", _write_ahead)
-        return engine
+        return _in_a_file(url)
     raise failure
+
+
+# Kept, for a watcher asks several times a second: an engine remembers how its statements are written.
+@lru_cache(maxsize=_MOST_ENGINES)
+def _on_postgresql(url: URL) -> Engine:
+    return create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        hide_parameters=True,
+        pool_pre_ping=True,
+        pool_size=2,
+        connect_args={"connect_timeout": 10},
+    )
+
+
+@lru_cache(maxsize=_MOST_ENGINES)
+def _in_a_file(url: URL) -> Engine:
+    """Return an engine that keeps no connection: one to a file that was replaced would go to the old one."""
+    engine = create_engine(
+        url, hide_parameters=True, poolclass=NullPool, connect_args={"timeout": _WAIT_SECONDS}
+    )
+    event.listen(engine, "connect", _write_ahead)
+    return engine
 
 
 def _write_ahead(connection: Any, _: object) -> None:

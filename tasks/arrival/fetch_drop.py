@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from mechanisms.errors import (
 )
 from tasks.arrival import kept_digests
 from tasks.arrival.claims import Claims, Drop
+from tasks.arrival.inbox_limits import has_room
 from tasks.arrival.inboxes import Inbox, inbox_of
 from tasks.arrival.manifest import DropRefused, NamedFile
 from tasks.arrival.places import Place, opened
@@ -32,8 +32,6 @@ from tasks.runtime.run import Run, drop_of
 from validations.redaction import note_data_opened
 
 _BLOCK = 1 << 20
-#: So much of a disk is left to others.
-_SPARE_BYTES = 1 << 28
 
 
 def fetch(run: Run) -> Path | None:
@@ -117,11 +115,6 @@ def see_that_there_is_room(size: int, what: str, folder: Path) -> None:
     """
     if not has_room(size, folder):
         raise no_room(what)
-
-
-def has_room(size: int, folder: Path) -> bool:
-    """Whether so many bytes fit on the disk of a folder, beside what is left to others."""
-    return size + _SPARE_BYTES <= shutil.disk_usage(folder).free
 
 
 @contextmanager

@@ -7,14 +7,17 @@ refused has an end, and so has what one look does; ``tabularium deploy --limit N
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 from mechanisms.errors import InputError
 
 _VALUE = re.compile(r"(?P<name>[a-z]+)=(?P<number>[1-9][0-9]{0,14}) ?(?P<unit>[kKMGT]i?B)?")
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _BYTES = {"size", "manifest"}
+_SPARE_BYTES = 1 << 28  # of a disk: so much is left to others
 
 
 @dataclass(frozen=True)
@@ -75,3 +78,8 @@ def _read(written: str) -> tuple[str, int]:
     if unit:
         number *= (1024 if "i" in unit else 1000) ** _POWERS[unit[0]]
     return found["name"], number
+
+
+def has_room(size: int, folder: Path) -> bool:
+    """Whether so many bytes fit on the disk of a folder, beside what is left to others."""
+    return size + _SPARE_BYTES <= shutil.disk_usage(folder).free

@@ -23,7 +23,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from shlex import quote
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from ledger import Ledger
@@ -31,15 +31,16 @@ from mechanisms.errors import InputError
 from tasks.arrival import kept_digests
 from tasks.arrival.calendar_periods import has_come
 from tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
-from tasks.arrival.fetch_drop import has_room
+from tasks.arrival.inbox_limits import has_room
 from tasks.arrival.inboxes import Inbox
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tasks.arrival.moves import delete_old, put_away
 from tasks.arrival.places import Place, Seen, opened
 from tasks.arrival.verify_drop import is_whole, said, see_that_all_is_read
 from tasks.runtime.home import Home
-from validations.spec.load import load_spec
-from validations.spec.model import ReleaseSpec
+
+if TYPE_CHECKING:
+    from validations.spec.model import ReleaseSpec
 
 _PUBLISHED = (
     "period already published; somebody may run it as a revision, which an officer approves: "
@@ -248,6 +249,8 @@ class _Judge:
 
     @cached_property
     def _spec(self) -> ReleaseSpec:
+        from validations.spec.load import load_spec  # with all that counts: not for a look at nothing
+
         spec = load_spec(self._inbox.spec).spec
         if spec.product != self._inbox.product:
             raise InputError(

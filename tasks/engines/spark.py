@@ -25,8 +25,9 @@ import pyarrow as pa
 from mechanisms.errors import InputError, InputMissing, InputRefused
 from tasks.engines.dialects import records_table, sql_of
 from tasks.engines.spark_session import SparkRun
-from tasks.ingest.find_files import is_ignored, require_data
+from tasks.ingest.find_files import require_data
 from validations.redaction import redacted
+from validations.spec.kinds import is_ignored
 
 _VIEW = "tabularium_files"
 _VARYING = set("=*?[{")

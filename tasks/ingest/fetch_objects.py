@@ -27,10 +27,11 @@ from typing import Any, TypeVar
 
 from mechanisms.errors import InputError, InputMissing, TabulariumError
 from tasks.arrival.fetch_drop import no_room, see_that_there_is_room
-from tasks.ingest.find_files import is_ignored, require_data, require_few
+from tasks.ingest.find_files import require_data, require_few
 from tasks.ingest.open_source import changed
 from tasks.runtime.progress import reporter
 from validations.redaction import redacted
+from validations.spec.kinds import is_ignored
 from validations.spec.parts.source_part import Files
 from validations.spec.parts.store_addresses import WILD, package_of
 

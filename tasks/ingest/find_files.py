@@ -10,14 +10,13 @@ import glob
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
 from mechanisms.errors import InputError, InputMissing, InputRefused
-from validations.spec.kinds import format_of
-from validations.spec.parts.source_part import IGNORED, Limits
+from validations.spec.kinds import format_of, is_ignored
+from validations.spec.parts.source_part import Limits
 
 Kind = Literal["csv", "parquet"]
 _WILD = "*?["
@@ -117,16 +116,6 @@ def found_again(kind: Kind, base: str, paths: Sequence[Path]) -> Found:
     if not base:
         return Found(kind, Path(), tuple(paths), ())
     return Found(kind, Path(base), tuple(paths), _folders(Path(base), paths, "source"))
-
-
-def is_ignored(name: str, ignore: Collection[str]) -> bool:
-    """Return whether a path below the source may be left out: itself, or a folder that it lies in.
-
-    A pattern is of a name (``*.md``) or of a path below the source (``archive/2019``).
-    """
-    parts = name.split("/")
-    paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-    return any(fnmatchcase(each, pattern) for pattern in (*IGNORED, *ignore) for each in (*parts, *paths))
 
 
 def require_data(name: str, kind: str | None, field: str) -> None:

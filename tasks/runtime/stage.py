@@ -19,14 +19,16 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property, update_wrapper
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from mechanisms.errors import DataRefused, InternalError, TabulariumError
 from tasks.runtime.home import Home
 from tasks.runtime.progress import observed, stopping
-from tasks.runtime.run import Run
 from tasks.runtime.tracebacks import Unexpected, formatted, keep
 from validations.redaction import data_were_opened, is_ours
+
+if TYPE_CHECKING:
+    from tasks.runtime.run import Run
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,10 +79,12 @@ class Stage(Generic[P, R]):
             with nullcontext() if self.of_stages else observed(self.name):
                 return self.function(*args, **kwargs)
         except Exception as error:
-            ours = args[0] if args else None
-            if isinstance(error, DataRefused) and isinstance(ours, Run) and stopping.asked() is None:
-                ours.diagnose(self.name, error)
-            failure = leaving(error, self.name, _home_of(ours))
+            run = _run_of(args)
+            if isinstance(error, DataRefused) and run is not None and stopping.asked() is None:
+                run.diagnose(self.name, error)
+            # A dry run by `check` has no home.
+            home = run.installation if run is not None and run.request.home else None
+            failure = leaving(error, self.name, home)
         # Raised outside the handler, so that the original is not carried along as context.
         raise failure
 
@@ -90,9 +94,11 @@ def stage(name: str, *, of_stages: bool = False) -> Callable[[Callable[P, R]], S
     return lambda function: Stage(name, function, of_stages=of_stages)
 
 
-def _home_of(run: object) -> Home | None:
-    """Return the home of a run; None where it has none, as a dry run by `check` has."""
-    return run.installation if isinstance(run, Run) and run.request.home else None
+def _run_of(arguments: tuple[Any, ...]) -> Run | None:
+    """Return the run that a stage works for, which is its first argument."""
+    from tasks.runtime.run import Run  # with all that specs need, and a watcher does not
+
+    return arguments[0] if arguments and isinstance(arguments[0], Run) else None
 
 
 def _inside_a_flow() -> bool:

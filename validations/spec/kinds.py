@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -72,6 +74,23 @@ def format_of(path: str) -> Literal["csv", "parquet"] | None:
     if name.endswith((".csv", ".tsv", ".txt")):
         return "csv"
     return "parquet" if name.endswith((".parquet", ".pq")) else None
+
+
+IGNORED = (
+    *("_SUCCESS", "_metadata", "_common_metadata", "_started_*", "_committed_*", ".*.crc"),
+    *(".DS_Store", "._*", "Thumbs.db", "desktop.ini"),
+)
+"""What programs and desktops put beside data, and what holds no records."""
+
+
+def is_ignored(name: str, ignore: Collection[str]) -> bool:
+    """Return whether a path below the source may be left out: itself, or a folder that it lies in.
+
+    A pattern is of a name (``*.md``) or of a path below the source (``archive/2019``).
+    """
+    parts = name.split("/")
+    paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    return any(fnmatchcase(each, pattern) for pattern in (*IGNORED, *ignore) for each in (*parts, *paths))
 
 
 RECORD = "record"  # the entity where nothing is known of a record but that it is one

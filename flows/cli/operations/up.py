@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,18 +24,16 @@ from flows.operations.installation import (
 from flows.operations.listeners import LOOPBACK, listening, listens
 from flows.operations.server_address import (
     alone,
-    credentials,
     forget_address,
-    is_its_own,
     server_folder,
     write_address,
 )
-from flows.operations.supervisor import Part, keeping
+from flows.operations.supervisor import end_with_the_keeper, keeping
+from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
 
-if TYPE_CHECKING:
-    from prefect.client.orchestration import SyncPrefectClient
+_FAREWELL_SECONDS = 30.0
 
 
 def up(
@@ -99,66 +97,60 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
             keeper.farewell = lambda: _let_go_on_later(installation)
             server = installation.server(listener)
             keeper.start(server)
-            _import_ahead()
+            exports = [] if export_to is None else ["--export-to", str(export_to.absolute())]
+            preparing = _prefects_side(installation, "--runs", str(installation.runs), *exports)
             wait_until_ready(installation, server)
-            write_address(home, installation.url, server.process.pid if server.process else 0)
-            _prepare(installation, export_to)
+            known = server.process.pid if server.process else 0
+            write_address(home, installation.url, known)
+            said = preparing.communicate()[0].strip()
+            if preparing.returncode:
+                raise InputError(
+                    f"the pool of runs and the upkeep cannot be made ({said})",
+                    where=installation.url,
+                    mend="mend that, then run again",
+                )
             keeper.start(installation.worker())
             keeper.start(installation.watcher())
             _welcome(installation)
             while True:
                 stopping.check()  # a signal that arrives while a process is forked raises nothing
                 keeper.look_after()
-                _find_again(installation, server)
+                now = server.process.pid if server.process else 0
+                if now != known and listens(now, installation.url):  # it was started again
+                    write_address(home, installation.url, known := now)
                 time.sleep(0.25)
     finally:
         forget_address(home)
 
 
-def _find_again(installation: Installation, server: Part) -> None:
-    """Tell the commands which process the server is now, after it was started again."""
-    process = server.process.pid if server.process else 0
-    if not is_its_own(installation.home) and listens(process, installation.url):
-        write_address(installation.home, installation.url, process)
-
-
-def _import_ahead() -> None:
-    """Import, while the server starts, what it is asked through once it answers: both take some seconds."""
-
-    import flows.operations.run_keeper
-    import flows.operations.upkeep_schedules
-    import flows.upkeep  # noqa: F401
-
-
-def _prepare(installation: Installation, export_to: Path | None) -> None:
-    from flows.operations import run_keeper, upkeep_schedules
-    from flows.operations.deployments.deployment import make_work_pool
-
-    with _client(installation) as client:
-        make_work_pool(client, installation.runs)
-        run_keeper.start_again(client, at_once=True)
-        upkeep_schedules.ensure(installation.home, export_to)
+def _prefects_side(installation: Installation, *words: str) -> subprocess.Popen[str]:
+    """Start what is done through Prefect's client, which this process never imports."""
+    return subprocess.Popen(  # noqa: S603 - this very Python
+        [
+            *(sys.executable, "-P", "-m", "flows.operations.deployments.prepare"),
+            *("--home", str(installation.home.path), *words),
+        ],
+        env=installation.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        umask=0o077,
+        preexec_fn=end_with_the_keeper,  # noqa: PLW1509 - this process has one thread
+    )
 
 
 def _let_go_on_later(installation: Installation) -> None:
     """Have the runs that are stopped with the installation go on when it runs again."""
-    from flows.operations import run_keeper
-
-    with contextlib.suppress(Exception), _client(installation) as client:  # else at the next start
-        stopped = run_keeper.start_again(client, at_once=True)
-        if stopped:
-            _say(f"{stopped} run{'s' * (stopped > 1)} will go on when the installation runs again")
-
-
-@contextlib.contextmanager
-def _client(installation: Installation) -> Iterator[SyncPrefectClient]:
-    from flows.operations.prefect_api import settings_of
-
-    with settings_of(installation.url, credentials(installation.home)):
-        from prefect.client.orchestration import get_client
-
-        with get_client(sync_client=True) as client:
-            yield client
+    leaving = _prefects_side(installation, "--stopping")
+    try:
+        said = leaving.communicate(timeout=_FAREWELL_SECONDS)[0].strip()
+    except subprocess.TimeoutExpired:  # they go on at the next start all the same
+        leaving.kill()
+        leaving.wait()
+        return
+    if leaving.returncode == 0 and said != "0":
+        _say(f"{said} run{'s' * (said != '1')} will go on when the installation runs again")
 
 
 def _welcome(installation: Installation) -> None:

@@ -50,7 +50,7 @@ def test_a_drop_beyond_a_limit_is_quarantined_with_a_line(
 def test_a_hole_is_refused_before_a_byte_is_hashed(
     tmp_path: Path, size: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.arrival.fetch_drop._SPARE_BYTES", 1 << 50)
+    monkeypatch.setattr("tasks.arrival.inbox_limits._SPARE_BYTES", 1 << 50)
     monkeypatch.setattr("tasks.arrival.verify_drop._digest", lambda *_: pytest.fail("hashed"))
     home, inbox = write_inbox(tmp_path)
     write_hole(inbox, size)

@@ -15,12 +15,6 @@ from validations.spec.values import ColumnName, Positive, RawText, Reason, Rejec
 
 Format = Literal["csv", "parquet"]
 
-IGNORED = (
-    *("_SUCCESS", "_metadata", "_common_metadata", "_started_*", "_committed_*", ".*.crc"),
-    *(".DS_Store", "._*", "Thumbs.db", "desktop.ini"),
-)
-"""What programs and desktops put beside data, and what holds no records."""
-
 
 class Limits(Part):
     """How much is read before a source is refused, so that nothing odd occupies the machine."""

@@ -22,12 +22,13 @@ from typing import Any
 
 def _stop_at_stages(halts: Path) -> None:
     from tasks.runtime import stage as stages
+    from tasks.runtime.run import Run
 
     guarded = stages.Stage._guarded
 
     def halting(self: Any, *args: Any, **kwargs: Any) -> Any:
         for argument in args:
-            if isinstance(argument, stages.Run):
+            if isinstance(argument, Run):
                 wanted = halts / argument.loaded.spec.product
                 raises = wanted.with_suffix(".raises")
                 if raises.exists() and raises.read_text().partition("\n")[0] == self.name:
