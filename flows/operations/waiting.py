@@ -26,6 +26,7 @@ import os
 import shlex
 import time
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Never
@@ -141,16 +142,16 @@ def enter(state: State[Any], home: Home) -> Never:
         client.request("PATCH", "/flow_runs/{id}", path_params={"id": run}, json={"infrastructure_pid": None})
         state = client.set_flow_run_state(run, state).state or state
         # An officer may have decided since it began to run, and have found none to resume.
-        if running is not None and (key := _mark_of(state)):
+        if running is not None and (of := _spec_of(state)):
             with contextlib.suppress(TabulariumError):  # the watcher finds it by and by
-                _resume_decided(client, home, [(run, running.timestamp, key)])
+                _resume_decided(client, home, [(run, running.timestamp, of)])
     raise Pause(state=state)
 
 
-def _mark_of(state: State[Any] | None) -> list[str]:
-    """Return what this module wrote on a run that it suspended, in words; nothing for other runs."""
+def _spec_of(state: State[Any] | None) -> str:
+    """Return the digest of the spec of a run that this module suspended; nothing for other runs."""
     words = ((state and state.state_details.pause_key) or "").split()
-    return words if words[:1] == [_MARK] else []
+    return words[2] if words[:1] == [_MARK] and len(words) > 2 else ""
 
 
 def _suspended(
@@ -222,20 +223,22 @@ def until_the_server_answers() -> None:
             time.sleep(RESTARTING.after(tries) or 0)
 
 
-def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: str | None = None) -> int:
+def resume_waiting(
+    home: Home, *, release_id: str | None = None, spec_digests: Collection[str] | None = None
+) -> list[str]:
     """Let suspended runs go on, now that an officer has decided; quiet where no Prefect API is known.
 
     A run that nothing was decided for asks the ledger and is suspended again.
 
     Parameters
     ----------
-    release_id, spec_digest
-        Those of this release or spec alone; all of them where neither is given.
+    release_id, spec_digests
+        Those of this release or these specs alone; all of them where neither is given.
 
     Returns
     -------
-    int
-        How many go on.
+    list of str
+        The digest of the spec of each run that goes on.
 
     Raises
     ------
@@ -243,29 +246,29 @@ def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: st
         If the server does not answer; the watcher has them go on later (:func:`resume_decided`).
     """
     if configured_url() is None and written_address(home) is None:
-        return 0
+        return []
     if release_id is not None:
         with Ledger.connect(home.ledger_url) as ledger:
             charge = ledger.charge(release_id)
-        spec_digest = None if charge is None else charge.spec_digest
+        spec_digests = None if charge is None else [charge.spec_digest]
     with connected(home):
-        return _resume(spec_digest)
+        return _resume(spec_digests)
 
 
-def _resume(spec_digest: str | None) -> int:
+def _resume(digests: Collection[str] | None) -> list[str]:
     from prefect.client.orchestration import get_client
 
-    resumed = 0
+    resumed = []
     with get_client(sync_client=True) as client:
         for run in suspended_runs(client):
-            key = _mark_of(run.state)
-            if key and (spec_digest is None or spec_digest in key):
+            of = _spec_of(run.state)
+            if of and (digests is None or of in digests):
                 client.resume_flow_run(run.id)
-                resumed += 1
-        if not resumed and spec_digest is not None:  # the watcher may have found the decision first
+                resumed.append(of)
+        if digests is not None and not set(digests) <= set(resumed):  # the watcher may have been first
             for run in _runs_named(client, "Resuming", "Pending", "Submitting", "Running"):
-                marks = [_mark_of(state) for state in client.read_flow_run_states(run.id)]
-                resumed += any(spec_digest in mark for mark in marks)
+                waited = {_spec_of(state) for state in client.read_flow_run_states(run.id)}
+                resumed += waited & set(digests)
     return resumed
 
 
@@ -278,24 +281,24 @@ def resume_decided(client: SyncPrefectClient, home: Home) -> int:
         client,
         home,
         [
-            (run.id, run.state.timestamp, key)
+            (run.id, run.state.timestamp, of)
             for run in suspended_runs(client)
-            if run.state is not None and (key := _mark_of(run.state))
+            if run.state is not None and (of := _spec_of(run.state))
         ],
     )
 
 
 def _resume_decided(
-    client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, datetime, list[str]]]
+    client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, datetime, str]]
 ) -> int:
-    """Let those runs go on about which officers have decided since the time given with each."""
+    """Let those runs go on about whose spec officers have decided since the time given with each."""
     if not waiting:
         return 0
     with Ledger.connect(home.ledger_url, make=False) as ledger:
         decided = _decisions(ledger, min(since for _, since, _ in waiting) - _CLOCKS_DIFFER)
     resumed = 0
-    for run, since, key in waiting:
-        if any(at >= since - _CLOCKS_DIFFER and (of is None or of in key) for at, of in decided):
+    for run, since, digest in waiting:
+        if any(at >= since - _CLOCKS_DIFFER and of in (None, digest) for at, of in decided):
             client.resume_flow_run(run)
             resumed += 1
     return resumed

@@ -44,34 +44,67 @@ app.add_typer(keys, name="keys")
 def approve(
     spec: Annotated[str, typer.Argument(help="The release spec (YAML), or its digest with --account.")],
     key: KeyFile,
-    period: Annotated[str | None, typer.Option(help="Approve it for this period instead of its own.")] = None,
+    periods: Annotated[
+        list[str] | None,
+        typer.Option("--period", help="Approve it for this period instead of its own; as often as wanted."),
+    ] = None,
     revises: Revises = None,
     measurements_of: MeasurementsOf = None,
     account: Account = None,
     amount: Annotated[
-        str | None, typer.Option(help="The most it may cost; the spec's budget if given.")
+        str | None, typer.Option(help="The most each may cost; the spec's budget if given.")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="A note; kept in the ledger.")] = None,
     home: HomePath = None,
 ) -> None:
     """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec."""
     with open_ledger(home) as ledger:
-        name, digest, budget = _named(spec, account, period, revises, measurements_of)
-        most = exact_or_none(amount, "--amount") if amount is not None else exact_or_none(budget, "budget")
+        own: list[str | None] = [None]
+        wanted = [
+            (period, *_named(spec, account, period, revises, measurements_of)) for period in periods or own
+        ]
         by = read_private(key, passphrase())
-        found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
-        limit = "any amount" if found.amount is None else f"at most {found.amount}"
-        say(f"Spec {digest} is approved for account {name}, for {limit}.")
-        left, price = ledger.account(name).left, None if budget is None else Fraction(budget)
-        if measurements_of is None and (left < price if price is not None else not left):
-            cost = "it" if price is None else f"the {price} that it costs"
-            say(
-                f"Account {name} has {left} left and cannot pay {cost}, unless that is paid already; raise "
-                f"its cap: tabularium ledger change {name} --cap CAP --reason REASON"
-                f"{Home.found(home).option}"
-            )
-    if not go_on(home, spec_digest=digest):
+        price = Fraction(0)
+        approved: list[tuple[str | None, str, str]] = []
+        try:
+            for period, name, digest, budget in wanted:
+                most = exact_or_none(*((budget, "budget") if amount is None else (amount, "--amount")))
+                found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
+                limit = "any amount" if found.amount is None else f"at most {found.amount}"
+                price += Fraction(budget or 0)
+                approved.append((period, digest, limit))
+        finally:
+            if len(wanted) == 1:
+                for _, digest, limit in approved:
+                    say(f"Spec {digest} is approved for account {name}, for {limit}.")
+            elif approved:
+                _show_approved(name, approved)
+        if measurements_of is None:
+            _see_that_it_can_be_paid(ledger, name, price, len(wanted), home)
+    if not go_on(home, spec_digests=[digest for _, digest, _ in approved]):
         say_who_waits(home)
+
+
+def _show_approved(account: str, approved: list[tuple[str | None, str, str]]) -> None:
+    say(f"Approved for account {account}:")
+    rows = table("period", "spec", "cost")
+    rows.columns[1].overflow = "fold"
+    for period, digest, limit in approved:
+        rows.add_row(*cells(period, digest, limit))
+    out.print(rows)
+
+
+def _see_that_it_can_be_paid(
+    ledger: Ledger, account: str, price: Fraction, number: int, home: Path | None
+) -> None:
+    left = ledger.account(account).left
+    if left >= price and left:
+        return
+    cost = "it" if not price else f"the {price} that {'it costs' if number == 1 else 'they cost together'}"
+    say(
+        f"Account {account} has {left} left and cannot pay {cost}, unless that is paid already; raise "
+        f"its cap: tabularium ledger change {account} --cap CAP --reason REASON{Home.found(home).option}"
+    )
 
 
 @app.command(

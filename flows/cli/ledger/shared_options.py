@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import islice
@@ -115,18 +115,26 @@ def say(text: str, *, style: str = "", whole: bool = True) -> None:
     out.print(Text(text, style=style), soft_wrap=whole)
 
 
-def go_on(home: Path | None, *, release_id: str | None = None, spec_digest: str | None = None) -> int:
-    """Let the flow runs go on that waited for what an officer has decided now; return how many did."""
+def go_on(
+    home: Path | None, *, release_id: str | None = None, spec_digests: Collection[str] | None = None
+) -> list[str]:
+    """Let the flow runs go on that waited for what an officer has decided now.
+
+    Returns
+    -------
+    list of str
+        The digest of the spec of each.
+    """
     from flows.operations.waiting import resume_waiting
 
     installation = Home.at(home)
     try:
-        resumed = resume_waiting(installation, release_id=release_id, spec_digest=spec_digest)
+        resumed = resume_waiting(installation, release_id=release_id, spec_digests=spec_digests)
     except Exception as error:  # what was decided stands, whatever becomes of the runs
         say(f"Runs that wait for this could not be told ({type(error).__name__}); {_LATER}.")
-        return 0
+        return []
     if resumed:
-        say(f"{resumed} waiting {'run goes' if resumed == 1 else 'runs go'} on.")
+        say(f"{len(resumed)} waiting {'run goes' if len(resumed) == 1 else 'runs go'} on.")
     return resumed
 
 

@@ -354,5 +354,5 @@ def test_without_an_api_nobody_is_resumed_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    assert resume_waiting(Home.at(tmp_path / "home"), spec_digest="0" * 64) == 0
+    assert resume_waiting(Home.at(tmp_path / "home"), spec_digests=["0" * 64]) == []
     assert not (tmp_path / "prefect").exists()

@@ -13,6 +13,7 @@ from flows.cli.app import app
 from ledger import Ledger, Partition
 from ledger.storage.schema import REVISION
 from tasks.runtime.home import Home
+from tests.flows.release.scene import write_scene
 
 DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"
 WORDS = [
@@ -216,3 +217,23 @@ def test_an_approval_says_where_nothing_can_pay(home: Home, tmp_path: Path) -> N
     told = good(*named)
     assert ("Account census has 0 left and cannot pay it" in told) is (left == 0)
     assert left == 0 and "tabularium ledger change census --cap CAP" in told
+
+
+def test_several_periods_are_approved_at_once_or_none_is(home: Home, tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path)
+    spec.write_text(spec.read_text().replace("dataset: people", "dataset: few"))
+    key = tmp_path / "officer.pem"
+    good("keys", "new", key)
+    good("keys", "enrol", key.with_suffix(".pub.pem"), "--officer", "A", "--key", key)
+    good("open", "few", "--cap", "2", "--unit", "record", "--key", key)
+    several = ("approve", spec, "--key", key, "--period", "2027", "--period")
+    refused(*several, "20 28")
+    with Ledger.connect(home.ledger_url) as books:
+        assert books.last_entries(1)[0].body["kind"] == "account"
+    told = good(*several, "2028", "--period", "2029")
+    rows = [line.split() for line in told.splitlines() if line.strip().startswith("20")]
+    assert [row[0] for row in rows] == ["2027", "2028", "2029"]
+    assert "cannot pay the 3 that they cost together" in told
+    with Ledger.connect(home.ledger_url) as books:
+        bodies = [entry.body for entry in books.last_entries(3)]
+    assert [body["spec_digest"] for body in bodies] == [row[1] for row in rows]
