@@ -3,11 +3,12 @@
 ::
 
     arrived ──▶ a run with the key drop:<id> ──▶ started by the run itself ──▶ published, refused, failed
-                (at most two of a product live: one at work, the next one waiting, so that their order stays)
+                (one of a product after another, so that their order stays)
 
 A watcher (:mod:`flows.operations.watcher`) asks for it after each look at an inbox. By its key the server
 makes one run of a drop however often it is asked: a watcher may die anywhere, and several may work at once.
-A run that waits, for an officer, for a folder or to start again after its process died, lets the next one by.
+A run that waits for an officer or a folder lets the next one by. Prefect's own limit of the runs of a
+deployment is not used: a server that is killed forgets who had a slot, and then cancels runs or starts none.
 """
 
 from __future__ import annotations
@@ -37,9 +38,6 @@ from tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-
-#: Runs of a product's drops that are at work or about to be; those that wait for a person or a pause are not.
-AT_ONCE = 2
 
 
 def announce(home: Home, inbox: Inbox) -> int:
@@ -74,12 +72,12 @@ def announce(home: Home, inbox: Inbox) -> int:
             for drop in begun:
                 if _source(drop) not in live:
                     claims.change(drop, state="failed")
-            busy = sum(_is_busy(run) for source, run in live.items() if source.startswith("drop:"))
+            busy = any(_is_busy(run) for source, run in live.items() if source.startswith("drop:"))
             for drop in arrived:
                 if _source(drop) not in live:
-                    if busy >= AT_ONCE:
+                    if busy:
                         break
-                    busy += _start(client, claims, drop)
+                    busy = _start(client, claims, drop)
                 if drop.announced_at is None and claims.change(drop, announced_at=time.time()):
                     about = {"product": drop.product, "period": drop.period, "drop": drop.id}
                     emit_now("tabularium.data.arrived", of_inbox(drop.product), **about)
@@ -92,10 +90,8 @@ def _source(drop: Drop) -> str:
 
 
 def _is_busy(run: FlowRun) -> bool:
-    state = run.state
-    return state is not None and not (
-        state.is_paused() or state.is_crashed() or state.name == "AwaitingRetry"
-    )
+    """Whether a run is at work, or about to be: also one that is started again after its process died."""
+    return run.state is not None and not (run.state.is_paused() or run.state.name == "AwaitingRetry")
 
 
 def _start(client: SyncPrefectClient, claims: Claims, drop: Drop) -> bool:

@@ -32,7 +32,6 @@ from tasks.runtime.home import Home
 
 _STARTUP_SECONDS = 180.0  # a fresh database is migrated first, which takes long on a busy machine
 _QUERY_SECONDS = 2
-_SLOT_SECONDS = 3  # between two tries of a run that waits for another of its product
 _MEMORY_OF_A_RUN = 1 << 30
 #: What persons sign and restore with; no process of an installation needs it.
 _OF_PERSONS = ("TABULARIUM_KEY_PASSPHRASE", "TABULARIUM_BACKUP_PASSPHRASE")
@@ -110,7 +109,6 @@ class Installation:
             "PREFECT_HOME": str(place / "prefect"),
             # Else Prefect writes the page into its own package, where it may have no right to.
             "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(place / "ui"),
-            "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": str(_SLOT_SECONDS),
             "PREFECT_API_URL": self.url,
             "PREFECT_API_AUTH_STRING": credentials(self.home),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

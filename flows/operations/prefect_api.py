@@ -19,7 +19,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
-from uuid import UUID
 
 import typer
 
@@ -302,7 +301,7 @@ def runs_of(client: SyncPrefectClient, **filters: Any) -> list[FlowRun]:
     """Return all flow runs that pass the filters, the newest first: the server gives a page at a time."""
     from prefect.client.schemas.sorting import FlowRunSort
 
-    found: dict[UUID, FlowRun] = {}
+    found: dict[Any, FlowRun] = {}
     for offset in count(0, PAGE):
         page = client.read_flow_runs(**filters, sort=FlowRunSort.ID_DESC, limit=PAGE, offset=offset)
         found |= {run.id: run for run in page}

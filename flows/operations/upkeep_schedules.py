@@ -67,7 +67,6 @@ def _ensure(
     client: SyncPrefectClient, wanted: Upkeep, home: Home, export_to: Path | None, timezone: str
 ) -> str:
     from prefect.client.schemas.actions import DeploymentScheduleCreate
-    from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
     from prefect.client.schemas.schedules import CronSchedule
 
     from flows import upkeep
@@ -94,8 +93,6 @@ def _ensure(
                 schedule=CronSchedule(cron=wanted.cron, timezone=timezone), slug=wanted.flow
             )
         ],
-        concurrency_limit=1,
-        concurrency_options=ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
     )
     return name
 

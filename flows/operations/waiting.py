@@ -10,7 +10,7 @@
     Busy, StorageFailed       AwaitingRetry, with growing pauses and a bounded number
     anything else             Failed, with one line
 
-A run that waits has ended as a process: its workspace is gone, it holds no lock and no slot. It starts again
+A run that waits has ended as a process: its workspace is gone, it holds no lock. It starts again
 from its beginning, which costs nothing, for every stage is idempotent and the ledger alone knows what is
 approved. So Prefect's own Resume approves nothing: the run asks the ledger, and is suspended again. Where the
 time is up (``TABULARIUM_PATIENCE_DAYS``, 30 unless set) the run has failed and nothing else has happened.

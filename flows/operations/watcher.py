@@ -96,8 +96,10 @@ class Watch:
     def _occasions(self) -> Iterator[None]:
         """Yield when it is time to look: now, after changes, and again and again."""
         yield
-        pause = min(self.inbox.poll, _FOLDER_POLL_SECONDS) if self.inbox.is_folder else self.inbox.poll
         while not self._stop.is_set():
+            waits = not {"arrived", "started"}.isdisjoint((self._drops or {}).values())
+            soon = self.inbox.is_folder or waits  # the next drop runs when this one has ended
+            pause = min(self.inbox.poll, _FOLDER_POLL_SECONDS) if soon else self.inbox.poll
             if self.inbox.is_folder:
                 with contextlib.suppress(OSError, RuntimeError):  # gone, or no more watches are to be had
                     yield from self._changes(pause)

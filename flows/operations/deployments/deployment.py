@@ -51,7 +51,6 @@ class Wanted:
 def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
     """Make or update work pool, deployment and schedule; return the deployment's id."""
     from prefect.client.schemas.actions import DeploymentScheduleCreate
-    from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
     from prefect.client.schemas.schedules import CronSchedule
 
     from flows.release import release
@@ -73,8 +72,6 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
         parameter_openapi_schema=release.parameters.model_dump_for_openapi(),
         enforce_parameter_schema=True,
         schedules=schedules,
-        concurrency_limit=1,
-        concurrency_options=ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.ENQUEUE),
     )
 
 

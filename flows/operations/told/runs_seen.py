@@ -29,7 +29,7 @@ def trying_again(client: SyncPrefectClient) -> list[str]:
 
 def late(client: SyncPrefectClient) -> tuple[int, timedelta]:
     """Return how many runs should have begun more than a minute ago, and how late the first of them is."""
-    waiting = _in_state(client, "Scheduled", "Late", "Pending", "AwaitingConcurrencySlot")
+    waiting = _in_state(client, "Scheduled", "Late", "Pending")
     behind = [datetime.now(UTC) - run.expected_start_time for run in waiting if run.expected_start_time]
     behind = [each for each in behind if each > _SOON]
     return len(behind), max(behind, default=timedelta(0))

@@ -93,10 +93,7 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
         assert client.read_deployment_by_name("verify-ledger/upkeep").schedules
         assert made.job_variables["env"] == {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
         assert (made.work_pool_name, made.entrypoint) == ("tabularium", "flows.release.release")
-        assert (made.global_concurrency_limit.limit, made.concurrency_options.collision_strategy) == (
-            1,
-            "ENQUEUE",
-        )
+        assert made.global_concurrency_limit is None
         assert [each.schedule.cron for each in made.schedules] == ["0 6 1 */3 *"]
         # Half past midnight of 1 October in Berlin is still September in Greenwich.
         run = client.create_flow_run_from_deployment(
