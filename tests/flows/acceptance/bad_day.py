@@ -168,7 +168,7 @@ def _burst(products: list[Product], drops: int) -> dict[tuple[str, str], float]:
     put = {}
     for number in range(drops):
         product, year = products[number % len(products)], FIRST_YEAR + number // len(products)
-        content = {"people.csv": TEXT + b"A1,1,1\n" * (1 + number // len(products))}
+        content = {"people.csv": TEXT + b"A1,1,1\n" * (1 + number)}  # two accounts never share an input
         aside = write_drop(product.spec.parent, f"of-{year}", content, product=product.name, period=str(year))
         aside.rename(product.inbox / aside.name)
         put[product.name, str(year)] = time.time()
@@ -248,6 +248,7 @@ def _account(
     day.seconds = [ended[key] - when for key, when in put.items()]
     day.lasted = max(ended.values()) - start
     day.amiss = [look.said for look in account_for(up.home) if look.state != "ok"]
+    day.amiss += [f"{run.name}: {run.state.message}" for run in runs if run.state_name != "Completed"]
     with Ledger.connect(up.home.ledger_url) as books:
         books.verify()
         charges = [charge for account in books.accounts() for charge in books.each_charge(account.name)]

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("acceptance")]
 
 
 def test_every_drop_is_published_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    products, drops = runs(3, 21), runs(5, 120)
+    products, drops = runs(2, 21), runs(2, 120)
     try:
         day = bad_day(tmp_path, products, drops, seconds=runs(600, 3600))
     except Unavailable as reason:
