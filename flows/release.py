@@ -27,6 +27,7 @@ from flows.operations.told.artifacts import show_release
 from flows.operations.told.run_progress import progress_shown
 from flows.operations.waiting import (
     enter,
+    last_entry,
     one_line_for_each_failure,
     state_after,
     until_the_server_answers,
@@ -88,12 +89,13 @@ def release(
     """
     stopping.listen_again()
     one_line_for_each_failure()
-    request, loaded = None, None
+    request, loaded, seen = None, None, 0
     try:
         when = of_this_run(period, timezone, cron)
         request = Request.of(
             *(spec, source, when, home, revises), same_input=same_input, measurements_of=measurements_of
         )
+        seen = last_entry(Home(Path(request.home)))
         loaded = handed_over(request) or load(request)
         drop_runs.started(Home(Path(request.home)), request.source)
         product, told = loaded.spec.product, loaded.spec.period
@@ -114,15 +116,15 @@ def release(
         return hand_back(request, asdict(outcome))
     if not isinstance(failure, TabulariumError):  # somebody asked this process to stop
         raise failure
-    return _stopped(failure, request, loaded)
+    return _stopped(failure, request, loaded, seen)
 
 
 def _stopped(
-    failure: TabulariumError, request: Request | None, loaded: Loaded | None
+    failure: TabulariumError, request: Request | None, loaded: Loaded | None, seen: int
 ) -> dict[str, str | None]:
     """Have the run wait, which ends its process, or return the state in which it fails."""
     until_the_server_answers()
-    state = state_after(failure, request, loaded)
+    state = state_after(failure, request, loaded, seen)
     about = ("", "") if loaded is None else (loaded.spec.product, loaded.spec.period)
     line = state.message or ""
     if state.is_paused():

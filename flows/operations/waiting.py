@@ -28,7 +28,7 @@ import time
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Never
 
 from flows.operations.names_in_prefect import FLOW
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 _FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"
 _MARK = "tabularium"  # begins the pause keys of runs that this module suspended
-_CLOCKS_DIFFER = timedelta(minutes=1)  # of the machines of officers and runs
 #: Entries of the ledger by which a run may go on, or ends.
 _DECISIONS = frozenset(
     {"approval", "acceptance", "withheld", "terms", "attempts", "release_key", "revocation"}
@@ -95,13 +94,24 @@ _PAUSES: dict[type[TabulariumError], Pauses] = {
 }
 
 
-def state_after(error: TabulariumError, request: Request | None, loaded: Loaded | None) -> State[Any]:
+def last_entry(home: Home) -> int:
+    """Return the number of the last entry of a home's ledger; 0 while there is none, or it is away."""
+    with contextlib.suppress(TabulariumError), Ledger.connect(home.ledger_url, make=False) as ledger:
+        return max((entry.seq for entry in ledger.last_entries(1)), default=0)
+    return 0
+
+
+def state_after(
+    error: TabulariumError, request: Request | None, loaded: Loaded | None, seen: int
+) -> State[Any]:
     """Return the state of the flow run of this process after what stopped it: one that waits, or Failed.
 
     Parameters
     ----------
     request, loaded
         What it was to publish, as far as that is known.
+    seen
+        The last entry of the ledger before it began.
     """
     from prefect.client.orchestration import get_client
     from prefect.context import FlowRunContext
@@ -120,7 +130,7 @@ def state_after(error: TabulariumError, request: Request | None, loaded: Loaded 
             with telling():
                 announce_suspended(loaded.spec.product, loaded.spec.period, error.line())
         return _trying_again(error, pauses, history)
-    return _suspended(error, request, loaded.digest, history)
+    return _suspended(error, request, loaded.digest, history, seen)
 
 
 def enter(state: State[Any], home: Home) -> Never:
@@ -137,14 +147,13 @@ def enter(state: State[Any], home: Home) -> Never:
 
     run = uuid.UUID(flow_run.id)
     with get_client(sync_client=True) as client:
-        running = client.read_flow_run(run).state
         # A run that waits without a process is cancelled at once; with one, Prefect waits for it to end.
         client.request("PATCH", "/flow_runs/{id}", path_params={"id": run}, json={"infrastructure_pid": None})
         state = client.set_flow_run_state(run, state).state or state
         # An officer may have decided since it began to run, and have found none to resume.
-        if running is not None and (of := _spec_of(state)):
+        if _spec_of(state):
             with contextlib.suppress(TabulariumError):  # the watcher finds it by and by
-                _resume_decided(client, home, [(run, running.timestamp, of)])
+                _resume_decided(client, home, [(run, state)])
     raise Pause(state=state)
 
 
@@ -154,8 +163,14 @@ def _spec_of(state: State[Any] | None) -> str:
     return words[2] if words[:1] == [_MARK] and len(words) > 2 else ""
 
 
+def _seen_by(state: State[Any]) -> int:
+    """Return the last entry of the ledger that a run which this module suspended may have looked at."""
+    seen = (state.state_details.pause_key or "").split()[3]
+    return int(seen) if seen.isdecimal() else 0
+
+
 def _suspended(
-    error: TabulariumError, request: Request, spec_digest: str, history: list[State[Any]]
+    error: TabulariumError, request: Request, spec_digest: str, history: list[State[Any]], seen: int
 ) -> State[Any]:
     """Return the state of a run that waits for an officer."""
     from prefect.states import Suspended
@@ -167,7 +182,7 @@ def _suspended(
     return Suspended(
         message=told_to_officers(error, request),
         pause_expiration_time=min(since, default=now("UTC")) + patience(),
-        pause_key=mark + uuid.uuid4().hex,
+        pause_key=f"{mark}{seen} {uuid.uuid4().hex}",
     )
 
 
@@ -277,51 +292,45 @@ def resume_decided(client: SyncPrefectClient, home: Home) -> int:
 
     The command that decides does so itself where it reaches the server; this finds what it could not tell.
     """
-    return _resume_decided(
-        client,
-        home,
-        [
-            (run.id, run.state.timestamp, of)
-            for run in suspended_runs(client)
-            if run.state is not None and (of := _spec_of(run.state))
-        ],
-    )
+    runs = [(run.id, run.state) for run in suspended_runs(client) if run.state and _spec_of(run.state)]
+    return _resume_decided(client, home, runs)
 
 
 def _resume_decided(
-    client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, datetime, str]]
+    client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]
 ) -> int:
-    """Let those runs go on about whose spec officers have decided since the time given with each."""
+    client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]
+) -> int:
+    """Let those runs go on about whose spec officers have decided since they looked at the ledger."""
     if not waiting:
         return 0
     with Ledger.connect(home.ledger_url, make=False) as ledger:
-        decided = _decisions(ledger, min(since for _, since, _ in waiting) - _CLOCKS_DIFFER)
+        decided = _decisions(ledger, min(_seen_by(state) for _, state in waiting))
     resumed = 0
-    for run, since, digest in waiting:
-        if any(at >= since - _CLOCKS_DIFFER and of in (None, digest) for at, of in decided):
+    for run, state in waiting:
+        if any(seq > _seen_by(state) and of in (None, _spec_of(state)) for seq, of in decided):
             client.resume_flow_run(run)
             resumed += 1
     return resumed
 
 
-def _decisions(ledger: Ledger, since: datetime) -> list[tuple[datetime, str | None]]:
-    """Return when officers decided since, and about which spec; None for what may concern every run."""
+def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:
+    """Return the entries after that one by which officers decided, and about which spec; None for any."""
     number = PAGE
     while True:
         entries = ledger.last_entries(number)
-        if len(entries) < number or datetime.fromisoformat(entries[0].body["at"]) < since:
+        if len(entries) < number or entries[0].seq <= seen:
             break
         number *= 4
-    found: list[tuple[datetime, str | None]] = []
+    found: list[tuple[int, str | None]] = []
     for entry in entries:
-        at, kind = datetime.fromisoformat(entry.body["at"]), entry.body["kind"]
-        if at < since or kind not in _DECISIONS:
+        if entry.seq <= seen or entry.body["kind"] not in _DECISIONS:
             continue
         digest = entry.body.get("spec_digest")
         if digest is None and "release" in entry.body:
             charge = ledger.charge(entry.body["release"])
             digest = None if charge is None else charge.spec_digest
-        found.append((at, digest))
+        found.append((entry.seq, digest))
     return found
 
 

@@ -76,13 +76,13 @@ def test_an_input_is_waited_for_until_the_time_is_up(monkeypatch: pytest.MonkeyP
 
 def test_resuming_does_not_lengthen_the_time_for_an_answer(tmp_path: Path) -> None:
     request = Request.of(tmp_path / "a.yaml", home=tmp_path)
-    key = "tabularium NotApproved abc 1"
+    key = "tabularium NotApproved abc 5 1"
     history = passed("Suspended", "Running", "Suspended", "Running", minutes=60 * 24, key=key)
-    state = _suspended(UNSIGNED, request, "abc", history)
+    state = _suspended(UNSIGNED, request, "abc", history, 7)
     assert state.name == "Suspended" and state.state_details.pause_key != key
     first = history[0].timestamp
     assert state.state_details.pause_timeout == first + timedelta(days=30)
-    other = _suspended(AwaitingReview("is a draft"), request, "abc", history).state_details.pause_timeout
+    other = _suspended(AwaitingReview("is a draft"), request, "abc", history, 7).state_details.pause_timeout
     assert other is not None and other > first + timedelta(days=30), "another question, another time"
 
 

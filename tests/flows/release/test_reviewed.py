@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import tasks.measure
 from flows.cli.app import app
+from flows.operations.waiting import _decisions
 from flows.release_chain import Outcome, find_published, release_tables
 from ledger import AwaitingReview, Ledger, NotApproved
 from ledger.officers.keys import make_key, public_hex, read_private
@@ -288,6 +289,8 @@ def test_the_certificate_says_that_somebody_chose_and_not_who_accepted(scene: Sc
     assert "consulted" not in raw and "A. Ro" not in raw
     with scene.books() as books:
         bodies = [entry.body for entry in books.entries()]
+        decided = {of for _, of in _decisions(books, 0)}
+        assert decided == {books.charge(scene.release_id).spec_digest}  # type: ignore[union-attr]
     (acceptance,) = (body for body in bodies if body["kind"] == "acceptance")
     assert acceptance["consulted"] is True and acceptance["release"] == scene.release_id
 
