@@ -299,8 +299,6 @@ def resume_decided(client: SyncPrefectClient, home: Home) -> int:
 def _resume_decided(
     client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]
 ) -> int:
-    client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]
-) -> int:
     """Let those runs go on about whose spec officers have decided since they looked at the ledger."""
     if not waiting:
         return 0
