@@ -151,9 +151,9 @@ def enter(state: State[Any], home: Home) -> Never:
         client.request("PATCH", "/flow_runs/{id}", path_params={"id": run}, json={"infrastructure_pid": None})
         state = client.set_flow_run_state(run, state).state or state
         # An officer may have decided since it began to run, and have found none to resume.
-        if _spec_of(state):
-            with contextlib.suppress(TabulariumError):  # the watcher finds it by and by
-                _resume_decided(client, home, [(run, state)])
+        with contextlib.suppress(TabulariumError):  # the watcher finds it by and by
+            for decided in _decided(home, [(run, state)]):
+                client.resume_flow_run(decided)
     raise Pause(state=state)
 
 
@@ -292,24 +292,30 @@ def resume_decided(client: SyncPrefectClient, home: Home) -> int:
 
     The command that decides does so itself where it reaches the server; this finds what it could not tell.
     """
-    runs = [(run.id, run.state) for run in suspended_runs(client) if run.state and _spec_of(run.state)]
-    return _resume_decided(client, home, runs)
+    runs = decided_runs(client, home)
+    for run in runs:
+        client.resume_flow_run(run.id)
+    return len(runs)
 
 
-def _resume_decided(
-    client: SyncPrefectClient, home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]
-) -> int:
-    """Let those runs go on about whose spec officers have decided since they looked at the ledger."""
-    if not waiting:
-        return 0
+def decided_runs(client: SyncPrefectClient, home: Home) -> list[FlowRun]:
+    """Return the suspended runs about whose spec officers have decided since these looked at the ledger."""
+    waiting = {run.id: run for run in suspended_runs(client)}
+    decided = _decided(home, [(run.id, run.state) for run in waiting.values() if run.state is not None])
+    return [waiting[run] for run in decided]
+
+
+def _decided(home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]) -> list[uuid.UUID]:
+    ours = [(run, state) for run, state in waiting if _spec_of(state)]
+    if not ours:
+        return []
     with Ledger.connect(home.ledger_url, make=False) as ledger:
-        decided = _decisions(ledger, min(_seen_by(state) for _, state in waiting))
-    resumed = 0
-    for run, state in waiting:
-        if any(seq > _seen_by(state) and of in (None, _spec_of(state)) for seq, of in decided):
-            client.resume_flow_run(run)
-            resumed += 1
-    return resumed
+        decisions = _decisions(ledger, min(_seen_by(state) for _, state in ours))
+    return [
+        run
+        for run, state in ours
+        if any(seq > _seen_by(state) and of in (None, _spec_of(state)) for seq, of in decisions)
+    ]
 
 
 def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:

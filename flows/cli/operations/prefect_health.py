@@ -36,7 +36,7 @@ def looks_at_prefect(home: Home) -> Iterator[Look]:
                 yield from _page(home, url)
                 yield from _pool(client, home)
                 yield from _deployments(client)
-                yield from _runs(client)
+                yield from _runs(client, home)
         except HTTPError as error:
             status = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
             mend = f"see that its database is up; read {home.path / 'server' / 'logs' / 'server.log'}"
@@ -102,10 +102,17 @@ def _deployments(client: SyncPrefectClient) -> Iterator[Look]:
         yield Look("deployments", "ok", ", ".join(sorted(each.name for each in found)) or "none yet")
 
 
-def _runs(client: SyncPrefectClient) -> Iterator[Look]:
+def _runs(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
     from flows.operations.told import runs_seen
+    from flows.operations.waiting import decided_runs
 
     found = []
+    decided = [run for run in decided_runs(client, home) if runs_seen.since_a_minute(run)]
+    if decided:
+        said = (
+            f"{len(decided)} wait though an officer has decided: {'; '.join(map(runs_seen.named, decided))}"
+        )
+        found.append((said, "the watcher lets them go on; see that it runs"))
     waiting = runs_seen.waiting_for_officers(client)
     if waiting:
         found.append((f"waiting for an officer: {'; '.join(waiting)}", "see what each says in the UI"))

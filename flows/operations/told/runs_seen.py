@@ -19,7 +19,7 @@ _SOON = timedelta(minutes=1)
 
 def waiting_for_officers(client: SyncPrefectClient) -> list[str]:
     """Return product and period of each run that waits for an officer, as ``farms, period 2026``."""
-    return sorted({_named(run) for run in _in_state(client, "Suspended")})
+    return sorted({named(run) for run in _in_state(client, "Suspended")})
 
 
 def trying_again(client: SyncPrefectClient) -> list[str]:
@@ -44,10 +44,16 @@ def ended_badly(client: SyncPrefectClient) -> dict[str, list[str]]:
 
 def _told(run: FlowRun) -> str:
     message = (run.state and run.state.message) or "it gave no reason"
-    return f"{_named(run)}: {message.splitlines()[0]}"
+    return f"{named(run)}: {message.splitlines()[0]}"
 
 
-def _named(run: FlowRun) -> str:
+def since_a_minute(run: FlowRun) -> bool:
+    """Whether a run has been in its state for more than a minute."""
+    return run.state is not None and datetime.now(UTC) - run.state.timestamp > _SOON
+
+
+def named(run: FlowRun) -> str:
+    """Return product and period of a run, as ``farms, period 2026``."""
     about = dict(tag.split(":", 1) for tag in run.tags if ":" in tag)
     return f"{about.get('product', run.name)}, period {about.get('period', 'of its spec')}"
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from flows.cli.operations.prefect_health import _runs
 from flows.operations.deployments.deployment import Wanted, deploy
 from flows.operations.prefect_api import OwnServer, settings_of
 from flows.operations.waiting import last_entry, resume_decided, resume_waiting, suspended_runs
@@ -288,7 +289,7 @@ def test_cancelled_in_mid_run(stage: str, on_postgresql: Up, tmp_path: Path) -> 
 
 
 def test_decisions_that_nobody_told_the_server_of_are_found_in_the_ledger(
-    prefect_server: OwnServer, tmp_path: Path
+    prefect_server: OwnServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from prefect.client.orchestration import get_client
     from prefect.states import Suspended
@@ -309,6 +310,9 @@ def test_decisions_that_nobody_told_the_server_of_are_found_in_the_ledger(
         assert resume_decided(client, home) == 0
         with Ledger.connect(home.ledger_url) as books:
             books.approve("approved", digests["decided"], by=read_private(key), reason="a test")
+        monkeypatch.setattr("flows.operations.told.runs_seen._SOON", timedelta(0))
+        (line,) = [look.said for look in _runs(client, home) if "an officer has decided" in look.said]
+        assert line.startswith("1 wait though")
         assert resume_decided(client, home) == 1
         assert [state(client, run) for run in runs.values()] == ["Resuming", "Suspended"]
         assert resume_decided(client, home) == 0
