@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -98,7 +99,7 @@ class Day:
             ("drops", f"{len(at)}"),
             ("runs per drop", f"{made / max(len(at), 1):.2f}"),
             ("drop to published, p50 / p95 / worst",
-             f"{statistics.median(at):.0f} / {at[int(0.95 * (len(at) - 1))]:.0f} / {at[-1]:.0f} s"),
+             f"{statistics.median(at):.0f} / {at[math.ceil(0.95 * len(at)) - 1]:.0f} / {at[-1]:.0f} s"),
             ("published a minute", f"{60 * len(at) / self.lasted:.1f}"),
             ("most memory", f"{self.memory} MB"),
             ("runs that asked for a person", f"{self.suspended}"),
