@@ -24,6 +24,10 @@ COMMANDS = {
         "flows.cli.withdraw_command",
         "Withdraw a published release, signed with an enrolled key. It is not taken back.",
     ),
+    "rebuild": (
+        "flows.cli.rebuild_command",
+        "Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.",
+    ),
     "deploy": (
         "flows.cli.operations.deploy",
         "Have Prefect publish SPEC by itself; doing it again changes only what differs.",

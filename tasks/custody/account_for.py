@@ -82,7 +82,7 @@ def _charges(
                     "folders",
                     "fail",
                     f"{_of(same[0])}: published, and its folder is gone",
-                    "run its spec again: the folder is made anew, and nothing is charged",
+                    f"tabularium rebuild SPEC{home.option}: it is made anew, and nothing is charged",
                 )
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from flows.cli.app import app
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.publish.publish import write_files
 from tests.flows.release.scene import publish, publish_with, states, write_scene
@@ -49,6 +51,29 @@ def test_a_lost_publication_folder_is_made_anew_byte_for_byte(tmp_path: Path) ->
     assert (again.status, again.certificate) == ("already published", first.certificate)
     assert contents(tmp_path / "releases") == before
     assert states(home) == ["published"]
+
+
+def test_all_lost_folders_of_a_product_are_made_anew_by_one_command(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    publish(spec, home)
+    write_scene(tmp_path, rows=630)
+    publish(spec, home, period="2027")
+    before = contents(tmp_path / "releases")
+    (tmp_path / "people.csv").unlink()
+
+    def rebuild() -> Result:
+        return CliRunner().invoke(app, ["rebuild", str(spec), "--home", str(home.path), "--json"])
+
+    assert json.loads(rebuild().stdout) == []
+    shutil.rmtree(tmp_path / "releases")
+    made = json.loads(rebuild().stdout)
+    assert [(each["period"], each["error"]) for each in made] == [("2026", None), ("2027", None)]
+    assert contents(tmp_path / "releases") == before
+    shutil.rmtree(tmp_path / "releases" / "small" / "2027")
+    spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "9/10"'))
+    done = rebuild()
+    (left,) = json.loads(done.stdout)
+    assert done.exit_code == 1 and "is not the spec that it was published by" in left["error"]
 
 
 @pytest.mark.parametrize("software", ["numpy", None])

@@ -1,0 +1,87 @@
+"""``tabularium rebuild``: lost folders of published releases, made anew from what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.cli.ledger.shared_options import open_ledger, say
+from flows.cli.options import AsJson, HomePath
+from flows.cli.terminal import one_line_errors, print_json
+from ledger import Charge
+from mechanisms.errors import InputError, TabulariumError
+from tasks.publish.release_folder import published_in
+from tasks.runtime.home import Home
+
+
+def rebuild(
+    specs: Annotated[list[Path], typer.Argument(metavar="SPEC...", help="The specs of the products.")],
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.
+
+    Of each product all periods and revisions are looked for, where they were published. A disk that is
+    gone is mounted first, or they are made in its place.
+
+    With --json a list with release_id, product, period, folder, and error, which is null where it was made.
+    """
+    with one_line_errors():
+        found = [_made(place, charge, spec, home) for spec in specs for place, charge in _lost(spec, home)]
+    if as_json:
+        print_json(found)
+    for each in found if not as_json else []:
+        say(each["folder"] if each["error"] is None else f"not made: {each['folder']}: {each['error']}")
+    if not found and not as_json:
+        say("No folder is lost.")
+    if any(each["error"] is not None for each in found):
+        raise typer.Exit(1)
+
+
+def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
+    """Go through the published releases of a product whose folder is gone, each with where it was."""
+    from validations.spec.load import load_spec
+
+    about = load_spec(spec).spec
+    with open_ledger(home, reading=True) as ledger:
+        charges = list(ledger.each_charge(about.dataset))
+    for charge in charges:
+        base = published_in(Home.at(home), charge.release_id)  # none of tallies, which lie with their release
+        if charge.product == about.product and charge.state == "published" and base is not None:
+            place = base / charge.product / charge.period / charge.release_id
+            if not place.exists():
+                yield place, charge
+
+
+def _made(place: Path, charge: Charge, spec: Path, home: Path | None) -> dict[str, Any]:
+    from flows.release_chain import release_tables
+    from tasks.runtime.run import Request, load
+
+    named = (spec, None, charge.period, home, charge.revises)
+    error = None
+    try:
+        request = Request.of(*named, measurements_of=charge.measurements_of)
+        loaded = load(request)
+        if loaded.digest != charge.spec_digest:
+            raise InputError(
+                "is not the spec that it was published by", where=str(spec), mend="give the file of then"
+            )
+        release_tables(request, loaded)
+    except TabulariumError as failure:
+        # That it was withdrawn is said after its folder was made.
+        error = None if place.exists() else failure.line()
+    return {
+        "release_id": charge.release_id,
+        "product": charge.product,
+        "period": charge.period,
+        "folder": str(place),
+        "error": error,
+    }
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  tabularium rebuild census.yaml farms.yaml")(rebuild)
