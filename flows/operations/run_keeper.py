@@ -109,6 +109,7 @@ def start_again(client: SyncPrefectClient, *, at_once: bool = False) -> int:
         states = client.read_flow_run_states(run.id)
         crashes = sorted(state.timestamp for state in states if state.is_crashed())
         pause = AFTER_CRASHES.after(len(crashes) - 1)
+        _end_tasks(client, run)
         if pause is None or now - crashes[-1] > _LATELY:
             failed: State[Any] = Failed(
                 message=f"{GIVEN_UP} {len(crashes)} times; read why in its log or the worker's"
@@ -118,6 +119,20 @@ def start_again(client: SyncPrefectClient, *, at_once: bool = False) -> int:
             client.set_flow_run_state(run.id, Scheduled(name="Restarting", message=_AGAIN))
             started += 1
     return started
+
+
+def _end_tasks(client: SyncPrefectClient, run: FlowRun) -> None:
+    """Mark the tasks that were at work in a run when its process died: no process will say how they ended."""
+    from prefect.client.schemas import filters
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import Crashed
+
+    at_work = filters.TaskRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
+    for task in client.read_task_runs(
+        flow_run_filter=filters.FlowRunFilter(id=filters.FlowRunFilterId(any_=[run.id])),
+        task_run_filter=filters.TaskRunFilter(state=filters.TaskRunFilterState(type=at_work)),
+    ):
+        client.set_task_run_state(task.id, Crashed(message=SILENT), force=True)
 
 
 def _heard(client: SyncPrefectClient, run: FlowRun, since: datetime) -> bool:

@@ -42,8 +42,8 @@ def show_release(outcome: Outcome, home: Home) -> None:
         key=f"tables-{product}",
         description=f"{product}, {period}: cells and typical margins of error",
     )
-    if (report := folder / "report.html").exists():
-        create_link_artifact(report.as_uri(), key=f"report-{product}", link_text=f"{product}, {period}")
+    if (page := certificate["about"]["url"]) is not None:  # no browser follows a link to a file from here
+        create_link_artifact(page, key=f"page-{product}", link_text=f"{product}: the page of the product")
 
 
 def release_markdown(folder: Path, certificate: dict[str, Any], status: str, home: Home) -> str:

@@ -25,6 +25,9 @@ NAME = "tabularium-release/deployed"
 pytestmark = pytest.mark.xdist_group("operations")
 
 
+PAGE = "https://statistics.example/deployed"
+
+
 def product_of(installation: Up, folder: Path) -> Path:
     """Write a product with a file for each of two periods, both the same; return its spec."""
     spec, _ = write_scene(folder)
@@ -33,6 +36,7 @@ def product_of(installation: Up, folder: Path) -> Path:
         spec.read_text()
         .replace("product: small", "product: deployed")
         .replace("people.csv", '"people-{period}.csv"')
+        + f"about: {{url: {PAGE}}}\n"
     )
     for period in ("2026-Q4", "2027-Q1"):
         (folder / f"people-{period}.csv").write_bytes((folder / "people.csv").read_bytes())
@@ -108,6 +112,7 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
         markdown = shown["release-deployed"].data
         assert str(folder) in markdown
         assert "This release cost ε = 1 of account `people`." in markdown
+        assert PAGE in shown["page-deployed"].data
         rows = json.loads(shown["tables-deployed"].data)
         assert [(row["table"], row["level"], row["cells"]) for row in rows] == [
             ("area_age_sex", "nation", 6),

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 from flows.operations.deployments.deployment import Wanted, deploy
 from flows.operations.installation import Installation
@@ -203,6 +204,9 @@ def killed_and_started_again(
             lambda r=run: history(client, r),
         )
         published_once(product)
+        of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
+        tasks = client.read_task_runs(flow_run_filter=of_run)
+        assert {each.state_name for each in tasks} <= {"Completed", "Crashed"}
         times = {each.name: each.timestamp for each in client.read_flow_run_states(run)}
         took.append((times["Running"] - killed).total_seconds())
         print(f"{product.name}, killed at {killed:%H:%M:%S}:", *history(client, run), sep="\n  ")
