@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flows.operations.installation import most_runs
 from flows.operations.prefect_api import runs_of
 from ledger import Ledger
 from tasks.arrival.claims import Claims, Drop
@@ -126,7 +127,7 @@ def bad_day(folder: Path, products: int, drops: int, *, faults: bool = True, sec
         home = folder / "home"
         settings = {"TABULARIUM_LEDGER": server.url(ledger), "TMPDIR": str(folder)}
         with (
-            running(home, "--database", server.url(prefect), **settings) as up,
+            running(home, "--database", server.url(prefect), "--runs", str(most_runs()), **settings) as up,
             up.client() as client,
             _memory_watched(up) as memory,
         ):
