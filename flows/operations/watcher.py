@@ -38,8 +38,9 @@ _TOLD: tuple[State, ...] = ("arrived", "quarantined", "refused", "failed", "publ
 class Watch:
     """One inbox that is watched in a thread of its own until it is stopped."""
 
-    def __init__(self, home: Home, inbox: Inbox) -> None:
+    def __init__(self, home: Home, inbox: Inbox, busy: set[str]) -> None:
         self.inbox = inbox
+        self._busy = busy  # the products that drops wait for, of all that are watched
         self._home, self._stop = home, threading.Event()
         context = contextvars.copy_context()  # where Prefect keeps which API it speaks with
         self._thread = threading.Thread(target=context.run, args=(self._watch,), daemon=True)
@@ -98,8 +99,11 @@ class Watch:
         yield
         while not self._stop.is_set():
             waits = not {"arrived", "started"}.isdisjoint((self._drops or {}).values())
+            (self._busy.add if waits else self._busy.discard)(self.inbox.product)
             soon = self.inbox.is_folder or waits  # the next drop runs when this one has ended
-            pause = min(self.inbox.poll, _FOLDER_POLL_SECONDS) if soon else self.inbox.poll
+            # Of many that wait for a place in the pool each is asked for more rarely: one a second in all.
+            pause = max(_FOLDER_POLL_SECONDS, len(self._busy) * waits)
+            pause = min(self.inbox.poll, pause) if soon else self.inbox.poll
             if self.inbox.is_folder:
                 with contextlib.suppress(OSError, RuntimeError):  # gone, or no more watches are to be had
                     yield from self._changes(pause)
@@ -130,15 +134,17 @@ def say(line: str) -> None:
 def keep_watching(home: Home, stop: threading.Event) -> None:
     """Watch the inboxes of a home, also those that are added meanwhile, until ``stop`` is set."""
     watches: dict[str, Watch] = {}
+    busy: set[str] = set()
     while True:
         wanted = {} if stop.is_set() else {inbox.product: inbox for inbox in _registered(home, watches)}
         ending = [watch for product, watch in watches.items() if wanted.get(product) != watch.inbox]
         for watch in ending:
             watch.stop()
+            busy.discard(watch.inbox.product)
             del watches[watch.inbox.product]
         for product, inbox in wanted.items():
             if product not in watches:
-                watches[product] = Watch(home, inbox)
+                watches[product] = Watch(home, inbox, busy)
                 watches[product].start()
         if stop.is_set():
             for watch in ending:

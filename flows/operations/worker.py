@@ -1,9 +1,11 @@
-"""The worker: Prefect's own, which first gives back the runs that the last one took and never started.
+"""The worker: Prefect's own, which also finds the runs it took whose process is not there.
 
     python -m flows.operations.worker --name NAME [--limit RUNS]
 
 A worker that is killed between taking a run and starting its process leaves it Pending, and nobody else takes
-it. Runs whose process lives, although their worker has died, are left alone.
+it; a process that ends while the server answers nothing leaves its run Running, and that keeps a place of the
+pool. From another machine both are found by their silence alone, after 90 s
+(:mod:`flows.operations.run_keeper`). Runs whose process lives, although their worker died, are left alone.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ import argparse
 import contextlib
 import os
 import sys
+import threading
+import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +26,9 @@ from flows.operations.run_keeper import runs_in
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
 
+_EVERY_SECONDS = 15.0
 _RUN = b"PREFECT__FLOW_RUN_ID="
 
 
@@ -30,16 +37,53 @@ def give_back(client: SyncPrefectClient, worker: str) -> int:
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed, Scheduled
 
-    started = _runs_with_a_process()
-    taken = [
-        run
-        for run in runs_in(client, StateType.PENDING)
-        if run.labels.get("prefect.worker.name") == worker and str(run.id) not in started
-    ]
+    taken = _without_a_process(client, worker, StateType.PENDING)
     for run in taken:
         client.set_flow_run_state(run.id, Crashed(message="taken and not started: its worker died"))
         client.set_flow_run_state(run.id, Scheduled(name="Restarting", message="given back"))
     return len(taken)
+
+
+def keep_looking(worker: str) -> None:
+    """Mark runs of the worker of this name whose process has ended, as long as this process lives."""
+    from prefect.client.orchestration import get_client
+
+    missed: set[uuid.UUID] = set()
+    while True:
+        with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # the watcher looks, too
+            while True:
+                time.sleep(_EVERY_SECONDS)
+                missed = mark_ended(client, worker, missed)
+
+
+def mark_ended(client: SyncPrefectClient, worker: str, missed: set[uuid.UUID]) -> set[uuid.UUID]:
+    """Mark the runs that had no process at the last look and have none now.
+
+    Parameters
+    ----------
+    missed
+        The states of those that had none at the last look. A process that begins or ends is missed once.
+
+    Returns
+    -------
+    set of uuid.UUID
+        The states of those that have none now.
+    """
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import Crashed
+
+    ended = _without_a_process(client, worker, StateType.PENDING, StateType.RUNNING)
+    for run in ended:
+        if run.state_id in missed:
+            client.set_flow_run_state(run.id, Crashed(message="its process ended without a word"))
+    return {run.state_id for run in ended if run.state_id is not None}
+
+
+def _without_a_process(client: SyncPrefectClient, worker: str, *states: object) -> list[FlowRun]:
+    """Return the runs in these states that the worker of this name took and that have no process here."""
+    taken = [run for run in runs_in(client, *states) if run.labels.get("prefect.worker.name") == worker]
+    started = _runs_with_a_process() if taken else set()
+    return [run for run in taken if str(run.id) not in started]
 
 
 def _runs_with_a_process() -> set[str]:
@@ -66,6 +110,7 @@ def main() -> None:
             give_back(client, given.name)
     except Exception as error:  # the watcher finds them, only later
         sys.stderr.write(f"runs that were taken and not started: not looked for ({type(error).__name__})\n")
+    threading.Thread(target=keep_looking, args=(given.name,), daemon=True).start()
     about = ["--name", given.name, "--limit", str(given.limit)]
     sys.argv = ["prefect", "worker", "start", "--pool", WORK_POOL, "--type", WORK_POOL_TYPE, *about]
     from prefect.cli import app

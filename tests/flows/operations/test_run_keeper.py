@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flows.operations import prefect_api, run_keeper
-from flows.operations.worker import give_back
+from flows.operations.worker import give_back, mark_ended
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, state, until
 from tests.flows.operations.test_deploy import ROOT, webhook
@@ -120,5 +120,34 @@ def test_a_worker_gives_back_what_it_took_and_did_not_start(installation: Up, pr
         names = {name: {each.name for each in client.read_flow_run_states(run)} for name, run in runs.items()}
         assert {"Crashed", "Restarting"} <= names["taken"]
         assert "Restarting" not in names["starting"] | names["of another"]
+        for run in runs.values():
+            client.delete_flow_run(run)
+
+
+def test_a_worker_marks_runs_whose_process_has_ended(installation: Up, product: Product) -> None:
+    from prefect.states import Running, Suspended
+
+    with installation.client() as client:
+        runs = {
+            name: in_state(client, product, Running) for name in ("ended", "goes on", "at work", "of another")
+        }
+        runs["waits"] = in_state(client, product, Suspended)
+        for name, run in runs.items():
+            client.update_flow_run_labels(
+                run, {"prefect.worker.name": "other" if name == "of another" else "mine"}
+            )
+        process = subprocess.Popen(
+            ["sleep", "60"], env={**os.environ, "PREFECT__FLOW_RUN_ID": str(runs["at work"])}
+        )
+        try:
+            missed = mark_ended(client, "mine", set())
+            assert len(missed) == 2
+            client.set_flow_run_state(runs["goes on"], Running(), force=True)
+            mark_ended(client, "mine", missed)
+        finally:
+            process.kill()
+            process.wait()
+        names = {name: {each.name for each in client.read_flow_run_states(run)} for name, run in runs.items()}
+        assert [name for name in names if "Crashed" in names[name]] == ["ended"]
         for run in runs.values():
             client.delete_flow_run(run)

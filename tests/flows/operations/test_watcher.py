@@ -19,7 +19,7 @@ def test_a_drop_that_cannot_be_put_away_keeps_no_other_from_being_announced(
     write_drop(inbox, "good")
     announced: list[str] = []
     monkeypatch.setattr("flows.arrival.announce", lambda _, inbox: announced.append(inbox.product))
-    watch = watcher.Watch(home, inbox)
+    watch = watcher.Watch(home, inbox, set())
     assert not watch._look()
     assert announced == [inbox.product]
     lines = capsys.readouterr().err.splitlines()
