@@ -13,6 +13,16 @@ python=${PYTHON:-python3}
   echo "Python 3.11 or later is needed; name one in PYTHON" >&2
   exit 1
 }
+# What root installs is for other users, who may go through no folder that is closed to them.
+"$python" - <<'END' || exit 1
+import os, pathlib, sys
+python = pathlib.Path(sys.executable).resolve()
+closed = [str(folder) for folder in python.parents if not folder.stat().st_mode & 0o001]
+if closed and os.geteuid() == 0:
+    sys.exit(f"{python}: other users cannot run this Python, {closed[-1]} is closed to them; "
+             "name one of the system's, as in PYTHON=/usr/bin/python3")
+END
+echo "Installing into $prefix: some minutes without a word"
 # Setuptools builds inside the folder it is given: a copy, in which no earlier build has left anything.
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from flows.cli.terminal import one_line_errors
-from flows.operations.prefect_limits import refuse_planted_settings
+from flows.operations.prefect_limits import leave_closed_folder, refuse_planted_settings
 from mechanisms.errors import InputError
 from tasks.runtime.progress import stopping
 
@@ -114,6 +114,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the command itself in the place of its line in the list."""
         with one_line_errors():  # here, since what a command imports may import Prefect
+            leave_closed_folder()
             refuse_planted_settings()
         if args[0] in COMMANDS:
             self.add_command(imported(args[0]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any, Never
 
@@ -22,6 +23,16 @@ from mechanisms.errors import InputError
 
 SETTINGS_BESIDE = (".env", "prefect.toml", "pyproject.toml")
 """Files of the current folder from which Prefect takes settings."""
+
+
+def leave_closed_folder() -> None:
+    """Go on in ``/`` where the current folder is closed to this user, as another person's home under sudo.
+
+    Prefect and others look there for settings, and stop because they may not.
+    """
+    if not os.access(".", os.X_OK):
+        sys.stderr.write("started in a folder that is closed to this user: files are looked for from / on\n")
+        os.chdir("/")
 
 
 def refuse_planted_settings() -> None:

@@ -228,7 +228,7 @@ def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> Look:
             f"{len(missing)} of {number} are missing or damaged, first of release {missing[0]}",
             f"restore {home.measurements} from the backup; nothing is drawn again",
         )
-    return Look("measurements", "ok", f"{number} releases in {home.measurements}")
+    return Look("measurements", "ok", f"of releases: {number}, in {home.measurements}")
 
 
 def _workspaces(home: Home) -> Iterator[Look]:
