@@ -5,9 +5,9 @@
     arrived ──▶ a run with the key drop:<id> ──▶ started by the run itself ──▶ published, refused, failed
                 (one of a product after another, so that their order stays)
 
-A watcher (:mod:`flows.operations.watcher`) asks for it after each look at an inbox. By its key the server
-makes one run of a drop however often it is asked: a watcher may die anywhere, and several may work at once.
-A run that waits for an officer or a folder lets the next one by. Prefect's own limit of the runs of a
+A watcher (:mod:`tabularium.flows.operations.watcher`) asks for it after each look at an inbox. By its key the
+server makes one run of a drop however often it is asked: a watcher may die anywhere, and several may work at
+once. A run that waits for an officer or a folder lets the next one by. Prefect's own limit of the runs of a
 deployment is not used: a server that is killed forgets who had a slot, and then cancels runs or starts none.
 """
 
@@ -28,13 +28,13 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 
-from flows.operations.events import emit_now
-from flows.operations.names_in_prefect import FLOW, WORK_POOL, of_inbox
-from flows.operations.prefect_api import runs_of
-from mechanisms.errors import InputError
-from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inboxes import Inbox
-from tasks.runtime.home import Home
+from tabularium.flows.operations.events import emit_now
+from tabularium.flows.operations.names_in_prefect import FLOW, WORK_POOL, of_inbox
+from tabularium.flows.operations.prefect_api import runs_of
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -1,4 +1,4 @@
-"""The main flow as Prefect runs it; what it does stands in :mod:`flows.release_chain`.
+"""The main flow as Prefect runs it; what it does stands in :mod:`tabularium.flows.release_chain`.
 
 What is told to Prefect on the way (tags, artifacts, events) ends no run: the ledger and the published folder
 are what counts.
@@ -13,9 +13,9 @@ from typing import cast
 from prefect import flow
 from prefect.logging import get_run_logger
 
-from flows.operations.periods import of_this_run
-from flows.operations.prefect_limits import limit_prefect
-from flows.operations.told.announcements import (
+from tabularium.flows.operations.periods import of_this_run
+from tabularium.flows.operations.prefect_limits import limit_prefect
+from tabularium.flows.operations.told.announcements import (
     announce_low_budget,
     announce_published,
     announce_refused,
@@ -23,23 +23,23 @@ from flows.operations.told.announcements import (
     tag_run,
     telling,
 )
-from flows.operations.told.artifacts import show_release
-from flows.operations.told.run_progress import progress_shown
-from flows.operations.waiting import (
+from tabularium.flows.operations.told.artifacts import show_release
+from tabularium.flows.operations.told.run_progress import progress_shown
+from tabularium.flows.operations.waiting import (
     enter,
     last_entry,
     one_line_for_each_failure,
     state_after,
     until_the_server_answers,
 )
-from flows.release_chain import release_tables
-from mechanisms.errors import DataRefused, RunRefused, TabulariumError
-from tasks.arrival import drop_runs
-from tasks.runtime.home import Home
-from tasks.runtime.progress import stopping
-from tasks.runtime.run import Request, hand_back, handed_over, load
-from tasks.runtime.stage import leaving, sanitised
-from validations.spec.load import Loaded
+from tabularium.flows.release_chain import release_tables
+from tabularium.mechanisms.errors import DataRefused, RunRefused, TabulariumError
+from tabularium.tasks.arrival import drop_runs
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import stopping
+from tabularium.tasks.runtime.run import Request, hand_back, handed_over, load
+from tabularium.tasks.runtime.stage import leaving, sanitised
+from tabularium.validations.spec.load import Loaded
 
 limit_prefect()
 
@@ -59,7 +59,7 @@ def release(
     """Publish what the spec at ``spec`` asks for; doing it again changes and costs nothing.
 
     Where it is not approved, or something that it needs is busy or missing, the run of a deployment waits
-    (:mod:`flows.operations.waiting`); what is refused fails with one line.
+    (:mod:`tabularium.flows.operations.waiting`); what is refused fails with one line.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def release(
         Path of the release spec (YAML).
     source, period
         Instead of the spec's own source or period. The period may be a template that is filled in from when
-        the run was scheduled: see :mod:`flows.operations.periods`.
+        the run was scheduled: see :mod:`tabularium.flows.operations.periods`.
     home
         Home of the installation; default TABULARIUM_HOME or ``~/.tabularium``.
     revises

@@ -30,13 +30,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledger.measurement.release_lock import hold
-from mechanisms.errors import LedgerError
-from tasks.check.check import check
-from tasks.count.count import count
-from tasks.dry_run import dry_run
-from tasks.ingest.ingest import InputHandle, ingest
-from tasks.ledger_stages import (
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.mechanisms.errors import LedgerError
+from tabularium.tasks.check.check import check
+from tabularium.tasks.count.count import count
+from tabularium.tasks.dry_run import dry_run
+from tabularium.tasks.ingest.ingest import InputHandle, ingest
+from tabularium.tasks.ledger_stages import (
     ChargeHandle,
     MeasuredHandle,
     check_account,
@@ -47,24 +47,35 @@ from tasks.ledger_stages import (
     require_own_input,
     reserve,
 )
-from tasks.margins.margins import find_margins
-from tasks.measure import measure
-from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
-from tasks.publish.draft_folder import LaidOut, lay_out, publish_draft, remove_draft, require_accepted
-from tasks.publish.kept_documents import keep_documents
-from tasks.publish.period_index import renew_index
-from tasks.publish.publish import PublishedHandle, publish
-from tasks.publish.rebuild import is_lost, rebuild
-from tasks.publish.release_folder import CERTIFICATE, check_release, check_statement, release_folder
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.remake import take_measurements
-from tasks.runtime.progress import note
-from tasks.runtime.run import Request, Run, opened
-from tasks.runtime.stage import leaving, stage
-from tasks.unit_tallies import afford_tallies, check_tallies, tally
-from tasks.validate import validate
-from validations.spec.load import Loaded
-from validations.suites.suite_process import suites_beside
+from tabularium.tasks.margins.margins import find_margins
+from tabularium.tasks.measure import measure
+from tabularium.tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
+from tabularium.tasks.publish.draft_folder import (
+    LaidOut,
+    lay_out,
+    publish_draft,
+    remove_draft,
+    require_accepted,
+)
+from tabularium.tasks.publish.kept_documents import keep_documents
+from tabularium.tasks.publish.period_index import renew_index
+from tabularium.tasks.publish.publish import PublishedHandle, publish
+from tabularium.tasks.publish.rebuild import is_lost, rebuild
+from tabularium.tasks.publish.release_folder import (
+    CERTIFICATE,
+    check_release,
+    check_statement,
+    release_folder,
+)
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.remake import take_measurements
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Request, Run, opened
+from tabularium.tasks.runtime.stage import leaving, stage
+from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
+from tabularium.tasks.validate import validate
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.suites.suite_process import suites_beside
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Upkeep as Prefect runs it, night by night; what is done stands in :mod:`tasks.custody.upkeep_steps`.
+"""Upkeep as Prefect runs it, night by night; what is done stands in
+:mod:`tabularium.tasks.custody.upkeep_steps`.
 
 Whatever fails, fails with one line, and an event ``tabularium.upkeep.failed`` that an automation can mail.
 """
@@ -12,13 +13,13 @@ from typing import cast
 from prefect import flow
 from prefect.states import Completed, Failed
 
-from flows.operations.events import emit
-from flows.operations.prefect_limits import limit_prefect
-from flows.operations.waiting import one_line_for_each_failure
-from mechanisms.errors import TabulariumError
-from tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
-from tasks.runtime.home import Home
-from tasks.runtime.stage import sanitised
+from tabularium.flows.operations.events import emit
+from tabularium.flows.operations.prefect_limits import limit_prefect
+from tabularium.flows.operations.waiting import one_line_for_each_failure
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.stage import sanitised
 
 limit_prefect()
 

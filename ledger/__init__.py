@@ -1,18 +1,20 @@
 """What was spent: accounts, charges, the chain of entries, and the measurements they paid for.
 
-- ``Ledger`` (:mod:`ledger.ledger`): accounts with caps, one charge per release, a chained entry per step.
-- :mod:`ledger.measurement.release_lock`: proof that no other live process works on a release.
-- :mod:`ledger.measurement.store`: the durable measurement files, one per release and fence.
-- :mod:`ledger.measurement.measure_once`: ``measure_once``, which puts the three together crash by crash.
+- ``Ledger`` (:mod:`tabularium.ledger.ledger`): accounts with caps, one charge per release, a chained entry
+  per step.
+- :mod:`tabularium.ledger.measurement.release_lock`: proof that no other live process works on a release.
+- :mod:`tabularium.ledger.measurement.store`: the durable measurement files, one per release and fence.
+- :mod:`tabularium.ledger.measurement.measure_once`: ``measure_once``, which puts the three together crash by
+  crash.
 """
 
 from __future__ import annotations
 
-from ledger.charges.composition import Partition
-from ledger.drafts import Draft, Withdrawal, Withheld
-from ledger.ledger import Ledger
-from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
-from ledger.refusals import (
+from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.drafts import Draft, Withdrawal, Withheld
+from tabularium.ledger.ledger import Ledger
+from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+from tabularium.ledger.refusals import (
     AccountClosed,
     AwaitingReview,
     BadAmount,
@@ -36,7 +38,7 @@ from ledger.refusals import (
     UnknownRelease,
     WrongState,
 )
-from ledger.release_keys import ReleaseKey
+from tabularium.ledger.release_keys import ReleaseKey
 
 __all__ = [
     "Account",

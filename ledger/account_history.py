@@ -1,9 +1,9 @@
 """The history of an account, read from either end: its entries and charges, however many came before.
 
-Each entry is compared with its own hash, as in :mod:`ledger.storage.entry_queries`. Where only some entries
-are read, the statement has the order of the index that finds an account's last entry, a limit, and no range
-that a planner without statistics could take for a short one; where all are read, it is one statement, read
-piece by piece.
+Each entry is compared with its own hash, as in :mod:`tabularium.ledger.storage.entry_queries`. Where only
+some entries are read, the statement has the order of the index that finds an account's last entry, a limit,
+and no range that a planner without statistics could take for a short one; where all are read, it is one
+statement, read piece by piece.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
 
-from ledger import names
-from ledger.chain.entries import canonical_text
-from ledger.records import Charge, Entry, Terms
-from ledger.storage.draft_queries import withdrawal
-from ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body
-from ledger.storage.schema import STATES_TERMS, entries
-from ledger.transactions import Transactions
+from tabularium.ledger import names
+from tabularium.ledger.chain.entries import canonical_text
+from tabularium.ledger.records import Charge, Entry, Terms
+from tabularium.ledger.storage.draft_queries import withdrawal
+from tabularium.ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body
+from tabularium.ledger.storage.schema import STATES_TERMS, entries
+from tabularium.ledger.transactions import Transactions
 
 _PIECE = 500  # charges that are read at once
 _PIECES = {"yield_per": PAGE}  # how many rows are fetched, and held, at once
 _c = entries.c
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-#: A range and an order that are those of one index alone: see :func:`ledger.storage.entry_queries.last`.
+#: A range and an order that are those of one index alone: see
+#: :func:`tabularium.ledger.storage.entry_queries.last`.
 _RANGE = (_c.account >= bindparam("account"), _c.account <= bindparam("account"))
 _NEWEST_FIRST = (_c.account.desc(), _c.seq.desc())
 _ENTRIES = select(_c.seq, HASHED_BODY.label("hashed_body"))

@@ -9,14 +9,14 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import amounts, names
-from ledger.officers.countersigning import countersignature, guarded
-from ledger.reader import known_account, usable_account
-from ledger.records import Account, Sums, Terms
-from ledger.refusals import BadAmount, Conflict, require_same, retired_account
-from ledger.storage import entry_queries, key_queries
-from ledger.terms import agreed
-from ledger.transactions import Transactions
+from tabularium.ledger import amounts, names
+from tabularium.ledger.officers.countersigning import countersignature, guarded
+from tabularium.ledger.reader import known_account, usable_account
+from tabularium.ledger.records import Account, Sums, Terms
+from tabularium.ledger.refusals import BadAmount, Conflict, require_same, retired_account
+from tabularium.ledger.storage import entry_queries, key_queries
+from tabularium.ledger.terms import agreed
+from tabularium.ledger.transactions import Transactions
 
 _KEEP: Any = object()  # "leave it as it is", where None means "none"
 

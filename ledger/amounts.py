@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from numbers import Rational
 
-from ledger.refusals import BadAmount
+from tabularium.ledger.refusals import BadAmount
 
 LARGEST_DENOMINATOR = 10**12
 #: Holds thousandths, millionths, thirds, sevenths, elevenths, thirteenths and their products.
@@ -26,8 +26,8 @@ _STORED = re.compile(r"(0|[1-9][0-9]*)/([1-9][0-9]*)")
 def exact(value: object, *, field: str) -> Fraction:
     """Return ``value`` as an exact fraction.
 
-    It takes less than :func:`mechanisms.accounting.exact_amount`: no sign, no exponent, nothing too long for
-    a ledger, since what it returns is kept for ever and added up.
+    It takes less than :func:`tabularium.mechanisms.accounting.exact_amount`: no sign, no exponent, nothing
+    too long for a ledger, since what it returns is kept for ever and added up.
 
     Parameters
     ----------

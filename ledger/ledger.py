@@ -10,24 +10,24 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import URL
 
-from ledger import names
-from ledger.account_history import AccountHistory
-from ledger.accounts import Accounts
-from ledger.chain.restored import confirm
-from ledger.charges.charges import Charges
-from ledger.charges.remakes import Remakes
-from ledger.charges.reservation import Reservations
-from ledger.officers.decisions import Decisions
-from ledger.officers.draft_review import DraftReview
-from ledger.officers.populations import Populations
-from ledger.officers.release_key_enrolment import ReleaseKeyEnrolment
-from ledger.officers.release_withdrawal import ReleaseWithdrawal
-from ledger.reader import Reader
-from ledger.records import Head
-from ledger.refusals import BadValue, StorageFailed
-from ledger.storage.backend import Held
-from ledger.storage.database import WAIT_SECONDS, Database
-from ledger.transactions import Transactions
+from tabularium.ledger import names
+from tabularium.ledger.account_history import AccountHistory
+from tabularium.ledger.accounts import Accounts
+from tabularium.ledger.chain.restored import confirm
+from tabularium.ledger.charges.charges import Charges
+from tabularium.ledger.charges.remakes import Remakes
+from tabularium.ledger.charges.reservation import Reservations
+from tabularium.ledger.officers.decisions import Decisions
+from tabularium.ledger.officers.draft_review import DraftReview
+from tabularium.ledger.officers.populations import Populations
+from tabularium.ledger.officers.release_key_enrolment import ReleaseKeyEnrolment
+from tabularium.ledger.officers.release_withdrawal import ReleaseWithdrawal
+from tabularium.ledger.reader import Reader
+from tabularium.ledger.records import Head
+from tabularium.ledger.refusals import BadValue, StorageFailed
+from tabularium.ledger.storage.backend import Held
+from tabularium.ledger.storage.database import WAIT_SECONDS, Database
+from tabularium.ledger.transactions import Transactions
 
 CLOCK_TOLERANCE = timedelta(minutes=10)
 
@@ -35,18 +35,19 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of ten parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
-    things stand), :class:`ledger.account_history.AccountHistory` (how they came to),
-    :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.charges.remakes.Remakes` (who need
-    not), :class:`ledger.charges.reservation.Reservations` (how things stood),
-    :class:`ledger.accounts.Accounts`,
-    :class:`ledger.officers.decisions.Decisions`, :class:`ledger.officers.draft_review.DraftReview`,
-    :class:`ledger.officers.release_withdrawal.ReleaseWithdrawal`,
-    :class:`ledger.officers.release_key_enrolment.ReleaseKeyEnrolment` and
-    :class:`ledger.officers.populations.Populations` (what officers decide). They share one
-    :class:`ledger.transactions.Transactions`. Every method is one
-    transaction, safe among threads and processes, and may simply be called again after any failure: what was
-    committed is found, not repeated.
+    It is a front of ten parts, whose methods it offers as its own: :class:`tabularium.ledger.reader.Reader`
+    (how things stand), :class:`tabularium.ledger.account_history.AccountHistory` (how they came to),
+    :class:`tabularium.ledger.charges.charges.Charges` (who may spend),
+    :class:`tabularium.ledger.charges.remakes.Remakes` (who need not),
+    :class:`tabularium.ledger.charges.reservation.Reservations` (how things stood),
+    :class:`tabularium.ledger.accounts.Accounts`, :class:`tabularium.ledger.officers.decisions.Decisions`,
+    :class:`tabularium.ledger.officers.draft_review.DraftReview`,
+    :class:`tabularium.ledger.officers.release_withdrawal.ReleaseWithdrawal`,
+    :class:`tabularium.ledger.officers.release_key_enrolment.ReleaseKeyEnrolment` and
+    :class:`tabularium.ledger.officers.populations.Populations` (what officers decide). They share one
+    :class:`tabularium.ledger.transactions.Transactions`. Every method is one transaction, safe among threads
+    and processes, and may simply be called again after any failure: what was committed is found, not
+    repeated.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -160,7 +161,8 @@ class Ledger:
         return self._transactions.unconfirmed()
 
     def confirm(self, head: str, *, by: Ed25519PrivateKey | None = None) -> None:
-        """Let a ledger that was put back from a backup accept entries; see :mod:`ledger.chain.restored`.
+        """Let a ledger that was put back from a backup accept entries; see
+        :mod:`tabularium.ledger.chain.restored`.
 
         Parameters
         ----------
@@ -174,7 +176,7 @@ class Ledger:
         ReadOnly
             If it is read-only for another reason.
         LedgerError
-            As :func:`ledger.chain.restored.confirm`.
+            As :func:`tabularium.ledger.chain.restored.confirm`.
         """
         with self._transactions.appending(confirming=True) as append:
             confirm(append, head, by)
@@ -209,7 +211,7 @@ class Ledger:
         return self._transactions.witness.elsewhere
 
     def take(self, release_id: str, wait: float) -> Held | None:
-        """Take hold of a release; :func:`ledger.measurement.release_lock.hold` is the way to call it."""
+        """Take hold of a release; call :func:`tabularium.ledger.measurement.release_lock.hold` instead."""
         with self._transactions.database.translated_errors():
             return self._backend.hold(names.release_id(release_id), wait)
 

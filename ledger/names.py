@@ -7,7 +7,7 @@ import unicodedata
 from contextlib import suppress
 from datetime import date
 
-from ledger.refusals import BadValue
+from tabularium.ledger.refusals import BadValue
 
 LONGEST_NAME = 128
 LONGEST_TEXT = 512

@@ -7,12 +7,12 @@ from fractions import Fraction
 
 from sqlalchemy import Connection
 
-from ledger import names
-from ledger.chain.continuity import require_continued
-from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
-from ledger.refusals import retired_account, unknown_account
-from ledger.storage import entry_queries, key_queries
-from ledger.transactions import Transactions
+from tabularium.ledger import names
+from tabularium.ledger.chain.continuity import require_continued
+from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
+from tabularium.ledger.refusals import retired_account, unknown_account
+from tabularium.ledger.storage import entry_queries, key_queries
+from tabularium.ledger.transactions import Transactions
 
 
 def known_account(connection: Connection, name: str) -> Account:

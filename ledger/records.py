@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from ledger import amounts
-from ledger.refusals import ChainBroken
+from tabularium.ledger import amounts
+from tabularium.ledger.refusals import ChainBroken
 
 GENESIS = "0" * 64  # what the first entry names as the one before it
 

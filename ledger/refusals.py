@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mechanisms.accounting import LedgerError as LedgerError  # noqa: PLC0414 - ours as well
+from tabularium.mechanisms.accounting import LedgerError as LedgerError  # noqa: PLC0414 - ours as well
 
 
 class BadValue(LedgerError):

@@ -26,10 +26,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from ledger.charges.composition import folds, together
-from ledger.ledger import Ledger
-from ledger.records import Account, Charge, Sums
-from mechanisms.accounting import Event, epsilon_at
+from tabularium.ledger.charges.composition import folds, together
+from tabularium.ledger.ledger import Ledger
+from tabularium.ledger.records import Account, Charge, Sums
+from tabularium.mechanisms.accounting import Event, epsilon_at
 
 #: At which δ an account of pure ε is reported, unless another is asked for.
 DELTA = Fraction(1, 10**9)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from ledger import amounts, names
-from ledger.records import DEFINITIONS, RELATIONS, Terms
-from ledger.refusals import BadAmount, BadValue
+from tabularium.ledger import amounts, names
+from tabularium.ledger.records import DEFINITIONS, RELATIONS, Terms
+from tabularium.ledger.refusals import BadAmount, BadValue
 
 
 def agreed(terms: Terms) -> Terms:

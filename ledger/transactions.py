@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from ledger.chain.continuity import require_recent
-from ledger.chain.entries import latest
-from ledger.chain.restored import CONFIRM, UNCONFIRMED, unconfirmed
-from ledger.chain.verify import Verified, in_time, verify_rows
-from ledger.chain.witness import WitnessDamaged
-from ledger.records import GENESIS, Charge, Head
-from ledger.refusals import ChainBroken, ReadOnly
-from ledger.storage import entry_queries
-from ledger.storage.append import Append
-from ledger.storage.database import NOT_A_LEDGER, Database
+from tabularium.ledger.chain.continuity import require_recent
+from tabularium.ledger.chain.entries import latest
+from tabularium.ledger.chain.restored import CONFIRM, UNCONFIRMED, unconfirmed
+from tabularium.ledger.chain.verify import Verified, in_time, verify_rows
+from tabularium.ledger.chain.witness import WitnessDamaged
+from tabularium.ledger.records import GENESIS, Charge, Head
+from tabularium.ledger.refusals import ChainBroken, ReadOnly
+from tabularium.ledger.storage import entry_queries
+from tabularium.ledger.storage.append import Append
+from tabularium.ledger.storage.database import NOT_A_LEDGER, Database
 
 RESTORE = "restore the newest backup, or open the ledger that wrote it"
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"

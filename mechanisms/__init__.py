@@ -8,6 +8,6 @@ this package imports nothing heavy; a mechanism's module is loaded when it is bu
 
 from __future__ import annotations
 
-from mechanisms.registry import MECHANISMS, build, restore
+from tabularium.mechanisms.registry import MECHANISMS, build, restore
 
 __all__ = ["MECHANISMS", "build", "restore"]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.errors import MechanismError
 
 Array = NDArray[Any]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.accounting.transcript import Definition, Event, ratio
-from mechanisms.channel import Channel
-from mechanisms.channel.facade import facade
-from mechanisms.errors import MechanismError
-from mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.accounting.transcript import Definition, Event, ratio
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.channel.facade import facade
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.measured import Array, Measured, Release
 
 if TYPE_CHECKING:
-    from mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells
+    from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells
 
 Counts = NDArray[np.int64]
 LARGEST_COUNT = 1 << 40
@@ -28,7 +28,8 @@ class Mechanism(ABC):
 
     A mechanism gives two functions. ``draw`` sees the true counts and the channel, and returns only what
     came out of the channel. ``finish`` sees only that. It spends exactly what the channel holds. Of the
-    channel it sees a façade (``mechanisms.channel.facade``): it cannot tell a release from an audit.
+    channel it sees a façade (``tabularium.mechanisms.channel.facade``): it cannot tell a release from an
+    audit.
     """
 
     name: ClassVar[str]
@@ -91,8 +92,8 @@ class Mechanism(ABC):
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the sums of cells that were measured, each with independent noise of known distribution.
 
-        None where there are none. See :mod:`mechanisms.linear_measurements.linear_measurement`, also for sums
-        that were chosen by noise.
+        None where there are none. See :mod:`tabularium.mechanisms.linear_measurements.linear_measurement`,
+        also for sums that were chosen by noise.
         """
         return self.noisy_cells(measured)
 

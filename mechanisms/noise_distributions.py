@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import GAUSSIANS, Definition, Event
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.transcript import GAUSSIANS, Definition, Event
+from tabularium.mechanisms.errors import MechanismError
 
 NoiseFamily = Literal["laplace", "gaussian"]
 FAMILIES = ("laplace", "gaussian")

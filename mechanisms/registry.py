@@ -13,41 +13,43 @@ from inspect import getsource
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, cast
 
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.errors import MechanismError
 
 if TYPE_CHECKING:
-    from mechanisms.measured import Measured
-    from mechanisms.mechanism import Mechanism
+    from tabularium.mechanisms.measured import Measured
+    from tabularium.mechanisms.mechanism import Mechanism
 
 _PLACES = {
-    "identity": "mechanisms.histograms.identity:Identity",
-    "cells": "mechanisms.histograms.identity:Identity",
-    "gaussian": "mechanisms.histograms.gaussian:Gaussian",
-    "uniform": "mechanisms.histograms.uniform:Uniform",
-    "boost": "mechanisms.histograms.boost.boost:Boost",
-    "privelet": "mechanisms.histograms.privelet.privelet:Privelet",
-    "mwem": "mechanisms.histograms.mwem.mwem:Mwem",
-    "fpa": "mechanisms.histograms.spectral.fpa:Fpa",
-    "spa": "mechanisms.histograms.spectral.spa:Spa",
-    "efpa": "mechanisms.histograms.spectral.efpa:Efpa",
-    "p_hpartition": "mechanisms.histograms.p_hpartition.p_hpartition:PHPartition",
-    "noise_first": "mechanisms.histograms.noise_first.noise_first:NoiseFirst",
-    "denoise": "mechanisms.histograms.denoise.denoise:Denoise",
-    "structure_first": "mechanisms.histograms.structure_first.structure_first:StructureFirst",
-    "kd_tree": "mechanisms.histograms.kd_tree.kd_tree:KdTree",
-    "hierarchical_kd_tree": "mechanisms.histograms.kd_tree.hierarchical_kd_tree:HierarchicalKdTree",
-    "sreb_gca": "mechanisms.histograms.sreb_gca.sreb_gca:SrebGca",
-    "ahp": "mechanisms.histograms.ahp.ahp:Ahp",
-    "dawa": "mechanisms.histograms.dawa.dawa:Dawa",
-    "privhist": "mechanisms.histograms.privhist.privhist:PrivHist",
-    "sorted_isotonic": "mechanisms.histograms.sorted_isotonic:SortedIsotonic",
+    "identity": "tabularium.mechanisms.histograms.identity:Identity",
+    "cells": "tabularium.mechanisms.histograms.identity:Identity",
+    "gaussian": "tabularium.mechanisms.histograms.gaussian:Gaussian",
+    "uniform": "tabularium.mechanisms.histograms.uniform:Uniform",
+    "boost": "tabularium.mechanisms.histograms.boost.boost:Boost",
+    "privelet": "tabularium.mechanisms.histograms.privelet.privelet:Privelet",
+    "mwem": "tabularium.mechanisms.histograms.mwem.mwem:Mwem",
+    "fpa": "tabularium.mechanisms.histograms.spectral.fpa:Fpa",
+    "spa": "tabularium.mechanisms.histograms.spectral.spa:Spa",
+    "efpa": "tabularium.mechanisms.histograms.spectral.efpa:Efpa",
+    "p_hpartition": "tabularium.mechanisms.histograms.p_hpartition.p_hpartition:PHPartition",
+    "noise_first": "tabularium.mechanisms.histograms.noise_first.noise_first:NoiseFirst",
+    "denoise": "tabularium.mechanisms.histograms.denoise.denoise:Denoise",
+    "structure_first": "tabularium.mechanisms.histograms.structure_first.structure_first:StructureFirst",
+    "kd_tree": "tabularium.mechanisms.histograms.kd_tree.kd_tree:KdTree",
+    "hierarchical_kd_tree": (
+        "tabularium.mechanisms.histograms.kd_tree.hierarchical_kd_tree:HierarchicalKdTree"
+    ),
+    "sreb_gca": "tabularium.mechanisms.histograms.sreb_gca.sreb_gca:SrebGca",
+    "ahp": "tabularium.mechanisms.histograms.ahp.ahp:Ahp",
+    "dawa": "tabularium.mechanisms.histograms.dawa.dawa:Dawa",
+    "privhist": "tabularium.mechanisms.histograms.privhist.privhist:PrivHist",
+    "sorted_isotonic": "tabularium.mechanisms.histograms.sorted_isotonic:SortedIsotonic",
 }
 #: Built and restored like the others, but never chosen for a table by name: what measures things other than
 #: counts, and what runs another mechanism many times.
 _UNCHOSEN = {
-    "bounded_sums": "mechanisms.histograms.bounded_sums:BoundedSums",
-    "quantile_choices": "mechanisms.histograms.quantile_choices:QuantileChoices",
-    "per_region": "mechanisms.histograms.per_region:PerRegion",
+    "bounded_sums": "tabularium.mechanisms.histograms.bounded_sums:BoundedSums",
+    "quantile_choices": "tabularium.mechanisms.histograms.quantile_choices:QuantileChoices",
+    "per_region": "tabularium.mechanisms.histograms.per_region:PerRegion",
 }
 
 
@@ -126,11 +128,13 @@ def import_whole(name: str) -> None:
     """
     kind = MECHANISMS[name] if name in MECHANISMS else _imported(_UNCHOSEN[name])
     waiting = [
-        each.__module__ for each in kind.__mro__ if each.__module__.startswith("mechanisms.histograms.")
+        each.__module__
+        for each in kind.__mro__
+        if each.__module__.startswith("tabularium.mechanisms.histograms.")
     ]
     for module in list(waiting):
         folder = module.rpartition(".")[0]
-        if folder != "mechanisms.histograms":
+        if folder != "tabularium.mechanisms.histograms":
             waiting += [f"{folder}.{each.name}" for each in iter_modules(sys.modules[folder].__path__)]
     seen: set[str] = set()
     while waiting:
@@ -138,7 +142,7 @@ def import_whole(name: str) -> None:
             continue
         seen.add(module)
         loaded = import_module(module)
-        if module.startswith("mechanisms."):
+        if module.startswith("tabularium.mechanisms."):
             waiting += _imported_when_called(getsource(loaded))
 
 

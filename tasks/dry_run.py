@@ -13,27 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.measurement.measurement_file import Payload
-from mechanisms.accounting import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import InputError, MechanismError
-from mechanisms.inference.prior_table import LEAST
-from mechanisms.registry import import_whole
-from tasks.ledger_stages import open_ledger
-from tasks.margins.known_levels import below
-from tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
-from tasks.postprocess.postprocessing import PostProcessor
-from tasks.postprocess.prior_numbers import prior_numbers
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.certificate import software_versions
-from tasks.publish.draft_folder import check_draft_folder
-from tasks.publish.formats.without_rows import write_without_rows
-from tasks.publish.release_folder import check_writable
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from tasks.sign.release_key import signing_key
-from validations.spec.large_tables import fits, slabs
-from validations.spec.parts.table_parts import ABOVE, Table
+from tabularium.ledger.measurement.measurement_file import Payload
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import InputError, MechanismError
+from tabularium.mechanisms.inference.prior_table import LEAST
+from tabularium.mechanisms.registry import import_whole
+from tabularium.tasks.ledger_stages import open_ledger
+from tabularium.tasks.margins.known_levels import below
+from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
+from tabularium.tasks.postprocess.postprocessing import PostProcessor
+from tabularium.tasks.postprocess.prior_numbers import prior_numbers
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.certificate import software_versions
+from tabularium.tasks.publish.draft_folder import check_draft_folder
+from tabularium.tasks.publish.formats.without_rows import write_without_rows
+from tabularium.tasks.publish.release_folder import check_writable
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.tasks.sign.release_key import signing_key
+from tabularium.validations.spec.large_tables import fits, slabs
+from tabularium.validations.spec.parts.table_parts import ABOVE, Table
 
 
 @stage("dry run")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mechanisms import restore
-from mechanisms.measured import Measured, Release
-from tasks.runtime.run import Run
-from validations.spec.parts.table_parts import PER_REGION
+from tabularium.mechanisms import restore
+from tabularium.mechanisms.measured import Measured, Release
+from tabularium.tasks.runtime.run import Run
+from tabularium.validations.spec.parts.table_parts import PER_REGION
 
 
 def finish(run: Run, measured: Measured, digest: str, place: int) -> Release:

@@ -28,10 +28,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger import Ledger
-from ledger.durable_files import make_folder, turn
-from mechanisms.errors import DataRefused, LedgerError
-from tasks.runtime.home import Home, make_once
+from tabularium.ledger import Ledger
+from tabularium.ledger.durable_files import make_folder, turn
+from tabularium.mechanisms.errors import DataRefused, LedgerError
+from tabularium.tasks.runtime.home import Home, make_once
 
 _WAIT_SECONDS = 60.0
 

@@ -13,13 +13,13 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from ledger import Ledger
-from mechanisms.errors import PublicationError
-from tasks.ledger_stages import open_ledger
-from tasks.publish.release_folder import CERTIFICATE, check_release
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.runtime.run import Run
-from validations.spec.parts.rules import RowCountRule
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.ledger_stages import open_ledger
+from tabularium.tasks.publish.release_folder import CERTIFICATE, check_release
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.runtime.run import Run
+from tabularium.validations.spec.parts.rules import RowCountRule
 
 
 def last_total(run: Run) -> int | None:

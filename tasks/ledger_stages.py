@@ -12,23 +12,29 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
-from ledger.chain.witness import ALONE
-from ledger.measurement.store import MeasurementStore
-from ledger.refusals import retired_account
-from mechanisms.errors import LedgerError
-from tasks.ingest.ingest import InputHandle
-from tasks.input_binding import Claim, charging, require_bound, require_one_account, require_one_period
-from tasks.publish.priors import certificates, require_published
-from tasks.published_heads import expect_heads
-from tasks.runtime.home import Home
-from tasks.runtime.progress import note
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from validations.spec.exact_facts import exact_facts
-from validations.spec.load import Loaded
-from validations.spec.model import ReleaseSpec
-from validations.spec.problems import choose
+from tabularium.ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
+from tabularium.ledger.chain.witness import ALONE
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.refusals import retired_account
+from tabularium.mechanisms.errors import LedgerError
+from tabularium.tasks.ingest.ingest import InputHandle
+from tabularium.tasks.input_binding import (
+    Claim,
+    charging,
+    require_bound,
+    require_one_account,
+    require_one_period,
+)
+from tabularium.tasks.publish.priors import certificates, require_published
+from tabularium.tasks.published_heads import expect_heads
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.spec.exact_facts import exact_facts
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.problems import choose
 
 
 @dataclass(frozen=True)

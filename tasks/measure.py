@@ -2,12 +2,12 @@
 
 A mechanism that cannot tell its own error has it measured here as well: the sum of |true - released| over the
 cells, through the same channel, with a stated share of the table's budget
-(``mechanisms.inference.margins_of_error.measured_error``).
+(``tabularium.mechanisms.inference.margins_of_error.measured_error``).
 
-The crash order is the ledger's (:mod:`ledger.measurement.measure_once`): ``drawing`` commits before the first
-random bit; table by table and level by level noise is drawn under a fresh key, with its own share of the
-budget, and becomes a durable file; ``measured`` commits with the digest of the file that names them all.
-Later stages read only those files.
+The crash order is the ledger's (:mod:`tabularium.ledger.measurement.measure_once`): ``drawing`` commits
+before the first random bit; table by table and level by level noise is drawn under a fresh key, with its own
+share of the budget, and becomes a durable file; ``measured`` commits with the digest of the file that names
+them all. Later stages read only those files.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger import Charge
-from ledger.measurement.measure_once import measure_once
-from mechanisms import build, restore
-from mechanisms.accounting import Definition, Event, PrivacyLoss
-from mechanisms.channel import Channel, SecureChannel
-from mechanisms.errors import LedgerError, PublicationError, TabulariumError
-from mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
-from mechanisms.measured import Measured, Release
-from mechanisms.mechanism import Mechanism
-from tasks.count.count_files import CountsHandle, read_counts, read_sizes
-from tasks.count.table_axes import place_at
-from tasks.finished_regions import finish
-from tasks.joined_slabs import join_slabs
-from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.priors import certificates
-from tasks.published_heads import leave_head, stamped_head
-from tasks.runtime.home import Home
-from tasks.runtime.progress import advanced, note, stopping
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from tasks.runtime.tracebacks import keep
-from validations.spec.checks.histogram_checks import MECHANISM
-from validations.spec.checks.table_checks import level_shapes
-from validations.spec.large_tables import slabs
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
-from validations.spec.parts.rules import Tally
-from validations.spec.parts.table_parts import Histogram, Table
+from tabularium.ledger import Charge
+from tabularium.ledger.measurement.measure_once import measure_once
+from tabularium.mechanisms import build, restore
+from tabularium.mechanisms.accounting import Definition, Event, PrivacyLoss
+from tabularium.mechanisms.channel import Channel, SecureChannel
+from tabularium.mechanisms.errors import LedgerError, PublicationError, TabulariumError
+from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
+from tabularium.mechanisms.measured import Measured, Release
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.tasks.count.count_files import CountsHandle, read_counts, read_sizes
+from tabularium.tasks.count.table_axes import place_at
+from tabularium.tasks.finished_regions import finish
+from tabularium.tasks.joined_slabs import join_slabs
+from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.priors import certificates
+from tabularium.tasks.published_heads import leave_head, stamped_head
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import advanced, note, stopping
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.tasks.runtime.tracebacks import keep
+from tabularium.validations.spec.checks.histogram_checks import MECHANISM
+from tabularium.validations.spec.checks.table_checks import level_shapes
+from tabularium.validations.spec.large_tables import slabs
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
+from tabularium.validations.spec.parts.rules import Tally
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -110,7 +110,7 @@ class MeasuredError:
     ----------
     totals
         One for each class of released size
-        (:func:`mechanisms.inference.margins_of_error.measured_error.error_classes`), in parts.
+        (:func:`tabularium.mechanisms.inference.margins_of_error.measured_error.error_classes`), in parts.
     """
 
     totals: tuple[int, ...]
@@ -243,7 +243,7 @@ def _kept_for_its_author(error: Exception, home: Home) -> None:
 
 
 def drawing_tallies(run: Run, counts: CountsHandle) -> dict[str, Callable[[], Drawn]]:
-    """Return what draws the tallies of a spec, each by its purpose; see :mod:`tasks.unit_tallies`."""
+    """Return what draws the tallies of a spec, by purpose; see :mod:`tabularium.tasks.unit_tallies`."""
     spec = run.loaded.spec
     assert counts.units is not None  # noqa: S101 - they are counted where there are tallies
     units = read_counts(counts.units, run.installation.secret())

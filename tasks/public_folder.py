@@ -1,7 +1,7 @@
 """Folders of releases that somebody else may have written: what is in them, read within limits.
 
-Every command that opens such a folder reads it through this module and :mod:`tasks.public_tables`. Errors
-name the file, as :class:`~validations.public_files.Unreadable`.
+Every command that opens such a folder reads it through this module and :mod:`tabularium.tasks.public_tables`.
+Errors name the file, as :class:`~tabularium.validations.public_files.Unreadable`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from validations.public_files import (
+from tabularium.validations.public_files import (
     LARGEST_JSON,
     Unreadable,
     json_object,

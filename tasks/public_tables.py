@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from tasks.publish.frames import ROWS
-from validations.public_files import MIB, Unreadable, open_plain
+from tabularium.tasks.publish.frames import ROWS
+from tabularium.validations.public_files import MIB, Unreadable, open_plain
 
 MOST_CELLS = 1 << 28  # of all tables together, and of any other array
 MOST_COLUMNS = 10_000

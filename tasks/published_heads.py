@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledger import Head, Ledger, ReadOnly, durable_files
-from ledger.transactions import RESTORE
-from mechanisms.errors import LedgerError, PlaceClosed
-from tasks.input_binding import is_known
-from tasks.publish.release_folder import CERTIFICATE, HEADS, make_readable_folder, release_folder
-from tasks.runtime.progress import note
-from tasks.runtime.run import Run
-from validations.public_files import Unreadable, json_object, read_plain
+from tabularium.ledger import Head, Ledger, ReadOnly, durable_files
+from tabularium.ledger.transactions import RESTORE
+from tabularium.mechanisms.errors import LedgerError, PlaceClosed
+from tabularium.tasks.input_binding import is_known
+from tabularium.tasks.publish.release_folder import CERTIFICATE, HEADS, make_readable_folder, release_folder
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Run
+from tabularium.validations.public_files import Unreadable, json_object, read_plain
 
 _LARGEST = {HEADS: 4096, CERTIFICATE: 1 << 26}  # bytes; whatever is larger, this program has not written
 _MALFORMED = (Unreadable, ValueError, KeyError, TypeError)

@@ -1,8 +1,8 @@
 """A release made again from the stored measurements of an earlier one: no data are read, and none is needed.
 
 What may differ is what is done with the measurements; all that decided what was measured, and how, must be as
-it was (:func:`validations.spec.load.measurement_plan`). The plan of the earlier release is read from the
-certificate that was kept beside its measurements, whose digest the ledger holds.
+it was (:func:`tabularium.validations.spec.load.measurement_plan`). The plan of the earlier release is read
+from the certificate that was kept beside its measurements, whose digest the ledger holds.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ledger import Charge, Ledger
-from mechanisms.errors import InputError, LedgerError
-from tasks.ledger_stages import MeasuredHandle, open_ledger, open_store, revision_of
-from tasks.publish.certificate.sections import public_digests
-from tasks.publish.kept_documents import kept_documents
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.publish.verify_certificate import differences
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from tasks.unit_tallies import attempts
-from validations.spec.load import Loaded, measurement_plan
-from validations.spec.model import ReleaseSpec
+from tabularium.ledger import Charge, Ledger
+from tabularium.mechanisms.errors import InputError, LedgerError
+from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger, open_store, revision_of
+from tabularium.tasks.publish.certificate.sections import public_digests
+from tabularium.tasks.publish.kept_documents import kept_documents
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.publish.verify_certificate import differences
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.tasks.unit_tallies import attempts
+from tabularium.validations.spec.load import Loaded, measurement_plan
+from tabularium.validations.spec.model import ReleaseSpec
 
 
 @stage("take the stored measurements")

@@ -4,20 +4,20 @@ Tallies have a charge of their own, made and drawn before the main one, so that 
 run before the main charge is made. What a tally charge costs is spent whatever the rules say.
 
 The proof. To a tally each unit adds a number from 0 to m, by its own records alone
-(:mod:`tasks.count.bounding`), with m = 1 but for the records that are left out: one unit changes it by at
-most m. A unit changes at most k records, and a channel is opened for a record, with ε/k or ρ/k². So a tally
-is drawn with a declared sensitivity of m/k for each record. Its noise has the scale (m/k)/(ε/k) = m/ε, or the
-variance (m²/k²)/(2ρ/k²) = m²/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) = ρ: what the accounting
-says of the event for a group of k records. Tallies and main charge compose sequentially: their amounts add to
-the budget of the spec. To compare a noisy number with bounds, or with what was published before, is post-
-processing: anybody may be told that a rule failed.
+(:mod:`tabularium.tasks.count.bounding`), with m = 1 but for the records that are left out: one unit changes
+it by at most m. A unit changes at most k records, and a channel is opened for a record, with ε/k or ρ/k². So
+a tally is drawn with a declared sensitivity of m/k for each record. Its noise has the scale (m/k)/(ε/k) =
+m/ε, or the variance (m²/k²)/(2ρ/k²) = m²/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) = ρ: what the
+accounting says of the event for a group of k records. Tallies and main charge compose sequentially: their
+amounts add to the budget of the spec. To compare a noisy number with bounds, or with what was published
+before, is post- processing: anybody may be told that a rule failed.
 
 A release draws a number once for each input and never again; an edited spec is another release, and pays for
 another number. An input that was mended is another one, and pays for another *attempt*: the name of its
 charge is a keyed function of the release id and the number of the attempt, and the home binds each attempt to
-its input (:mod:`tasks.input_binding`). Every attempt is a charge of its own: sequential composition again,
-and the certificate adds all of them to what the release cost. That there were several says that the input
-changed, which no budget covers: the certificate names it as outside.
+its input (:mod:`tabularium.tasks.input_binding`). Every attempt is a charge of its own: sequential
+composition again, and the certificate adds all of them to what the release cost. That there were several says
+that the input changed, which no budget covers: the certificate names it as outside.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from itertools import count as numbers_from
 from itertools import takewhile
 from typing import Any
 
-from ledger import BudgetExhausted, Charge, Ledger, WrongState
-from ledger.measurement.measure_once import measure_once
-from ledger.measurement.release_lock import hold
-from mechanisms.accounting import Event
-from mechanisms.errors import DataRefused, LedgerError, PublicationError, RuleFailed
-from tasks.count.count_files import CountsHandle
-from tasks.ingest.ingest import InputHandle
-from tasks.input_binding import is_bound, require_bound
-from tasks.last_published import last_number
-from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
-from tasks.measure import drawing_tallies
-from tasks.published_heads import leave_head, require_new, stamped_head
-from tasks.runtime.progress import note, stopping
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from validations.spec.parts.rules import RowCountRule, Tally
-from validations.spec.summary import tally_about
-from validations.suites.microdata_findings import CHANGE
-from validations.suites.microdata_suite import around
+from tabularium.ledger import BudgetExhausted, Charge, Ledger, WrongState
+from tabularium.ledger.measurement.measure_once import measure_once
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.mechanisms.accounting import Event
+from tabularium.mechanisms.errors import DataRefused, LedgerError, PublicationError, RuleFailed
+from tabularium.tasks.count.count_files import CountsHandle
+from tabularium.tasks.ingest.ingest import InputHandle
+from tabularium.tasks.input_binding import is_bound, require_bound
+from tabularium.tasks.last_published import last_number
+from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
+from tabularium.tasks.measure import drawing_tallies
+from tabularium.tasks.published_heads import leave_head, require_new, stamped_head
+from tabularium.tasks.runtime.progress import note, stopping
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.spec.parts.rules import RowCountRule, Tally
+from tabularium.validations.spec.summary import tally_about
+from tabularium.validations.suites.microdata_findings import CHANGE
+from tabularium.validations.suites.microdata_suite import around
 
 _SPENT = {"drawing", "measured", "published", "abandoned"}
 

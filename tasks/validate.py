@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from mechanisms.errors import Finding, InputError, InputRefused
-from tasks.ingest.open_source import (
+from tabularium.mechanisms.errors import Finding, InputError, InputRefused
+from tabularium.tasks.ingest.open_source import (
     InputHandle,
     OpenSource,
     first_row,
@@ -16,19 +16,19 @@ from tasks.ingest.open_source import (
     rows_of,
     unreadable,
 )
-from tasks.last_published import last_total
-from tasks.runtime.progress import note
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from validations.derivation.derived_columns import coded_columns
-from validations.domains.domains import Domain, NumberDomain
-from validations.redaction import redacted
-from validations.spec.load import Loaded
-from validations.suites.expectations import RuleResult, write_private
-from validations.suites.metrics import Metrics, metrics_expression, read_metrics
-from validations.suites.microdata_findings import local_notes
-from validations.suites.microdata_suite import check_microdata, stop_if_failed
-from validations.universes.impossible_records import without_impossible
+from tabularium.tasks.last_published import last_total
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.suites.expectations import RuleResult, write_private
+from tabularium.validations.suites.metrics import Metrics, metrics_expression, read_metrics
+from tabularium.validations.suites.microdata_findings import local_notes
+from tabularium.validations.suites.microdata_suite import check_microdata, stop_if_failed
+from tabularium.validations.universes.impossible_records import without_impossible
 
 __all__ = ["RuleResult", "measure_source", "validate", "validate_microdata"]
 

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
+from tabularium.validations.suites import gx_engine, suite_process
+from tabularium.validations.suites.gx_engine import Bound, Expected, Number
 from tests.sizes import full
-from validations.suites import gx_engine, suite_process
-from validations.suites.gx_engine import Bound, Expected, Number
 
 LIBRARY = gx_engine.run_suite
 
@@ -28,7 +28,7 @@ def judge_here() -> None:
 def plain(
     name: str, numbers: Mapping[str, Sequence[Number]], expected: Sequence[Expected]
 ) -> tuple[list[bool], str]:
-    """Judge a suite: as :func:`validations.suites.gx_engine.run_suite`."""
+    """Judge a suite: as :func:`tabularium.validations.suites.gx_engine.run_suite`."""
     verdicts = [_holds(each, numbers[each.column]) for each in expected]
     return verdicts, json.dumps({"suite_name": name, "results": [{"success": each} for each in verdicts]})
 

@@ -15,7 +15,9 @@ from tests.test_floors import FLOORS, ROOT, files
 MOST_LINES = 900  # a file is as long as its subject; none needs more
 MOST_MODULES = 15  # about: what a folder holds that can still be taken in at a glance
 MODULES = {
-    path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for floor in FLOORS for path in files(floor)
+    path: ".".join(("tabularium", *path.relative_to(ROOT).with_suffix("").parts))
+    for floor in FLOORS
+    for path in files(floor)
 }
 
 

@@ -16,6 +16,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("mechanisms", "ledger", "validations", "tasks", "flows")
+# What a Prefect repository of its own has, by convention: nothing of it takes the place of ours.
+NEIGHBOURS = (
+    "flows/__init__.py",
+    "flows/release.py",
+    "tasks.py",
+    "mechanisms.py",
+    "ledger/__init__.py",
+    "validations.py",
+)
 # One worker: the wheel is built once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
@@ -37,6 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "source"
     for package in PACKAGES:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tabularium", source / "tabularium", symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps"]
@@ -62,22 +72,28 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     files = {
-        str(path.relative_to(ROOT))
+        f"tabularium/{path.relative_to(ROOT)}"
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert not files - held
-    assert {f"{package}/py.typed" for package in PACKAGES} <= held
-    assert not [name for name in held if name.startswith(("tests/", "docs/"))]
+    assert "tabularium/py.typed" in held
+    assert not [name for name in held if not name.startswith(("tabularium/", "tabularium_dp-"))]
     assert any(name.endswith("licenses/LICENSE") for name in held)
 
 
-def test_an_installed_command_works_in_an_empty_folder(program: Path, tmp_path: Path) -> None:
+def test_an_installed_command_works_beside_a_repository_with_the_same_names(
+    program: Path, tmp_path: Path
+) -> None:
     def tabularium(line: str) -> str:
         return run(program, *line.split(), folder=tmp_path).stdout
 
-    where = run(program.parent / "python", "-c", "import flows; print(flows.__file__)", folder=tmp_path)
+    for name in NEIGHBOURS:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('of the repository beside it')")
+    asked = "import tabularium.flows.release as ours; print(ours.__file__)"
+    where = run(program.parent / "python", "-c", asked, folder=tmp_path)
     assert Path(where.stdout.strip()).is_relative_to(program.parents[1]), "not the installed package"
     assert tabularium("--version").startswith("tabularium ")
     tabularium("sample --rows 2000 --meshblocks 20 --out people.parquet")

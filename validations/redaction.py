@@ -16,14 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from mechanisms.errors import InternalError, TabulariumError
+from tabularium.mechanisms.errors import InternalError, TabulariumError
 
 T = TypeVar("T")
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _MEMORY = {"OutOfMemoryException", "MemoryError", "ArrowMemoryError"}
 _ROOT = Path(__file__).parents[1]
-_OURS = {_ROOT / floor for floor in ("flows", "tasks", "validations", "ledger", "mechanisms")}
 _LIBRARIES = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 # Exceptions of the language that what is read may cause, too.
 _OF_INPUT = (OSError, MemoryError, EOFError, UnicodeError)
@@ -45,7 +44,7 @@ def data_were_opened() -> bool:
 
 def is_ours(file: str) -> bool:
     """Return whether a file of code is one of this program."""
-    return not _OURS.isdisjoint(Path(file).parents)
+    return _ROOT in Path(file).parents
 
 
 def redacted(work: Callable[[], T], otherwise: TabulariumError | Callable[[], TabulariumError]) -> T:

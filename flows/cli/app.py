@@ -9,95 +9,95 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from flows.cli.terminal import one_line_errors
-from flows.operations.prefect_limits import leave_closed_folder, refuse_planted_settings
-from mechanisms.errors import InputError
-from tasks.runtime.progress import stopping
+from tabularium.flows.cli.terminal import one_line_errors
+from tabularium.flows.operations.prefect_limits import leave_closed_folder, refuse_planted_settings
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.progress import stopping
 
 #: Command -> the module whose ``register`` adds it, and the line about it in the list of all commands.
 COMMANDS = {
     "run": (
-        "flows.cli.run_command",
+        "tabularium.flows.cli.run_command",
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
     "withdraw": (
-        "flows.cli.withdraw_command",
+        "tabularium.flows.cli.withdraw_command",
         "Withdraw a published release, signed with an enrolled key. It is not taken back.",
     ),
     "rebuild": (
-        "flows.cli.rebuild_command",
+        "tabularium.flows.cli.rebuild_command",
         "Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.",
     ),
     "deploy": (
-        "flows.cli.operations.deploy",
+        "tabularium.flows.cli.operations.deploy",
         "Have Prefect publish SPEC by itself; doing it again changes only what differs.",
     ),
     "notify": (
-        "flows.cli.operations.notify",
+        "tabularium.flows.cli.operations.notify",
         "Have Prefect's server tell people of what happens; doing it again changes only what differs.",
     ),
     "diagnose": (
-        "flows.cli.diagnose",
+        "tabularium.flows.cli.diagnose",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",
     ),
     "check": (
-        "flows.cli.check_command",
+        "tabularium.flows.cli.check_command",
         "Say everything that is wrong with SPEC, or what it will publish and cost. Opens no data.",
     ),
     "plan": (
-        "flows.cli.plan_command",
+        "tabularium.flows.cli.plan_command",
         "Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data.",
     ),
     "sample": (
-        "flows.cli.sample",
+        "tabularium.flows.cli.sample",
         "Write synthetic microdata with code lists and a release spec that fits. No real person is in it.",
     ),
     "improve": (
-        "flows.cli.improve",
+        "tabularium.flows.cli.improve",
         "Merge neighbouring rows of a published noisy TABLE where that lessens its error. Costs no budget.",
     ),
     "compare": (
-        "flows.cli.compare",
+        "tabularium.flows.cli.compare",
         "Compare mechanisms on public data: a table (CSV) and a page with plots. Costs no budget.",
     ),
     "query": (
-        "flows.cli.query.query_command",
+        "tabularium.flows.cli.query.query_command",
         "Counts, sums, averages, medians and more of a published release, with errors. Costs no budget.",
     ),
     "report": (
-        "flows.cli.report_command",
+        "tabularium.flows.cli.report_command",
         "Write the report of a published release anew: one page, for people. Costs no budget.",
     ),
     "site": (
-        "flows.cli.site_command",
+        "tabularium.flows.cli.site_command",
         "Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.",
     ),
     "verify": (
-        "flows.cli.verify_command",
+        "tabularium.flows.cli.verify_command",
         "Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.",
     ),
     "demo": (
-        "flows.cli.demo.demo_command",
+        "tabularium.flows.cli.demo.demo_command",
         "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",
     ),
     "backup": (
-        "flows.cli.operations.backup",
+        "tabularium.flows.cli.operations.backup",
         "Back up ledger, measurements, bindings, secret and publication folders; read it back and verify it.",
     ),
     "restore": (
-        "flows.cli.operations.backup",
+        "tabularium.flows.cli.operations.backup",
         "Put a backup into a new home. Its ledger is read-only until its head is confirmed.",
     ),
     "doctor": (
-        "flows.cli.operations.doctor",
+        "tabularium.flows.cli.operations.doctor",
         "Say whether the installation is well: one line for each thing, with what mends it.",
     ),
     "up": (
-        "flows.cli.operations.up",
+        "tabularium.flows.cli.operations.up",
         "Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.",
     ),
     "ledger": (
-        "flows.cli.ledger.group",
+        "tabularium.flows.cli.ledger.group",
         "Open accounts, see what is spent and left, check the chain.",
     ),
 }

@@ -7,12 +7,12 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from flows.cli.options import AsJson, SpecPath
-from flows.cli.terminal import err, one_line_errors, out, print_json
-from mechanisms.errors import InternalError, TabulariumError
-from validations.spec.load import load_spec
-from validations.spec.problems import Problem, format_problems
-from validations.spec.summary import Checked, check, render
+from tabularium.flows.cli.options import AsJson, SpecPath
+from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json
+from tabularium.mechanisms.errors import InternalError, TabulariumError
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.problems import Problem, format_problems
+from tabularium.validations.spec.summary import Checked, check, render
 
 
 def check_spec(spec: SpecPath, as_json: AsJson = False) -> None:
@@ -40,8 +40,8 @@ def report_spec(spec: Path, *, as_json: bool) -> bool:
 
 def _refused(spec: Path) -> Problem | None:
     """Return what `tabularium run` would refuse in a spec that is in order, once it tried it without data."""
-    from tasks.dry_run import dry_run_spec
-    from tasks.runtime.run import without_data
+    from tabularium.tasks.dry_run import dry_run_spec
+    from tabularium.tasks.runtime.run import without_data
 
     try:
         with without_data(load_spec(spec)) as run:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from flows.cli.options import AsJson
-from flows.cli.terminal import err, one_line_errors, out, print_json
-from flows.comparison import comparison
+from tabularium.flows.cli.options import AsJson
+from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json
+from tabularium.flows.comparison import comparison
 
 _EXAMPLES = (
     "Example:  tabularium compare --out tried    "

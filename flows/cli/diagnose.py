@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import one_line_errors, out, print_json, table
-from tasks.runtime.diagnoses import Diagnosis, find, names
-from tasks.runtime.home import Home
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table
+from tabularium.tasks.runtime.diagnoses import Diagnosis, find, names
+from tabularium.tasks.runtime.home import Home
 
 _MOST = 10
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, SpecPath
-from flows.cli.terminal import one_line_errors, out, print_json, table, working
-from flows.sample.file_writing import written_aside
-from mechanisms.errors import InputError, MechanismError
-from tasks.plan.figures import in_figures
+from tabularium.flows.cli.options import AsJson, SpecPath
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
+from tabularium.flows.sample.file_writing import written_aside
+from tabularium.mechanisms.errors import InputError, MechanismError
+from tabularium.tasks.plan.figures import in_figures
 
 if TYPE_CHECKING:
-    from tasks.plan.finished_plan import Plan
+    from tabularium.tasks.plan.finished_plan import Plan
 
 _EXAMPLES = """\
 Example:  tabularium plan census.yaml --plot census-plan.svg --out census-planned.yaml
@@ -48,10 +48,10 @@ def plan_spec(
 ) -> None:
     """Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data."""
     with one_line_errors():
-        from tasks.plan.planning import plan
-        from tasks.plan.trade_off_plot import draw_trade_off
-        from tasks.publish.read_release import Released
-        from validations.spec.load import load_spec
+        from tabularium.tasks.plan.planning import plan
+        from tabularium.tasks.plan.trade_off_plot import draw_trade_off
+        from tabularium.tasks.publish.read_release import Released
+        from tabularium.validations.spec.load import load_spec
 
         target = _target(spec, out_file, write=write)
         _check_plot(plot)
@@ -91,14 +91,14 @@ def _target(spec: Path, out_file: Path | None, *, write: bool) -> Path | None:
 
 
 def _check_plot(plot: Path | None) -> None:
-    from tasks.plan.trade_off_plot import FORMATS
+    from tabularium.tasks.plan.trade_off_plot import FORMATS
 
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise InputError("is no picture", where=f"--plot {plot}", mend=f"end it in {', '.join(FORMATS)}")
 
 
 def _amount(text: str) -> Fraction:
-    from mechanisms.accounting import exact_amount
+    from tabularium.mechanisms.accounting import exact_amount
 
     try:
         found = exact_amount(text)
@@ -117,7 +117,7 @@ def write_plan(plan: Plan, target: Path, *, overwrite: bool) -> None:
     InputError
         The file exists, or cannot be written.
     """
-    from tasks.plan.spec_edits import check_written, planned_text
+    from tabularium.tasks.plan.spec_edits import check_written, planned_text
 
     with written_aside([target], overwrite=overwrite) as (aside,):
         aside.write_text(planned_text(plan), encoding="utf-8")
@@ -216,7 +216,7 @@ def show_plan(plan: Plan) -> None:
 
 def _notes(plan: Plan) -> list[str]:
     """Return what is to be known of the numbers."""
-    from tasks.plan.aims import in_words
+    from tabularium.tasks.plan.aims import in_words
 
     confidence = f"{float(plan.loaded.spec.publication.confidence):.4g}"
     of = f"± is the margin at confidence {confidence}"

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.ledger.shared_options import open_ledger, say
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import one_line_errors, print_json
-from ledger import Charge
-from mechanisms.errors import InputError, TabulariumError
-from tasks.publish.release_folder import published_in
-from tasks.runtime.home import Home
+from tabularium.flows.cli.ledger.shared_options import open_ledger, say
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import one_line_errors, print_json
+from tabularium.ledger import Charge
+from tabularium.mechanisms.errors import InputError, TabulariumError
+from tabularium.tasks.publish.release_folder import published_in
+from tabularium.tasks.runtime.home import Home
 
 
 def rebuild(
@@ -43,7 +43,7 @@ def rebuild(
 
 def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
     """Go through the published releases of a product whose folder is gone, each with where it was."""
-    from validations.spec.load import load_spec
+    from tabularium.validations.spec.load import load_spec
 
     about = load_spec(spec).spec
     with open_ledger(home, reading=True) as ledger:
@@ -57,8 +57,8 @@ def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
 
 
 def _made(place: Path, charge: Charge, spec: Path, home: Path | None) -> dict[str, Any]:
-    from flows.release_chain import release_tables
-    from tasks.runtime.run import Request, load
+    from tabularium.flows.release_chain import release_tables
+    from tabularium.tasks.runtime.run import Request, load
 
     named = (spec, None, charge.period, home, charge.revises)
     error = None

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.terminal import one_line_errors, out
-from mechanisms.errors import InputError
+from tabularium.flows.cli.terminal import one_line_errors, out
+from tabularium.mechanisms.errors import InputError
 
 _EXAMPLE = """\
 Example:  tabularium report releases/census/2026/ID --out report.html
@@ -51,10 +51,10 @@ def write_report(folder: Path, last: Path | None, out_file: Path) -> None:
     PublicationError
         A release is not what its certificate says, or that contradicts itself.
     """
-    from tasks.publish.documents.making import without_documents
-    from tasks.publish.read_release import Released
-    from tasks.publish.release_folder import well_formed
-    from tasks.report.report import report
+    from tabularium.tasks.publish.documents.making import without_documents
+    from tabularium.tasks.publish.read_release import Released
+    from tabularium.tasks.publish.release_folder import well_formed
+    from tabularium.tasks.report.report import report
 
     if os.path.lexists(out_file):
         raise InputError("there is such a file", where=f"--out {out_file}", mend="name a new file")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises, SameInput, SpecPath
-from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
-from ledger.refusals import NotApproved
-from mechanisms.errors import InputError, RunRefused
+from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises, SameInput, SpecPath
+from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
+from tabularium.ledger.refusals import NotApproved
+from tabularium.mechanisms.errors import InputError, RunRefused
 
 if TYPE_CHECKING:
-    from tasks.runtime.run import Request
-    from validations.spec.load import Loaded
+    from tabularium.tasks.runtime.run import Request
+    from tabularium.validations.spec.load import Loaded
 
 
 def run(
@@ -82,30 +82,30 @@ def run_release(
         ``status``, ``release_id``, ``folder``, ``certificate`` and ``engine``: ``process``, ``prefect`` with
         the URL of its API, or ``none`` if the release was published already.
     """
-    from tasks.runtime.run import Request, load
+    from tabularium.tasks.runtime.run import Request, load
 
     request = Request.of(
         *(spec, source, period, home, revises), same_input=same_input, measurements_of=measurements_of
     )
     loaded = load(request)
-    from tasks.arrival.drop_runs import recorded
-    from tasks.runtime.home import Home
+    from tabularium.tasks.arrival.drop_runs import recorded
+    from tabularium.tasks.runtime.home import Home
 
     try:
         with recorded(Home(Path(request.home)), request.source):
             return _run(request, loaded, reporter, prefect=prefect)
     except NotApproved as error:
-        from flows.operations.waiting import for_officers
+        from tabularium.flows.operations.waiting import for_officers
 
         refusal = for_officers(error, request)
     raise refusal
 
 
 def _run(request: Request, loaded: Loaded, reporter: TerminalReporter, *, prefect: bool) -> dict[str, Any]:
-    from flows.operations.prefect_api import configured_url, url_of_home
-    from flows.release_chain import find_published, release_tables
-    from tasks.runtime.home import Home
-    from tasks.runtime.progress import reporting_to
+    from tabularium.flows.operations.prefect_api import configured_url, url_of_home
+    from tabularium.flows.release_chain import find_published, release_tables
+    from tabularium.tasks.runtime.home import Home
+    from tabularium.tasks.runtime.progress import reporting_to
 
     if not prefect and configured_url() is None and url_of_home(Home(Path(request.home))) is None:
         with reporting_to(reporter):
@@ -119,14 +119,14 @@ def _run(request: Request, loaded: Loaded, reporter: TerminalReporter, *, prefec
 
 
 def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
-    from flows.operations.prefect_api import api_for_runs
-    from tasks.runtime.diagnoses import told_here
-    from tasks.runtime.home import Home
-    from tasks.runtime.run import handing_over
+    from tabularium.flows.operations.prefect_api import api_for_runs
+    from tabularium.tasks.runtime.diagnoses import told_here
+    from tabularium.tasks.runtime.home import Home
+    from tabularium.tasks.runtime.run import handing_over
 
     home = Home(Path(request.home))
     with api_for_runs(home) as url, handing_over(request, loaded) as returned:
-        from flows.release import release
+        from tabularium.flows.release import release
 
         try:
             release(

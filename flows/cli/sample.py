@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from flows.cli.terminal import err, one_line_errors, out
-from flows.sample import write_sample
-from flows.sample.sample_specs import KINDS
-from mechanisms.errors import InputError
+from tabularium.flows.cli.terminal import err, one_line_errors, out
+from tabularium.flows.sample import write_sample
+from tabularium.flows.sample.sample_specs import KINDS
+from tabularium.mechanisms.errors import InputError
 
 _EXAMPLES = """\
 Example:  tabularium sample --rows 100000 --out people.parquet

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from flows.cli.options import AsJson
-from flows.cli.terminal import err, one_line_errors, out, print_json, working
+from tabularium.flows.cli.options import AsJson
+from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, working
 
 _EXAMPLES = """\
 Example:  tabularium site releases --out site
@@ -44,7 +44,7 @@ def site(
     With --json: site (the folder), products, releases, and not_shown (where and why of each).
     """
     with one_line_errors():
-        from tasks.site.write_site import write_site
+        from tabularium.tasks.site.write_site import write_site
 
         with working("writing the site"):
             found = write_site(releases, out_folder, address=address, copy=copy)

@@ -19,8 +19,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from mechanisms.errors import DataRefused, TabulariumError
-from tasks.runtime.progress import stopping
+from tabularium.mechanisms.errors import DataRefused, TabulariumError
+from tabularium.tasks.runtime.progress import stopping
 
 # What is printed may be a name that people chose: ":skull:" is no picture.
 out = Console(emoji=False)
@@ -108,7 +108,7 @@ def _explained(error: BaseException) -> int:
         err.print("[bold red]stopped[/bold red]; run the same command again to go on", soft_wrap=True)
         return int(error.code or 0) if isinstance(error, SystemExit) else 130
     if not isinstance(error, TabulariumError):
-        from tasks.runtime.stage import sanitised
+        from tabularium.tasks.runtime.stage import sanitised
 
         error = sanitised(error, "tabularium")
     if shown := getattr(error, "traceback", ""):  # of what was unexpected before any data were opened

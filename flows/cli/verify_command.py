@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from flows.cli.options import AsJson
-from flows.cli.terminal import err, one_line_errors, out, print_json, working
+from tabularium.flows.cli.options import AsJson
+from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, working
 
 if TYPE_CHECKING:
-    from tasks.verify.findings import Finding
-    from tasks.verify.subject import Subject
+    from tabularium.tasks.verify.findings import Finding
+    from tabularium.tasks.verify.subject import Subject
 
 _MARKS = {"checked": "[green]✓[/green]", "unchecked": "[yellow]–[/yellow]", "failed": "[red]✗[/red]"}
 _EXAMPLES = """\
@@ -46,9 +46,9 @@ def verify(
     Exits with 0 if nothing failed, 1 if something did, 2 if it is no release that can be read.
     """
     with one_line_errors():
-        from tasks.verify.series import verify_series
-        from tasks.verify.subject import NotARelease, Subject
-        from tasks.verify.verify_release import NOBODY_CAN, verify_release
+        from tabularium.tasks.verify.series import verify_series
+        from tabularium.tasks.verify.subject import NotARelease, Subject
+        from tabularium.tasks.verify.verify_release import NOBODY_CAN, verify_release
 
         subjects = [Subject(folder, key, export) for folder in [*(since or []), release]]
         try:

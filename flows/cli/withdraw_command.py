@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import KeyFile, open_ledger, passphrase, say
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import print_json
-from ledger.officers.keys import read_private
-from ledger.refusals import unknown_release
-from mechanisms.errors import InputError
-from tasks.publish.period_index import published_like, renew_index
-from tasks.publish.release_folder import published_in
-from tasks.runtime.home import Home
+from tabularium.flows.cli.ledger.shared_options import KeyFile, open_ledger, passphrase, say
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import print_json
+from tabularium.ledger.officers.keys import read_private
+from tabularium.ledger.refusals import unknown_release
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.publish.period_index import published_like, renew_index
+from tabularium.tasks.publish.release_folder import published_in
+from tabularium.tasks.runtime.home import Home
 
 
 def withdraw(

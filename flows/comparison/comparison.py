@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from flows.comparison.data_sets import public
-from flows.comparison.error_measures import CATALOGUE
-from flows.comparison.experiments import Contender, Experiment, Suite
-from flows.comparison.suites import suite_called
-from mechanisms import MECHANISMS, build
-from mechanisms.errors import InputError, MechanismError
+from tabularium.flows.comparison.data_sets import public
+from tabularium.flows.comparison.error_measures import CATALOGUE
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite
+from tabularium.flows.comparison.suites import suite_called
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.errors import InputError, MechanismError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ def suite_of(
                     "a suite says itself what is run", where=option, mend="leave out this option, or --suite"
                 )
         return suite_called(name)
-    from flows.comparison.suites.general import CONTENDERS, DATA, EPSILONS, MEASURES
+    from tabularium.flows.comparison.suites.general import CONTENDERS, DATA, EPSILONS, MEASURES
 
     for measure in measures:
         if measure not in CATALOGUE:
@@ -125,7 +125,7 @@ def compare(
     unknown = {one.name for each in suite.experiments for data in each.data for one in each.taking_part(data)}
     if missing := sorted(unknown - set(MECHANISMS)):
         raise InputError(f"not built yet: {', '.join(missing)}", where=f"--suite {suite.name}")
-    from flows.comparison.run_suite import run_suite
+    from tabularium.flows.comparison.run_suite import run_suite
 
     results = run_suite(suite, runs=runs, seed=seed, processes=processes or os.cpu_count() or 1, done=done)
     _write(suite, results, folder, seed)
@@ -133,8 +133,8 @@ def compare(
 
 
 def _write(suite: Suite, results: pd.DataFrame, folder: Path, seed: int) -> None:
-    from flows.comparison.html_page import page
-    from flows.comparison.plots import drawn
+    from tabularium.flows.comparison.html_page import page
+    from tabularium.flows.comparison.plots import drawn
 
     text = page(suite, results, drawn(suite, results), seed=seed, version=version("tabularium-dp"))
     folder.mkdir(parents=True, exist_ok=True)

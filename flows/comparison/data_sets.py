@@ -19,10 +19,10 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.comparison.made_up import MADE_UP, made_up
-from mechanisms.errors import InputError
-from tasks.publish.release_folder import certificate_in, check_release
-from tasks.publish.verify_certificate import verify_certificate
+from tabularium.flows.comparison.made_up import MADE_UP, made_up
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.publish.release_folder import certificate_in, check_release
+from tabularium.tasks.publish.verify_certificate import verify_certificate
 
 Counts = NDArray[np.int64]
 

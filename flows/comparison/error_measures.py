@@ -9,7 +9,7 @@ from math import log2, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise.synthetic import generator
 
 Values = NDArray[np.float64]
 Points = dict[float | str, float]

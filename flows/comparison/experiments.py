@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from flows.comparison.data_sets import DataSet
-from flows.comparison.error_measures import CATALOGUE, Measure
+from tabularium.flows.comparison.data_sets import DataSet
+from tabularium.flows.comparison.error_measures import CATALOGUE, Measure
 
 Published = Mapping[tuple[str, str, str], float]
 """What a paper prints, by data set, label of the mechanism, and ε as text."""

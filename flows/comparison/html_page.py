@@ -7,9 +7,9 @@ from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from flows.comparison.error_measures import CATALOGUE
-from flows.comparison.experiments import Suite
-from flows.comparison.plots import Plot
+from tabularium.flows.comparison.error_measures import CATALOGUE
+from tabularium.flows.comparison.experiments import Suite
+from tabularium.flows.comparison.plots import Plot
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.noise.synthetic import generator
 
 Counts = NDArray[np.int64]
 Field = NDArray[np.float64]

@@ -12,8 +12,8 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.comparison.lookalikes import LIKENESSES, lookalike
-from mechanisms.noise.synthetic import generator
+from tabularium.flows.comparison.lookalikes import LIKENESSES, lookalike
+from tabularium.mechanisms.noise.synthetic import generator
 
 Counts = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from flows.comparison.experiments import Suite
+from tabularium.flows.comparison.experiments import Suite
 
 if TYPE_CHECKING:
     import pandas as pd

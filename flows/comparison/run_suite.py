@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flows.comparison.data_sets import DataSet
-from flows.comparison.error_measures import CATALOGUE, comparable
-from flows.comparison.experiments import Contender, Experiment, Suite
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
+from tabularium.flows.comparison.data_sets import DataSet
+from tabularium.flows.comparison.error_measures import CATALOGUE, comparable
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from flows.operations.listeners import LOOPBACK, server_command
-from flows.operations.names_in_prefect import HEARTBEAT_SECONDS, WORK_POOL
-from flows.operations.server_address import answers, credentials, past_proxies, server_folder
-from flows.operations.supervisor import Part
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.operations.listeners import LOOPBACK, server_command
+from tabularium.flows.operations.names_in_prefect import HEARTBEAT_SECONDS, WORK_POOL
+from tabularium.flows.operations.server_address import answers, credentials, past_proxies, server_folder
+from tabularium.flows.operations.supervisor import Part
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 _STARTUP_SECONDS = 180.0  # a fresh database is migrated first, which takes long on a busy machine
 _QUERY_SECONDS = 2
@@ -82,11 +82,13 @@ class Installation:
         """Return the worker: each run is a process that it starts."""
         # By its name a worker that starts again is the same one to the server.
         name = platform.node() or WORK_POOL
-        return self._part("worker", ["flows.operations.worker", "--name", name, "--limit", str(self.runs)])
+        return self._part(
+            "worker", ["tabularium.flows.operations.worker", "--name", name, "--limit", str(self.runs)]
+        )
 
     def watcher(self) -> Part:
         """Return the watcher of inboxes."""
-        return self._part("watcher", ["flows.operations.watcher", "--home", str(self.home.path)])
+        return self._part("watcher", ["tabularium.flows.operations.watcher", "--home", str(self.home.path)])
 
     def _part(self, name: str, words: list[str]) -> Part:
         return Part(name, [sys.executable, "-P", "-m", *words], self.environment(), server_folder(self.home))

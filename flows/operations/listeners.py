@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError
 
 _LISTENS = "0A"  # as the kernel writes the state of a socket
 LOOPBACK = "127.0.0.1"
@@ -104,7 +104,7 @@ def _guard(url: str) -> socket.socket | None:
 
 def server_command(listener: socket.socket) -> list[str]:
     """Return the command of a Prefect server on a socket that it inherits."""
-    return [sys.executable, "-P", "-m", "flows.operations.prefect_server", str(listener.fileno())]
+    return [sys.executable, "-P", "-m", "tabularium.flows.operations.prefect_server", str(listener.fileno())]
 
 
 def _answered(host: str, port: int) -> bool:

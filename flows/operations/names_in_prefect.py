@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FLOW = "tabularium-release"
-ENTRYPOINT = "flows.release.release"
+ENTRYPOINT = "tabularium.flows.release.release"
 WORK_POOL = "tabularium"
 WORK_POOL_TYPE = "process"
 TAG = "tabularium"

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError
 
 _WORD = re.compile(r"\{([^{}]*)\}")
 _CODE = re.compile("%(.)", re.DOTALL)

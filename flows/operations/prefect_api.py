@@ -22,9 +22,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
-from flows.operations.listeners import LOOPBACK, listening_while_served, port_held, server_command
-from flows.operations.prefect_limits import SETTINGS_BESIDE
-from flows.operations.server_address import (
+from tabularium.flows.operations.listeners import LOOPBACK, listening_while_served, port_held, server_command
+from tabularium.flows.operations.prefect_limits import SETTINGS_BESIDE
+from tabularium.flows.operations.server_address import (
     answers,
     credentials,
     is_its_own,
@@ -33,9 +33,9 @@ from flows.operations.server_address import (
     past_proxies,
     written_address,
 )
-from flows.operations.supervisor import end_with_the_keeper
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.operations.supervisor import end_with_the_keeper
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

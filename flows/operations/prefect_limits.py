@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 from typing import Any, Never
 
-from flows.operations.listeners import hold_port
-from mechanisms.errors import InputError
+from tabularium.flows.operations.listeners import hold_port
+from tabularium.mechanisms.errors import InputError
 
 SETTINGS_BESIDE = (".env", "prefect.toml", "pyproject.toml")
 """Files of the current folder from which Prefect takes settings."""

@@ -1,6 +1,6 @@
 """Prefect's server on a socket that it inherits, which listens already.
 
-    python -m flows.operations.prefect_server HANDLE
+    python -m tabularium.flows.operations.prefect_server HANDLE
 
 ``prefect server start`` can only open a port itself, seconds after its command line has shown it to every
 user of the machine.

@@ -25,11 +25,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from flows.operations.names_in_prefect import TAG
-from flows.operations.prefect_api import runs_of
-from flows.operations.waiting import Pauses, resume_decided
-from tasks.runtime.home import Home
-from tasks.runtime.stage import sanitised
+from tabularium.flows.operations.names_in_prefect import TAG
+from tabularium.flows.operations.prefect_api import runs_of
+from tabularium.flows.operations.waiting import Pauses, resume_decided
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.stage import sanitised
 
 if TYPE_CHECKING:
     from prefect import State

@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flows.operations.listeners import listens
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home, make_once
+from tabularium.flows.operations.listeners import listens
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home, make_once
 
 _USER = "tabularium"
 _PATIENCE = 5.0  # seconds in which a server of this machine answers, if it is there

@@ -1,4 +1,4 @@
-"""When upkeep runs: deployments of the flows in :mod:`flows.upkeep`, made by ``up`` and ``deploy``."""
+"""When upkeep runs: how ``up`` and ``deploy`` deploy the flows in :mod:`tabularium.flows.upkeep`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.operations.deployments.deployment import make_work_pool
-from flows.operations.names_in_prefect import JOB_VARIABLES, TAG, WORK_POOL
-from tasks.runtime.home import Home
+from tabularium.flows.operations.deployments.deployment import make_work_pool
+from tabularium.flows.operations.names_in_prefect import JOB_VARIABLES, TAG, WORK_POOL
+from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -19,7 +19,7 @@ NAME = "upkeep"
 
 @dataclass(frozen=True)
 class Upkeep:
-    """A flow of :mod:`flows.upkeep`, and when it runs.
+    """A flow of :mod:`tabularium.flows.upkeep`, and when it runs.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ UPKEEP = (
 def ensure(home: Home, export_to: Path | None = None, *, timezone: str = "UTC") -> list[str]:
     """Make the deployments of upkeep on the Prefect API of this block, or update what differs.
 
-    Call it inside :func:`flows.operations.prefect_api.connected`.
+    Call it inside :func:`tabularium.flows.operations.prefect_api.connected`.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def _ensure(
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
 
-    from flows import upkeep
+    from tabularium.flows import upkeep
 
     flow = getattr(upkeep, wanted.function)
     name = f"{wanted.flow}/{NAME}"
@@ -84,7 +84,7 @@ def _ensure(
         tags=[TAG, NAME],
         work_pool_name=WORK_POOL,
         job_variables=JOB_VARIABLES,
-        entrypoint=f"flows.upkeep.{wanted.function}",
+        entrypoint=f"tabularium.flows.upkeep.{wanted.function}",
         parameters=parameters,
         parameter_openapi_schema=flow.parameters.model_dump_for_openapi(),
         enforce_parameter_schema=True,

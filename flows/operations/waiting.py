@@ -31,22 +31,22 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Never
 
-from flows.operations.names_in_prefect import FLOW
-from flows.operations.prefect_api import PAGE, configured_url, connected, runs_of
-from flows.operations.server_address import written_address
-from flows.operations.told.announcements import announce_suspended, telling
-from ledger import Ledger
-from ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
-from mechanisms.errors import InputMissing, PlaceClosed, TabulariumError
-from tasks.runtime.home import Home
+from tabularium.flows.operations.names_in_prefect import FLOW
+from tabularium.flows.operations.prefect_api import PAGE, configured_url, connected, runs_of
+from tabularium.flows.operations.server_address import written_address
+from tabularium.flows.operations.told.announcements import announce_suspended, telling
+from tabularium.ledger import Ledger
+from tabularium.ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
+from tabularium.mechanisms.errors import InputMissing, PlaceClosed, TabulariumError
+from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect import State
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
 
-    from tasks.runtime.run import Request
-    from validations.spec.load import Loaded
+    from tabularium.tasks.runtime.run import Request
+    from tabularium.validations.spec.load import Loaded
 
 _FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"

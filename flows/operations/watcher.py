@@ -1,6 +1,6 @@
 """The watcher: a process that looks at every inbox of a home whenever something changes there.
 
-    python -m flows.operations.watcher --home HOME
+    python -m tabularium.flows.operations.watcher --home HOME
 
 Each inbox has a thread of its own, so that a large drop in one, or a store that does not answer, keeps no
 other waiting. One more has runs go on whose process died. Folders tell of their changes where the system
@@ -20,13 +20,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from flows.operations import run_keeper
-from flows.operations.prefect_api import connected
-from mechanisms.errors import TabulariumError
-from tasks.arrival.claims import Claims, State
-from tasks.arrival.inboxes import Inbox, inboxes
-from tasks.runtime.home import Home
-from tasks.runtime.stage import sanitised
+from tabularium.flows.operations import run_keeper
+from tabularium.flows.operations.prefect_api import connected
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.arrival.claims import Claims, State
+from tabularium.tasks.arrival.inboxes import Inbox, inboxes
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.stage import sanitised
 
 _FOLDER_POLL_SECONDS = 5.0
 _LEAST_PAUSE_SECONDS = 0.3
@@ -69,8 +69,8 @@ class Watch:
 
     def _look(self) -> bool:
         """Look once, and announce what is to be announced, whatever became of the look."""
-        from flows.arrival import announce
-        from tasks.arrival.look import look
+        from tabularium.flows.arrival import announce
+        from tabularium.tasks.arrival.look import look
 
         more, said = False, ""
         steps: list[Callable[[Home, Inbox], object]] = [self._tell_of_drops, look]

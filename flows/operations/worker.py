@@ -1,11 +1,12 @@
 """The worker: Prefect's own, which also finds the runs it took whose process is not there.
 
-    python -m flows.operations.worker --name NAME [--limit RUNS]
+    python -m tabularium.flows.operations.worker --name NAME [--limit RUNS]
 
 A worker that is killed between taking a run and starting its process leaves it Pending, and nobody else takes
 it; a process that ends while the server answers nothing leaves its run Running, and that keeps a place of the
 pool. From another machine both are found by their silence alone, after 90 s
-(:mod:`flows.operations.run_keeper`). Runs whose process lives, although their worker died, are left alone.
+(:mod:`tabularium.flows.operations.run_keeper`). Runs whose process lives, although their worker died, are
+left alone.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.operations.installation import most_runs
-from flows.operations.names_in_prefect import WORK_POOL, WORK_POOL_TYPE
-from flows.operations.run_keeper import runs_in
+from tabularium.flows.operations.installation import most_runs
+from tabularium.flows.operations.names_in_prefect import WORK_POOL, WORK_POOL_TYPE
+from tabularium.flows.operations.run_keeper import runs_in
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -13,6 +13,6 @@ Nobody in these files exists; see ``docs/reference/sample-data.md`` for the colu
     sampling         the way in: ``write_sample``
 """
 
-from flows.sample.sampling import SampleFiles, write_sample
+from tabularium.flows.sample.sampling import SampleFiles, write_sample
 
 __all__ = ["SampleFiles", "write_sample"]

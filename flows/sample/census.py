@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from flows.sample.columns import Block, Coded
-from flows.sample.geography import Geography
-from flows.sample.households import draw_households
-from flows.sample.people import STATUSES, draw_income, draw_status
+from tabularium.flows.sample.columns import Block, Coded
+from tabularium.flows.sample.geography import Geography
+from tabularium.flows.sample.households import draw_households
+from tabularium.flows.sample.people import STATUSES, draw_income, draw_status
 
 HOUSEHOLDS_PER_BLOCK = 65_536  # about 160 000 persons; small enough for the processor's cache
 SEXES = ("M", "F")

@@ -14,8 +14,8 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.sample.columns import Block, Blocks, Coded, Holed, length
-from mechanisms.errors import InputError
+from tabularium.flows.sample.columns import Block, Blocks, Coded, Holed, length
+from tabularium.mechanisms.errors import InputError
 
 ENDINGS = (".parquet", ".csv", ".csv.gz")
 ROWS_PER_GROUP = 500_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flows.sample.quantile_tables import Floats, Ints
+from tabularium.flows.sample.quantile_tables import Floats, Ints
 
 MOST_MESHBLOCKS = 1_000_000
 MOST_DISTRICTS = 999

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.sample.census import SEXES
-from flows.sample.columns import Block, Coded
-from flows.sample.geography import Geography
-from flows.sample.households import AGES, SURVIVAL
-from flows.sample.quantile_tables import Choice, Floats, Ints, between
+from tabularium.flows.sample.census import SEXES
+from tabularium.flows.sample.columns import Block, Coded
+from tabularium.flows.sample.geography import Geography
+from tabularium.flows.sample.households import AGES, SURVIVAL
+from tabularium.flows.sample.quantile_tables import Choice, Floats, Ints, between
 
 PATIENTS_PER_BLOCK = 65_536
 MOST_VISITS = 60

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.sample.census import SEXES
-from flows.sample.columns import Blocks, Coded, Days, Holed
-from flows.sample.diagnosis_blocks import BLOCKS
-from flows.sample.geography import Geography
-from flows.sample.health import (
+from tabularium.flows.sample.census import SEXES
+from tabularium.flows.sample.columns import Blocks, Coded, Days, Holed
+from tabularium.flows.sample.diagnosis_blocks import BLOCKS
+from tabularium.flows.sample.geography import Geography
+from tabularium.flows.sample.health import (
     ALL_CHAPTERS,
     BIRTHS,
     CHAPTERS,
@@ -26,8 +26,8 @@ from flows.sample.health import (
     draw_stay,
     numbers_of_visits,
 )
-from flows.sample.population import with_oddities
-from flows.sample.quantile_tables import Choice, Floats, Ints
+from tabularium.flows.sample.population import with_oddities
+from tabularium.flows.sample.quantile_tables import Choice, Floats, Ints
 
 YEAR = np.datetime64("2025-01-01")
 DAYS = 365

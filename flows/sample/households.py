@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.sample.quantile_tables import Choice, Floats, Ints, between
+from tabularium.flows.sample.quantile_tables import Choice, Floats, Ints, between
 
 OLDEST = 101
 AGES = np.arange(OLDEST + 1, dtype=np.float64)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flows.sample.quantile_tables import Choice, Floats, Ints
+from tabularium.flows.sample.quantile_tables import Choice, Floats, Ints
 
 ALL_OCCUPATIONS, ALL_INDUSTRIES = "OC", "TOTAL"
 NOT_STATED = ("NRP", "Not stated")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.sample.households import AGES, HALL, Households
-from flows.sample.quantile_tables import Choice, Floats, Ints
+from tabularium.flows.sample.households import AGES, HALL, Households
+from tabularium.flows.sample.quantile_tables import Choice, Floats, Ints
 
 STATUSES = ("student", "employed", "unemployed", "retired", "other")
 STATUS_LABELS = ("child or student", "employed", "unemployed", "retired", "other")

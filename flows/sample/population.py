@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.sample.census import HOUSEHOLDS_PER_BLOCK, SEXES
-from flows.sample.columns import Blocks, Coded, Holed
-from flows.sample.geography import Geography
-from flows.sample.households import (
+from tabularium.flows.sample.census import HOUSEHOLDS_PER_BLOCK, SEXES
+from tabularium.flows.sample.columns import Blocks, Coded, Holed
+from tabularium.flows.sample.geography import Geography
+from tabularium.flows.sample.households import (
     COMPOSITIONS,
     FIRST,
     HALL,
@@ -19,9 +19,9 @@ from flows.sample.households import (
     Households,
     draw_households,
 )
-from flows.sample.jobs import INDUSTRIES, OCCUPATIONS, Jobs, draw_jobs
-from flows.sample.people import ADULT, STATUSES, draw_status, log_income, without_income
-from flows.sample.quantile_tables import Choice, Floats, Ints
+from tabularium.flows.sample.jobs import INDUSTRIES, OCCUPATIONS, Jobs, draw_jobs
+from tabularium.flows.sample.people import ADULT, STATUSES, draw_status, log_income, without_income
+from tabularium.flows.sample.quantile_tables import Choice, Floats, Ints
 
 ROLES = ("reference", "partner", "child", "parent", "other")
 MARITAL = ("single", "married", "widowed", "divorced")

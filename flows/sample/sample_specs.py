@@ -11,16 +11,16 @@ from typing import Literal
 
 import numpy as np
 
-from flows.sample.census import SEX_LABELS, SEXES, census_blocks
-from flows.sample.columns import Block, Blocks
-from flows.sample.geography import LEVELS, Geography
-from flows.sample.health import ALL_CHAPTERS, CHAPTERS, LONGEST_STAY, MONTHS, health_blocks
-from flows.sample.hospital import diagnosis_list, hospital_blocks, hospital_list
-from flows.sample.households import OLDEST
-from flows.sample.jobs import industry_list, occupation_list
-from flows.sample.people import STATUS_LABELS, STATUSES
-from flows.sample.population import population_blocks
-from flows.sample.survey import survey_blocks
+from tabularium.flows.sample.census import SEX_LABELS, SEXES, census_blocks
+from tabularium.flows.sample.columns import Block, Blocks
+from tabularium.flows.sample.geography import LEVELS, Geography
+from tabularium.flows.sample.health import ALL_CHAPTERS, CHAPTERS, LONGEST_STAY, MONTHS, health_blocks
+from tabularium.flows.sample.hospital import diagnosis_list, hospital_blocks, hospital_list
+from tabularium.flows.sample.households import OLDEST
+from tabularium.flows.sample.jobs import industry_list, occupation_list
+from tabularium.flows.sample.people import STATUS_LABELS, STATUSES
+from tabularium.flows.sample.population import population_blocks
+from tabularium.flows.sample.survey import survey_blocks
 
 Kind = Literal["census", "health", "households", "labour", "hospital"]
 CodeRows = list[tuple[str, str, str]]

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.sample.columns import first_rows
-from flows.sample.file_writing import split_ending, write_code_list, write_rows, written_aside
-from flows.sample.geography import MOST_MESHBLOCKS, default_meshblocks, draw_geography
-from flows.sample.sample_specs import KINDS, Kind, release_spec
-from mechanisms.errors import InputError
-from mechanisms.noise.synthetic import generator
+from tabularium.flows.sample.columns import first_rows
+from tabularium.flows.sample.file_writing import split_ending, write_code_list, write_rows, written_aside
+from tabularium.flows.sample.geography import MOST_MESHBLOCKS, default_meshblocks, draw_geography
+from tabularium.flows.sample.sample_specs import KINDS, Kind, release_spec
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from flows.sample.census import SEXES
-from flows.sample.columns import Blocks, Coded, Holed
-from flows.sample.geography import Geography
-from flows.sample.jobs import INDUSTRIES, OCCUPATIONS
-from flows.sample.people import ADULT, STATUSES
-from flows.sample.population import WORKS, draw_places, draw_population, spread, with_oddities
-from flows.sample.quantile_tables import Choice, Ints
+from tabularium.flows.sample.census import SEXES
+from tabularium.flows.sample.columns import Blocks, Coded, Holed
+from tabularium.flows.sample.geography import Geography
+from tabularium.flows.sample.jobs import INDUSTRIES, OCCUPATIONS
+from tabularium.flows.sample.people import ADULT, STATUSES
+from tabularium.flows.sample.population import WORKS, draw_places, draw_population, spread, with_oddities
+from tabularium.flows.sample.quantile_tables import Choice, Ints
 
 LABOUR = ("employed", "unemployed", "outside")
 POSITIONS = ("employee", "self-employed", "family")

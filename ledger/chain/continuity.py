@@ -1,10 +1,11 @@
 """Whether an entry follows from the last entries before it: of its charge, account, period, product and part.
 
-:mod:`ledger.chain.verify` works out the whole chain, which takes longer with every entry. Before anything is
-charged, or shown, the entries that it rests on are held against what they must follow from; each is a few
-steps of an index, however long the chain is. So whoever appended past the program a sum that is too low, or a
-step that cannot be, finds that nobody goes on from it. Of the chain only the last ``RECENT`` entries are
-looked at, and those that a charge rests on: what lies deeper the whole verification finds, each night.
+:mod:`tabularium.ledger.chain.verify` works out the whole chain, which takes longer with every entry. Before
+anything is charged, or shown, the entries that it rests on are held against what they must follow from; each
+is a few steps of an index, however long the chain is. So whoever appended past the program a sum that is too
+low, or a step that cannot be, finds that nobody goes on from it. Of the chain only the last ``RECENT``
+entries are looked at, and those that a charge rests on: what lies deeper the whole verification finds, each
+night.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ledger.chain import entry_records as entries
-from ledger.chain.verify_charges import add_up, content, may_begin, may_follow
-from ledger.chain.verify_officers import leaves_the_sums
-from ledger.chain.verify_state import AccountState, Measurement, OpenCharge, Sum, broken
-from ledger.records import Sums, Terms, state_after
-from ledger.storage import entry_queries
-from ledger.storage.chain_head import RECENT
+from tabularium.ledger.chain import entry_records as entries
+from tabularium.ledger.chain.verify_charges import add_up, content, may_begin, may_follow
+from tabularium.ledger.chain.verify_officers import leaves_the_sums
+from tabularium.ledger.chain.verify_state import AccountState, Measurement, OpenCharge, Sum, broken
+from tabularium.ledger.records import Sums, Terms, state_after
+from tabularium.ledger.storage import entry_queries
+from tabularium.ledger.storage.chain_head import RECENT
 
 
 def require_recent(connection: Connection, after: int = 0) -> int:

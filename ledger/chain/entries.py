@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from ledger.records import Entry, Head
-from ledger.refusals import ClockBehind
+from tabularium.ledger.records import Entry, Head
+from tabularium.ledger.refusals import ClockBehind
 
 #: Every entry says which format it has, so that a later release can tell.
 FORMAT = 1

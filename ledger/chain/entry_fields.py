@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from ledger import amounts, names
+from tabularium.ledger import amounts, names
 
 _TIME = re.compile(r"([0-9-]{10})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z")
 _day = lru_cache(maxsize=8)(names.day)

@@ -3,7 +3,7 @@
 Canonical JSON spells each content in one way, so a key that stands twice, a needless blank or keys in another
 order are seen by writing the content again and comparing the texts. The record then refuses a field that is
 missing, unknown or of the wrong type. Whether the entry may stand where it does is judged afterwards, in
-:mod:`ledger.chain.verify`.
+:mod:`tabularium.ledger.chain.verify`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from ledger.chain.entries import canonical
-from ledger.chain.entry_fields import Amount, Cost, Count, Line, Name, ReleaseId, RunningSum, Sha256, Time
-from ledger.charges.composition import Partition
-from ledger.records import STEPS, Terms
-from ledger.refusals import BadValue
-from ledger.terms import agreed
+from tabularium.ledger.chain.entries import canonical
+from tabularium.ledger.chain.entry_fields import (
+    Amount,
+    Cost,
+    Count,
+    Line,
+    Name,
+    ReleaseId,
+    RunningSum,
+    Sha256,
+    Time,
+)
+from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.records import STEPS, Terms
+from tabularium.ledger.refusals import BadValue
+from tabularium.ledger.terms import agreed
 
 
 class NotAnEntry(ValueError):

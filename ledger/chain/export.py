@@ -25,17 +25,17 @@ from uuid import uuid4
 
 from sqlalchemy import URL
 
-from ledger import durable_files as files
-from ledger.chain import restored
-from ledger.chain.entries import is_whole, latest
-from ledger.chain.verify import Verification, Verified, in_time, without_collector
-from ledger.chain.witness import Witness
-from ledger.ledger import Ledger
-from ledger.records import EMPTY, Entry, Head
-from ledger.refusals import ChainBroken, Conflict, StorageFailed
-from ledger.storage import entry_queries as queries
-from ledger.storage import schema
-from ledger.storage.database import WAIT_SECONDS, Database
+from tabularium.ledger import durable_files as files
+from tabularium.ledger.chain import restored
+from tabularium.ledger.chain.entries import is_whole, latest
+from tabularium.ledger.chain.verify import Verification, Verified, in_time, without_collector
+from tabularium.ledger.chain.witness import Witness
+from tabularium.ledger.ledger import Ledger
+from tabularium.ledger.records import EMPTY, Entry, Head
+from tabularium.ledger.refusals import ChainBroken, Conflict, StorageFailed
+from tabularium.ledger.storage import entry_queries as queries
+from tabularium.ledger.storage import schema
+from tabularium.ledger.storage.database import WAIT_SECONDS, Database
 
 MAGIC = b"tabularium ledger export 1\n"
 _WHERE = "exported ledger"
@@ -131,7 +131,8 @@ def restore(
     Every entry is verified as it is written. The file must hold every known head, and those in the witness
     files if there are any: what is older is refused, because charges that it has forgotten would be paid for
     again. A wrong clock, then or now, is no reason to be without the ledger. An entry is added that says that
-    it was put back; no other is accepted until its head is confirmed (:mod:`ledger.chain.restored`).
+    it was put back; no other is accepted until its head is confirmed
+    (:mod:`tabularium.ledger.chain.restored`).
 
     Parameters
     ----------

@@ -14,15 +14,15 @@ from datetime import datetime
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from ledger.chain.entries import next_time, seal
-from ledger.chain.entry_records import Confirmed, EntryRecord, PutBack
-from ledger.chain.verify_officers import countersigned
-from ledger.chain.verify_state import LedgerState, broken
-from ledger.officers.countersigning import countersignature
-from ledger.records import Head
-from ledger.refusals import BadValue, Conflict
-from ledger.storage import entry_queries, key_queries, schema
-from ledger.storage.append import Append
+from tabularium.ledger.chain.entries import next_time, seal
+from tabularium.ledger.chain.entry_records import Confirmed, EntryRecord, PutBack
+from tabularium.ledger.chain.verify_officers import countersigned
+from tabularium.ledger.chain.verify_state import LedgerState, broken
+from tabularium.ledger.officers.countersigning import countersignature
+from tabularium.ledger.records import Head
+from tabularium.ledger.refusals import BadValue, Conflict
+from tabularium.ledger.storage import entry_queries, key_queries, schema
+from tabularium.ledger.storage.append import Append
 
 #: Why such a ledger accepts no entry, and what mends that.
 UNCONFIRMED = "it was put back from a backup, and nobody has said that its head is the newest"

@@ -3,10 +3,11 @@
 Each entry is taken in the order of the chain and must
 
 1. have the next number and the hash of its own text, and name the hash of the entry before it;
-2. be canonical JSON with exactly the fields of its kind (:mod:`ledger.chain.entry_records`);
+2. be canonical JSON with exactly the fields of its kind (:mod:`tabularium.ledger.chain.entry_records`);
 3. be no older than the entry before it, and be what its row's columns repeat of it;
-4. follow from the state that the entries before it imply: charges in :mod:`ledger.chain.verify_charges`,
-   accounts, keys and approvals in :mod:`ledger.chain.verify_officers`.
+4. follow from the state that the entries before it imply: charges in
+   :mod:`tabularium.ledger.chain.verify_charges`, accounts, keys and approvals in
+   :mod:`tabularium.ledger.chain.verify_officers`.
 
 No running sum, state or column is trusted. The first entry that breaks a rule is named with the rule.
 """
@@ -21,16 +22,16 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ledger.chain import entry_records as entries
-from ledger.chain import restored
-from ledger.chain import verify_officers as officers
-from ledger.chain.entries import FORMAT, is_whole
-from ledger.chain.verify_charges import take_step
-from ledger.chain.verify_state import LedgerState, broken
-from ledger.records import EMPTY, Head
-from ledger.refusals import ChainBroken
-from ledger.storage import entry_queries as queries
-from ledger.storage import schema
+from tabularium.ledger.chain import entry_records as entries
+from tabularium.ledger.chain import restored
+from tabularium.ledger.chain import verify_officers as officers
+from tabularium.ledger.chain.entries import FORMAT, is_whole
+from tabularium.ledger.chain.verify_charges import take_step
+from tabularium.ledger.chain.verify_state import LedgerState, broken
+from tabularium.ledger.records import EMPTY, Head
+from tabularium.ledger.refusals import ChainBroken
+from tabularium.ledger.storage import entry_queries as queries
+from tabularium.ledger.storage import schema
 
 ANY_TIME = "~"  # sorts after every time
 _STRIDE = 5000
@@ -105,7 +106,8 @@ class Verification:
         number, prev, named, text
             The entry's number, the hash of the one before, its own hash, and its text; of whatever type.
         columns
-            What stands in the columns :data:`ledger.storage.schema.REPEATED` beside it, if there are any.
+            What stands in the columns :data:`tabularium.ledger.storage.schema.REPEATED` beside it, if there
+            are any.
 
         Raises
         ------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from ledger import amounts
-from ledger.chain.entry_records import ChargeStep, InParallel, Remade, Voiding, Withholding
-from ledger.chain.verify_officers import may_end, may_withhold
-from ledger.chain.verify_state import (
+from tabularium.ledger import amounts
+from tabularium.ledger.chain.entry_records import ChargeStep, InParallel, Remade, Voiding, Withholding
+from tabularium.ledger.chain.verify_officers import may_end, may_withhold
+from tabularium.ledger.chain.verify_state import (
     AccountState,
     LedgerState,
     Measurement,
@@ -16,8 +16,8 @@ from ledger.chain.verify_state import (
     Sum,
     broken,
 )
-from ledger.charges import composition
-from ledger.records import ATTEMPTS, FINAL, FIXED, PARTITION, STEPS, change, state_after
+from tabularium.ledger.charges import composition
+from tabularium.ledger.records import ATTEMPTS, FINAL, FIXED, PARTITION, STEPS, change, state_after
 
 
 def take_step(state: LedgerState, entry: ChargeStep) -> None:
@@ -219,7 +219,7 @@ def _is_approved(state: LedgerState, entry: ChargeStep) -> bool:
     return last.amount is None or amounts.from_text(entry.amount) <= amounts.from_text(last.amount)
 
 
-#: Where a record has the fields :data:`ledger.records.FIXED`, which never change about a charge.
+#: Where a record has the fields :data:`tabularium.ledger.records.FIXED`, which never change about a charge.
 _PLAIN = attrgetter(*(name for name in FIXED if name in ChargeStep.model_fields))
 _PARALLEL = attrgetter(*PARTITION)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledger.chain import entry_records as entries
-from ledger.chain.verify_state import AccountState, LedgerState, broken
-from ledger.officers import keys as signing
-from ledger.records import ATTEMPTS
+from tabularium.ledger.chain import entry_records as entries
+from tabularium.ledger.chain.verify_state import AccountState, LedgerState, broken
+from tabularium.ledger.officers import keys as signing
+from tabularium.ledger.records import ATTEMPTS
 
 CHANGEABLE = (
     *("approve_exact", "cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval"),

@@ -12,10 +12,10 @@ from functools import lru_cache
 from math import gcd
 from typing import NoReturn
 
-from ledger import amounts
-from ledger.chain.entry_records import Separating, SpecDecision
-from ledger.records import ATTEMPTS, GENESIS, Terms
-from ledger.refusals import ChainBroken
+from tabularium.ledger import amounts
+from tabularium.ledger.chain.entry_records import Separating, SpecDecision
+from tabularium.ledger.records import ATTEMPTS, GENESIS, Terms
+from tabularium.ledger.refusals import ChainBroken
 
 
 @dataclass(slots=True)

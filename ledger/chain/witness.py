@@ -30,9 +30,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ledger import durable_files as files
-from ledger.records import EMPTY, GENESIS, Head
-from ledger.refusals import LedgerError, StorageFailed
+from tabularium.ledger import durable_files as files
+from tabularium.ledger.records import EMPTY, GENESIS, Head
+from tabularium.ledger.refusals import LedgerError, StorageFailed
 
 SYNC_SECONDS = 1.0
 #: What is said where a ledger has no witness but the one beside its file.

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from sqlalchemy import Connection
 
-from ledger.charges import composition
-from ledger.records import ATTEMPTS, STEPS, Charge, Sums, Terms, change
-from ledger.refusals import (
+from tabularium.ledger.charges import composition
+from tabularium.ledger.records import ATTEMPTS, STEPS, Charge, Sums, Terms, change
+from tabularium.ledger.refusals import (
     AccountClosed,
     BudgetExhausted,
     Conflict,
@@ -18,7 +18,7 @@ from ledger.refusals import (
     WrongState,
     unknown_account,
 )
-from ledger.storage import draft_queries, entry_queries, key_queries
+from tabularium.ledger.storage import draft_queries, entry_queries, key_queries
 
 
 def sums_after(

@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ledger import names
-from ledger.charges.charge_rules import sums_after
-from ledger.records import Charge
-from ledger.refusals import Conflict, StaleFence, unknown_release
-from ledger.storage import entry_queries
-from ledger.storage.append import Append
+from tabularium.ledger import names
+from tabularium.ledger.charges.charge_rules import sums_after
+from tabularium.ledger.records import Charge
+from tabularium.ledger.refusals import Conflict, StaleFence, unknown_release
+from tabularium.ledger.storage import entry_queries
+from tabularium.ledger.storage.append import Append
 
 
 def stepped(

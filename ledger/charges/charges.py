@@ -3,7 +3,7 @@
 Every decision and its entry are one transaction that first takes the one right to append, so that no two
 processes can spend the same budget, and every step of a charge is a comparison with the state and fence that
 stand in the ledger at that moment. What is refused, and what a charge adds to the sums that the caps are
-compared with, is in :mod:`ledger.charges.charge_rules`.
+compared with, is in :mod:`tabularium.ledger.charges.charge_rules`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import amounts, names
-from ledger.account_history import reserved_for
-from ledger.charges import review_rules
-from ledger.charges.charge_rules import (
+from tabularium.ledger import amounts, names
+from tabularium.ledger.account_history import reserved_for
+from tabularium.ledger.charges import review_rules
+from tabularium.ledger.charges.charge_rules import (
     require_allowed,
     require_approved,
     require_attempt,
@@ -28,13 +28,13 @@ from ledger.charges.charge_rules import (
     require_within_caps,
     sums_after,
 )
-from ledger.charges.charge_steps import current_charge, known_charge, stale, stepped
-from ledger.charges.composition import Partition
-from ledger.charges.unit_check import require_same_units
-from ledger.officers.countersigning import countersignature, guarded, require_active_release_key
-from ledger.reader import known_account, usable_account
-from ledger.records import ASKED, Account, Charge, Terms
-from ledger.refusals import (
+from tabularium.ledger.charges.charge_steps import current_charge, known_charge, stale, stepped
+from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.charges.unit_check import require_same_units
+from tabularium.ledger.officers.countersigning import countersignature, guarded, require_active_release_key
+from tabularium.ledger.reader import known_account, usable_account
+from tabularium.ledger.records import ASKED, Account, Charge, Terms
+from tabularium.ledger.refusals import (
     AccountClosed,
     BadValue,
     NotApproved,
@@ -42,10 +42,10 @@ from ledger.refusals import (
     retired_account,
     unknown_account,
 )
-from ledger.storage import entry_queries
-from ledger.storage.append import Append
-from ledger.storage.chain_head import read_head
-from ledger.transactions import Transactions
+from tabularium.ledger.storage import entry_queries
+from tabularium.ledger.storage.append import Append
+from tabularium.ledger.storage.chain_head import read_head
+from tabularium.ledger.transactions import Transactions
 
 
 class Charges:
@@ -86,7 +86,7 @@ class Charges:
             Whether it is published only as a draft that an officer has accepted; then without a partition.
         partition
             Which part of the data the release reads, if it composes in parallel with others: see
-            :mod:`ledger.charges.composition`.
+            :mod:`tabularium.ledger.charges.composition`.
         unit, relation, definition, population
             What the amount is about, to be compared with the account's; ``None``: the account's.
         priors
@@ -216,8 +216,8 @@ class Charges:
     ) -> int:
         """Record, before the first random bit, that noise is about to be drawn; return the new fence.
 
-        The caller must hold the release (:func:`ledger.measurement.release_lock.hold`): a charge that is
-        already in ``drawing`` gets the next fence, which shuts out whoever had the one before.
+        The caller must hold the release (:func:`tabularium.ledger.measurement.release_lock.hold`): a charge
+        that is already in ``drawing`` gets the next fence, which shuts out whoever had the one before.
 
         Parameters
         ----------

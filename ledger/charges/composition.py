@@ -18,8 +18,8 @@ from fractions import Fraction
 from heapq import nlargest
 from typing import TypeVar
 
-from ledger import names
-from ledger.refusals import BadValue
+from tabularium.ledger import names
+from tabularium.ledger.refusals import BadValue
 
 LARGEST_CONTRIBUTIONS = 10**6
 _ASSIGNMENT = re.compile(r"[A-Za-z0-9:._-]{1,128}")

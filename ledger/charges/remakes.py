@@ -17,14 +17,14 @@ from fractions import Fraction
 
 from sqlalchemy import Connection
 
-from ledger import names
-from ledger.charges.charge_rules import require_approved
-from ledger.charges.charge_steps import known_charge, stepped
-from ledger.reader import usable_account
-from ledger.records import ASKED, Charge
-from ledger.refusals import WrongState, require_same, unknown_release
-from ledger.storage import entry_queries
-from ledger.transactions import Transactions
+from tabularium.ledger import names
+from tabularium.ledger.charges.charge_rules import require_approved
+from tabularium.ledger.charges.charge_steps import known_charge, stepped
+from tabularium.ledger.reader import usable_account
+from tabularium.ledger.records import ASKED, Charge
+from tabularium.ledger.refusals import WrongState, require_same, unknown_release
+from tabularium.ledger.storage import entry_queries
+from tabularium.ledger.transactions import Transactions
 
 
 class Remakes:
@@ -55,7 +55,7 @@ class Remakes:
         measurements_of
             The earlier release: of the same account, product and period, and published.
         revises, exact, review
-            As for :meth:`ledger.charges.charges.Charges.reserve`.
+            As for :meth:`tabularium.ledger.charges.charges.Charges.reserve`.
 
         Raises
         ------

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from ledger import amounts, names
-from ledger.records import Sums, Terms
-from ledger.storage.entry_queries import HASHED_BODY, checked_body
-from ledger.storage.schema import DECIDES, STATES_TERMS, entries
-from ledger.transactions import Transactions
+from tabularium.ledger import amounts, names
+from tabularium.ledger.records import Sums, Terms
+from tabularium.ledger.storage.entry_queries import HASHED_BODY, checked_body
+from tabularium.ledger.storage.schema import DECIDES, STATES_TERMS, entries
+from tabularium.ledger.transactions import Transactions
 
 _c = entries.c
 _OWN = (_c.account == bindparam("account"), _c.seq < bindparam("before"))

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
-from ledger.drafts import Draft
-from ledger.records import Charge
-from ledger.refusals import Conflict, WrongState
-from ledger.storage import draft_queries
+from tabularium.ledger.drafts import Draft
+from tabularium.ledger.records import Charge
+from tabularium.ledger.refusals import Conflict, WrongState
+from tabularium.ledger.storage import draft_queries
 
 _DECIDE = "let one run: tabularium ledger accept, or tabularium ledger withhold"
 

@@ -13,10 +13,10 @@ from fractions import Fraction
 from math import ceil
 from typing import Literal
 
-from ledger import amounts
-from ledger.records import Terms
-from ledger.refusals import Unfit
-from mechanisms.accounting import PrivacyLoss
+from tabularium.ledger import amounts
+from tabularium.ledger.records import Terms
+from tabularium.ledger.refusals import Unfit
+from tabularium.mechanisms.accounting import PrivacyLoss
 
 _SYMBOL = {"pure": "ε", "zcdp": "ρ"}
 

@@ -16,7 +16,7 @@ to the release before anything was drawn.
 What a crash can still choose is whether a draw is *stored*. It happens between the noise and the name, and a
 part that did not get so far is drawn anew. Nobody has seen the lost draw; but if crashes hung on the noise,
 what is stored would be chosen among draws. So after three attempts an officer must allow more
-(:meth:`ledger.charges.charges.Charges.allow_attempts`), and their number is published.
+(:meth:`tabularium.ledger.charges.charges.Charges.allow_attempts`), and their number is published.
 
 What was *seen to fail* is another matter: a mechanism that raises after drawing began ends the release,
 because to retry until nothing is raised would be to choose among draws. Parts that are stored stay unseen.
@@ -30,12 +30,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ledger.ledger import Ledger
-from ledger.measurement import release_lock
-from ledger.measurement.measurement_file import Payload
-from ledger.measurement.store import MeasurementStore, Stored
-from ledger.records import Charge, Head
-from ledger.refusals import (
+from tabularium.ledger.ledger import Ledger
+from tabularium.ledger.measurement import release_lock
+from tabularium.ledger.measurement.measurement_file import Payload
+from tabularium.ledger.measurement.store import MeasurementStore, Stored
+from tabularium.ledger.records import Charge, Head
+from tabularium.ledger.refusals import (
     DrawFailed,
     LedgerError,
     MeasurementDamaged,
@@ -45,7 +45,7 @@ from ledger.refusals import (
     WrongState,
     unknown_release,
 )
-from mechanisms.accounting import TabulariumError
+from tabularium.mechanisms.accounting import TabulariumError
 
 Draw = Callable[[], tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]]
 
@@ -75,7 +75,7 @@ def measure_once(
 ) -> Stored:
     """Return the release's one set of measurements, drawing what of it is not stored yet.
 
-    Call it with :func:`ledger.measurement.release_lock.hold` held.
+    Call it with :func:`tabularium.ledger.measurement.release_lock.hold` held.
 
     Parameters
     ----------
@@ -85,7 +85,8 @@ def measure_once(
         ``drawing`` is committed. Whatever can fail without noise belongs before this call. ``None`` where
         there is nothing to draw from: measurements are found, or the call is refused.
     priors
-        The releases that its tables are drawn towards, for :meth:`ledger.charges.charges.Charges.drawing`.
+        The releases that its tables are drawn towards, for
+        :meth:`tabularium.ledger.charges.charges.Charges.drawing`.
     prepare
         Called with the name of a part right before it is drawn, to read its counts. What it raises leaves the
         charge in ``drawing``, as after a loss of power: nothing of that part was drawn.

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger import durable_files, names
-from ledger.records import Head
-from ledger.refusals import BadValue
+from tabularium.ledger import durable_files, names
+from tabularium.ledger.records import Head
+from tabularium.ledger.refusals import BadValue
 
 MAGIC = b"tabularium measurement 1\n"
 _ALIGN = 64

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ledger import names
-from ledger.ledger import Ledger
-from ledger.refusals import Busy, StaleFence, StorageFailed, WrongState
-from ledger.storage.backend import Held
+from tabularium.ledger import names
+from tabularium.ledger.ledger import Ledger
+from tabularium.ledger.refusals import Busy, StaleFence, StorageFailed, WrongState
+from tabularium.ledger.storage.backend import Held
 
 _held: dict[tuple[str, str], Held] = {}  # ledger and release -> what this process holds it by
 _guard = threading.Lock()

@@ -6,9 +6,9 @@
     <folder>/<release id>/<fence>                       names every part with the SHA-256 of its file
 
 A file appears under its name only when it is whole and synced, and is never replaced
-(:mod:`ledger.measurement.measurement_file` says what is in it). A part belongs to the release: whichever
-attempt is first to give it its name has drawn it for all. The digest that the ledger holds is the SHA-256 of
-the file that names the parts.
+(:mod:`tabularium.ledger.measurement.measurement_file` says what is in it). A part belongs to the release:
+whichever attempt is first to give it its name has drawn it for all. The digest that the ledger holds is the
+SHA-256 of the file that names the parts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from uuid import uuid4
 
 from numpy.typing import NDArray
 
-from ledger import durable_files, names
-from ledger.measurement import measurement_file as files
-from ledger.measurement.measurement_file import Content, Payload, Whose
-from ledger.records import Head
-from ledger.refusals import MeasurementDamaged, MeasurementExists, StorageFailed
+from tabularium.ledger import durable_files, names
+from tabularium.ledger.measurement import measurement_file as files
+from tabularium.ledger.measurement.measurement_file import Content, Payload, Whose
+from tabularium.ledger.records import Head
+from tabularium.ledger.refusals import MeasurementDamaged, MeasurementExists, StorageFailed
 
 _DRAFT = ".draft-"
 _PART = "part-"

@@ -7,11 +7,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from ledger.officers.keys import key_id, public_hex, statement
-from ledger.records import Terms
-from ledger.refusals import NotApproved
-from ledger.storage import entry_queries, key_queries
-from ledger.storage.append import Append
+from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.records import Terms
+from tabularium.ledger.refusals import NotApproved
+from tabularium.ledger.storage import entry_queries, key_queries
+from tabularium.ledger.storage.append import Append
 
 
 def guarded(connection: Connection, terms: Terms) -> bool:

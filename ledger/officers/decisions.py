@@ -7,21 +7,21 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import amounts, names
-from ledger.officers.countersigning import (
+from tabularium.ledger import amounts, names
+from tabularium.ledger.officers.countersigning import (
     countersignature,
     guarded,
     require_active,
     signed,
     write_revocation,
 )
-from ledger.officers.keys import checked_public, key_id, public_hex
-from ledger.reader import known_account, usable_account
-from ledger.records import ATTEMPTS, Approval, Charge, Key, Sums
-from ledger.refusals import BadValue, Conflict, NotApproved, WrongState, unknown_release
-from ledger.storage import entry_queries, key_queries
-from ledger.storage.append import Append
-from ledger.transactions import Transactions
+from tabularium.ledger.officers.keys import checked_public, key_id, public_hex
+from tabularium.ledger.reader import known_account, usable_account
+from tabularium.ledger.records import ATTEMPTS, Approval, Charge, Key, Sums
+from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState, unknown_release
+from tabularium.ledger.storage import entry_queries, key_queries
+from tabularium.ledger.storage.append import Append
+from tabularium.ledger.transactions import Transactions
 
 
 class Decisions:

@@ -18,19 +18,19 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from ledger import names
-from ledger.account_history import reserved_for
-from ledger.charges.charge_rules import require_allowed
-from ledger.charges.charge_steps import current_charge, known_charge, stepped
-from ledger.drafts import Acceptance, Draft, Withheld
-from ledger.officers.countersigning import require_active, signed
-from ledger.officers.keys import key_id, public_hex
-from ledger.reader import known_account
-from ledger.records import Charge, Sums
-from ledger.refusals import BadValue, Conflict, WrongState
-from ledger.storage import draft_queries, key_queries
-from ledger.storage.append import Append
-from ledger.transactions import Transactions
+from tabularium.ledger import names
+from tabularium.ledger.account_history import reserved_for
+from tabularium.ledger.charges.charge_rules import require_allowed
+from tabularium.ledger.charges.charge_steps import current_charge, known_charge, stepped
+from tabularium.ledger.drafts import Acceptance, Draft, Withheld
+from tabularium.ledger.officers.countersigning import require_active, signed
+from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.reader import known_account
+from tabularium.ledger.records import Charge, Sums
+from tabularium.ledger.refusals import BadValue, Conflict, WrongState
+from tabularium.ledger.storage import draft_queries, key_queries
+from tabularium.ledger.storage.append import Append
+from tabularium.ledger.transactions import Transactions
 
 
 class DraftReview:

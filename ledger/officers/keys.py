@@ -17,9 +17,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ledger import durable_files
-from ledger.chain.entries import canonical
-from ledger.refusals import BadValue, StorageFailed
+from tabularium.ledger import durable_files
+from tabularium.ledger.chain.entries import canonical
+from tabularium.ledger.refusals import BadValue, StorageFailed
 
 _CONTEXT = "tabularium ledger 1"
 _KEY, _SIGNATURE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{128}")

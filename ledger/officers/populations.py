@@ -8,15 +8,15 @@ from __future__ import annotations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, select
 
-from ledger import names
-from ledger.officers.countersigning import require_active, signed
-from ledger.officers.keys import key_id, public_hex
-from ledger.records import Separation
-from ledger.refusals import BadValue, Conflict
-from ledger.storage import key_queries
-from ledger.storage.entry_queries import HASHED_BODY, checked_body
-from ledger.storage.schema import STATES_TERMS, entries
-from ledger.transactions import Transactions
+from tabularium.ledger import names
+from tabularium.ledger.officers.countersigning import require_active, signed
+from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.records import Separation
+from tabularium.ledger.refusals import BadValue, Conflict
+from tabularium.ledger.storage import key_queries
+from tabularium.ledger.storage.entry_queries import HASHED_BODY, checked_body
+from tabularium.ledger.storage.schema import STATES_TERMS, entries
+from tabularium.ledger.transactions import Transactions
 
 _OPENINGS = select(HASHED_BODY).where(STATES_TERMS, entries.c.kind == "account")
 _SAID = (

@@ -6,13 +6,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import names
-from ledger.officers.countersigning import require_active, signed, write_revocation
-from ledger.officers.keys import checked_public, key_id, public_hex
-from ledger.refusals import BadValue, Conflict
-from ledger.release_keys import ReleaseKey
-from ledger.storage import key_queries
-from ledger.transactions import Transactions
+from tabularium.ledger import names
+from tabularium.ledger.officers.countersigning import require_active, signed, write_revocation
+from tabularium.ledger.officers.keys import checked_public, key_id, public_hex
+from tabularium.ledger.refusals import BadValue, Conflict
+from tabularium.ledger.release_keys import ReleaseKey
+from tabularium.ledger.storage import key_queries
+from tabularium.ledger.transactions import Transactions
 
 
 class ReleaseKeyEnrolment:

@@ -2,7 +2,7 @@
 
 Nothing is undone. The noisy numbers are out, so the budget stays spent, and the folder stays as it was
 published, for whoever has used it. Another decision than this one is to withhold a draft, which nobody has
-seen (:mod:`ledger.officers.draft_review`).
+seen (:mod:`tabularium.ledger.officers.draft_review`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import names
-from ledger.charges.charge_steps import known_charge
-from ledger.drafts import Withdrawal
-from ledger.officers.countersigning import require_active, signed
-from ledger.officers.keys import key_id, public_hex
-from ledger.reader import known_account
-from ledger.records import Sums
-from ledger.refusals import WrongState
-from ledger.storage import draft_queries
-from ledger.transactions import Transactions
+from tabularium.ledger import names
+from tabularium.ledger.charges.charge_steps import known_charge
+from tabularium.ledger.drafts import Withdrawal
+from tabularium.ledger.officers.countersigning import require_active, signed
+from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.reader import known_account
+from tabularium.ledger.records import Sums
+from tabularium.ledger.refusals import WrongState
+from tabularium.ledger.storage import draft_queries
+from tabularium.ledger.transactions import Transactions
 
 
 class ReleaseWithdrawal:

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ledger.chain.continuity import require_continued
-from ledger.chain.entries import next_time, seal
-from ledger.records import STEPS, Charge, Entry, Head
-from ledger.storage import entry_queries
-from ledger.storage.chain_head import ChainHead
-from ledger.storage.schema import repeated
+from tabularium.ledger.chain.continuity import require_continued
+from tabularium.ledger.chain.entries import next_time, seal
+from tabularium.ledger.records import STEPS, Charge, Entry, Head
+from tabularium.ledger.storage import entry_queries
+from tabularium.ledger.storage.chain_head import ChainHead
+from tabularium.ledger.storage.schema import repeated
 
 
 class Append:

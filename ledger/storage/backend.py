@@ -1,7 +1,8 @@
 """What the two database engines have in common, as the ledger sees them.
 
-Everything is SQLAlchemy Core in :mod:`ledger.storage.entry_queries`; an engine adds only what differs: how a
-writer takes the one right to append, what guards the tables, how a release is held, and what its errors mean.
+Everything is SQLAlchemy Core in :mod:`tabularium.ledger.storage.entry_queries`; an engine adds only what
+differs: how a writer takes the one right to append, what guards the tables, how a release is held, and what
+its errors mean.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from ledger.chain.witness import Witness
-from ledger.records import Entry
-from ledger.storage import schema
-from ledger.storage.chain_head import ChainHead
+from tabularium.ledger.chain.witness import Witness
+from tabularium.ledger.records import Entry
+from tabularium.ledger.storage import schema
+from tabularium.ledger.storage.chain_head import ChainHead
 
 
 class Held(ABC):
@@ -53,7 +54,7 @@ class Backend(ABC):
     locks
         Folder for locks of the operating system.
     witness
-        Where the head is remembered outside the database; see :mod:`ledger.chain.witness`.
+        Where the head is remembered outside the database; see :mod:`tabularium.ledger.chain.witness`.
     wait
         Seconds to wait for other writers.
     """

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Text, cast, func, select
 
-from ledger.records import EMPTY, Head
-from ledger.storage.entry_queries import (
+from tabularium.ledger.records import EMPTY, Head
+from tabularium.ledger.storage.entry_queries import (
     HASHED_BODY,
     STANDING,
     Standing,
@@ -17,7 +17,7 @@ from ledger.storage.entry_queries import (
     column,
     standing_of,
 )
-from ledger.storage.schema import entries
+from tabularium.ledger.storage.schema import entries
 
 _c = entries.c
 #: How many of the last hashes are read with the head: the witness is seldom further behind.

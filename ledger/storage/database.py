@@ -1,7 +1,7 @@
 """The database behind the ledger: how it is opened, and how its errors are translated.
 
-The URL chooses the engine, :mod:`ledger.storage.sqlite` or :mod:`ledger.storage.postgres`. Everything above
-this file is the same for both.
+The URL chooses the engine, :mod:`tabularium.ledger.storage.sqlite` or
+:mod:`tabularium.ledger.storage.postgres`. Everything above this file is the same for both.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from ledger.refusals import Busy, LedgerError, NoLedger, StorageFailed
-from ledger.storage import schema
-from ledger.storage.backend import Backend
-from ledger.storage.chain_head import ChainHead
-from ledger.storage.postgres import PostgreSQL
-from ledger.storage.sqlite import SQLite
+from tabularium.ledger.refusals import Busy, LedgerError, NoLedger, StorageFailed
+from tabularium.ledger.storage import schema
+from tabularium.ledger.storage.backend import Backend
+from tabularium.ledger.storage.chain_head import ChainHead
+from tabularium.ledger.storage.postgres import PostgreSQL
+from tabularium.ledger.storage.sqlite import SQLite
 
 WAIT_SECONDS = 60
 NOT_A_LEDGER = "the database belongs to something else"

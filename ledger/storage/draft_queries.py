@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, select
 
-from ledger.drafts import Acceptance, Draft, Withdrawal
-from ledger.records import Charge
-from ledger.storage.entry_queries import ABOUT, HASHED_BODY, checked_body
-from ledger.storage.key_queries import keys
-from ledger.storage.schema import DECIDES, about_draft, about_review, about_withdrawal, entries
+from tabularium.ledger.drafts import Acceptance, Draft, Withdrawal
+from tabularium.ledger.records import Charge
+from tabularium.ledger.storage.entry_queries import ABOUT, HASHED_BODY, checked_body
+from tabularium.ledger.storage.key_queries import keys
+from tabularium.ledger.storage.schema import DECIDES, about_draft, about_review, about_withdrawal, entries
 
 _c = entries.c
 _WITHHELD = (

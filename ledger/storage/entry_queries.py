@@ -27,11 +27,22 @@ from sqlalchemy import (
     tuple_,
 )
 
-from ledger import amounts
-from ledger.chain.entries import is_whole
-from ledger.records import ATTEMPTS, EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Sums, Terms
-from ledger.refusals import ChainBroken
-from ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, about_attempts, entries
+from tabularium.ledger import amounts
+from tabularium.ledger.chain.entries import is_whole
+from tabularium.ledger.records import (
+    ATTEMPTS,
+    EMPTY,
+    GENESIS,
+    Account,
+    Approval,
+    Charge,
+    Entry,
+    Head,
+    Sums,
+    Terms,
+)
+from tabularium.ledger.refusals import ChainBroken
+from tabularium.ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, about_attempts, entries
 
 PAGE = 1000
 _c = entries.c

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from ledger.records import Key
-from ledger.release_keys import ReleaseKey, release_keys_of
-from ledger.storage.entry_queries import HASHED_BODY, checked_body, last
-from ledger.storage.schema import DECIDES, entries
+from tabularium.ledger.records import Key
+from tabularium.ledger.release_keys import ReleaseKey, release_keys_of
+from tabularium.ledger.storage.entry_queries import HASHED_BODY, checked_body, last
+from tabularium.ledger.storage.schema import DECIDES, entries
 
 _c = entries.c
 _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "release_key", "revocation"))

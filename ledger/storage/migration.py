@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import URL
 
-from ledger.chain.verify import Verified, verify_rows
-from ledger.refusals import ReadOnly, StorageFailed
-from ledger.storage import entry_queries
-from ledger.storage.database import NOT_A_LEDGER, WAIT_SECONDS, Database
+from tabularium.ledger.chain.verify import Verified, verify_rows
+from tabularium.ledger.refusals import ReadOnly, StorageFailed
+from tabularium.ledger.storage import entry_queries
+from tabularium.ledger.storage.database import NOT_A_LEDGER, WAIT_SECONDS, Database
 
 
 @dataclass(frozen=True)

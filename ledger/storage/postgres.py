@@ -2,7 +2,8 @@
 
 The one right to append is the lock on a row, taken before anything is read; a release is held by an advisory
 lock of a session of its own, which the server frees when that session ends and not before. What guards the
-entries, the one function that appends among it, is created from :mod:`ledger.storage.postgres_guard`.
+entries, the one function that appends among it, is created from
+:mod:`tabularium.ledger.storage.postgres_guard`.
 
 No session has the ledger's schema in its search path: names of tables are written out with it, and functions
 and operators are the server's own. Where others may create objects in that schema, an operator of theirs
@@ -35,13 +36,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 
-from ledger import durable_files
-from ledger.chain.witness import Witness
-from ledger.records import Entry
-from ledger.refusals import StorageFailed
-from ledger.storage import postgres_causes, postgres_faults, postgres_guard, schema
-from ledger.storage.backend import Backend, Held
-from ledger.storage.chain_head import ChainHead
+from tabularium.ledger import durable_files
+from tabularium.ledger.chain.witness import Witness
+from tabularium.ledger.records import Entry
+from tabularium.ledger.refusals import StorageFailed
+from tabularium.ledger.storage import postgres_causes, postgres_faults, postgres_guard, schema
+from tabularium.ledger.storage.backend import Backend, Held
+from tabularium.ledger.storage.chain_head import ChainHead
 
 CONNECT_SECONDS = 10
 

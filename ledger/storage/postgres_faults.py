@@ -1,9 +1,9 @@
 """What is missing or changed of what guards the entries on PostgreSQL, read from the server's catalogue.
 
 Whatever writes entries, fires when one is written, or decides which of them are seen, is compared with what
-:mod:`ledger.storage.schema` and :mod:`ledger.storage.postgres_guard` made, and every grant with what
-``roles.sql`` gives. The owners of the tables, the schema and the database and superusers can do anything and
-are trusted; SELECT is no fault, whoever has it.
+:mod:`tabularium.ledger.storage.schema` and :mod:`tabularium.ledger.storage.postgres_guard` made, and every
+grant with what ``roles.sql`` gives. The owners of the tables, the schema and the database and superusers can
+do anything and are trusted; SELECT is no fault, whoever has it.
 
 The parts are compared one by one, and not by one digest of all, so that the message can say which part it is.
 Every process looks when it connects, so it is one query.
@@ -19,8 +19,16 @@ from typing import Any
 from sqlalchemy import Column, Connection, Row, TextClause, text
 from sqlalchemy.dialects import postgresql
 
-from ledger.storage.postgres_guard import FUNCTIONS, SETTINGS, TRIGGERS, WRITER, quoted, source, trigger_type
-from ledger.storage.schema import HEAD_LOCK, entries, locks, metadata
+from tabularium.ledger.storage.postgres_guard import (
+    FUNCTIONS,
+    SETTINGS,
+    TRIGGERS,
+    WRITER,
+    quoted,
+    source,
+    trigger_type,
+)
+from tabularium.ledger.storage.schema import HEAD_LOCK, entries, locks, metadata
 
 #: What a difference in a part of the guard is called, in the order of the message.
 _MESSAGES = {

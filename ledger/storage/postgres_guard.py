@@ -3,19 +3,20 @@
 Nobody but the owner may insert. The roles of ``roles.sql`` may call ``ledger_append``, which runs as the
 owner: it takes the right to append, checks the hash, works out the columns from the body itself, lets only a
 disclosure officer write what is an officer's to decide, and takes neither an entry that breaks a rule
-(:mod:`ledger.storage.postgres_rules`) nor one that is dated ahead of the server's clock, nor a charge or an
-account that is dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself a replica
-meets them too. What is missing of all this is found by :mod:`ledger.storage.postgres_faults`.
+(:mod:`tabularium.ledger.storage.postgres_rules`) nor one that is dated ahead of the server's clock, nor a
+charge or an account that is dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself
+a replica meets them too. What is missing of all this is found by
+:mod:`tabularium.ledger.storage.postgres_faults`.
 """
 
 from __future__ import annotations
 
-from ledger.chain.entries import FORMAT
-from ledger.records import GENESIS
-from ledger.storage.chain_head import RECENT
-from ledger.storage.postgres_rules import FUNCTIONS as RULES
-from ledger.storage.postgres_rules import LAST_TERMS, last
-from ledger.storage.schema import entries
+from tabularium.ledger.chain.entries import FORMAT
+from tabularium.ledger.records import GENESIS
+from tabularium.ledger.storage.chain_head import RECENT
+from tabularium.ledger.storage.postgres_rules import FUNCTIONS as RULES
+from tabularium.ledger.storage.postgres_rules import LAST_TERMS, last
+from tabularium.ledger.storage.schema import entries
 
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"

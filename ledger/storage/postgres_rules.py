@@ -1,10 +1,10 @@
 """The rules of the ledger in SQL: what an entry must be to follow from those before it, on PostgreSQL.
 
-:mod:`ledger.chain.verify` has the same rules in Python, over the whole chain. Here each is a look at the last
-entry of something, by one step of an index, so that an entry costs the same however long the chain is. What
-only verification sees are signatures, and who may enrol and revoke keys or separate populations: these
-kinds of entry are an officer's to write. The tables of steps, of what they add and of fields come from where
-the program has them.
+:mod:`tabularium.ledger.chain.verify` has the same rules in Python, over the whole chain. Here each is a look
+at the last entry of something, by one step of an index, so that an entry costs the same however long the
+chain is. What only verification sees are signatures, and who may enrol and revoke keys or separate
+populations: these kinds of entry are an officer's to write. The tables of steps, of what they add and of
+fields come from where the program has them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from ledger.chain import entry_fields, entry_records
-from ledger.chain.verify_officers import CHANGEABLE
-from ledger.charges.composition import LARGEST_CONTRIBUTIONS
-from ledger.names import LONGEST_NAME, LONGEST_TEXT
-from ledger.records import ATTEMPTS, FINAL, FIXED, STEPS, Terms, change, state_after
-from ledger.storage.schema import STATES_TERMS
+from tabularium.ledger.chain import entry_fields, entry_records
+from tabularium.ledger.chain.verify_officers import CHANGEABLE
+from tabularium.ledger.charges.composition import LARGEST_CONTRIBUTIONS
+from tabularium.ledger.names import LONGEST_NAME, LONGEST_TEXT
+from tabularium.ledger.records import ATTEMPTS, FINAL, FIXED, STEPS, Terms, change, state_after
+from tabularium.ledger.storage.schema import STATES_TERMS
 
 #: The types of fields as ``ledger_has_type`` knows them; a line of text is known by its greatest length.
 _TYPES: list[tuple[Any, str]] = [
@@ -42,7 +42,8 @@ _TYPES: list[tuple[Any, str]] = [
 
 
 def last(*columns: str, among: str = "", order: str = "") -> str:
-    """Return the last entry in which columns are as asked, as :func:`ledger.storage.entry_queries.last`.
+    """Return the last entry in which columns are as asked, as
+    :func:`tabularium.ledger.storage.entry_queries.last`.
 
     It is its hash and its text; what is asked is in variables of the columns' names after ``p_``.
     """

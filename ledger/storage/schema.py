@@ -2,8 +2,8 @@
 
 Everything that matters stands in ``body``, which the hash covers; the other columns repeat parts of it
 for the indexes, and ``verify`` compares them. What guards the table (triggers, and on a server the one
-function that appends) belongs to the database engine: :mod:`ledger.storage.sqlite`,
-:mod:`ledger.storage.postgres`.
+function that appends) belongs to the database engine: :mod:`tabularium.ledger.storage.sqlite`,
+:mod:`tabularium.ledger.storage.postgres`.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def create(connection: Connection) -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", "ledger.storage:migrations")
+    config.set_main_option("script_location", "tabularium.ledger.storage:migrations")
     config.attributes["connection"] = connection
     with _migrating:
         command.upgrade(config, "head")

@@ -19,13 +19,13 @@ from sqlalchemy import URL, ClauseElement, Connection, Engine, create_engine, ev
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
-from ledger import durable_files, names
-from ledger.chain.witness import Witness
-from ledger.records import GENESIS, Entry
-from ledger.refusals import Busy
-from ledger.storage import entry_queries, schema
-from ledger.storage.backend import Backend, Held
-from ledger.storage.chain_head import ChainHead, statement
+from tabularium.ledger import durable_files, names
+from tabularium.ledger.chain.witness import Witness
+from tabularium.ledger.records import GENESIS, Entry
+from tabularium.ledger.refusals import Busy
+from tabularium.ledger.storage import entry_queries, schema
+from tabularium.ledger.storage.backend import Backend, Held
+from tabularium.ledger.storage.chain_head import ChainHead, statement
 
 _WRITES = "ledger_writes"
 

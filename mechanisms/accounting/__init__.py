@@ -5,8 +5,8 @@ This is all of the floor that the ledger may import: plain values, no arrays, no
 
 from __future__ import annotations
 
-from mechanisms.accounting.conversion import delta_at, epsilon_at
-from mechanisms.accounting.losses import (
+from tabularium.mechanisms.accounting.conversion import delta_at, epsilon_at
+from tabularium.mechanisms.accounting.losses import (
     RESTS_ON,
     PrivacyLoss,
     Relation,
@@ -18,8 +18,8 @@ from mechanisms.accounting.losses import (
     spent,
     value_bound,
 )
-from mechanisms.accounting.transcript import Definition, Event, ratio
-from mechanisms.errors import LedgerError, TabulariumError
+from tabularium.mechanisms.accounting.transcript import Definition, Event, ratio
+from tabularium.mechanisms.errors import LedgerError, TabulariumError
 
 __all__ = [
     "RESTS_ON",

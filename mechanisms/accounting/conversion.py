@@ -32,9 +32,9 @@ from fractions import Fraction
 from math import ceil, exp, inf, log, log1p, nextafter, sqrt
 from typing import Any
 
-from mechanisms.accounting.losses import by_scope, spent
-from mechanisms.accounting.transcript import Event
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.losses import by_scope, spent
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.errors import MechanismError
 
 _LARGEST_SHIFT = 1000  # beyond, dp-accounting's discrete distributions take long: taken as ε-DP
 _LOSS_STEPS = 10_000  # points of a privacy loss distribution: seven digits, since the dots are connected

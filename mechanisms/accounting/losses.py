@@ -17,8 +17,8 @@ from fractions import Fraction
 from math import expm1, isqrt
 from typing import Any, Literal
 
-from mechanisms.accounting.transcript import Definition, Event, ratio
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.transcript import Definition, Event, ratio
+from tabularium.mechanisms.errors import MechanismError
 
 Relation = Literal["add-remove", "replace"]
 

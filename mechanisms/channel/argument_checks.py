@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.errors import MechanismError
 
 Amount = Fraction | int | str
 LARGEST_VALUE = 1 << 61  # noise added to a value beyond could overflow

@@ -6,7 +6,7 @@ import os
 import threading
 from fractions import Fraction
 
-from mechanisms.errors import BudgetExceeded, MechanismError
+from tabularium.mechanisms.errors import BudgetExceeded, MechanismError
 
 
 class Meter:

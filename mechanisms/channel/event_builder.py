@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting.transcript import Definition, Event, Primitive
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.transcript import Definition, Event, Primitive
+from tabularium.mechanisms.errors import MechanismError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class EventBuilder:
         self, primitive: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
     ) -> Event:
         """Return a draw of Laplace noise of scale Δ/ε."""
-        from mechanisms.noise.discrete_laplace import LARGEST_SCALE
+        from tabularium.mechanisms.noise.discrete_laplace import LARGEST_SCALE
 
         scale = bound / epsilon
         if scale > LARGEST_SCALE:
@@ -54,7 +54,7 @@ class EventBuilder:
         self, primitive: Primitive, rho: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
     ) -> Event:
         """Return a draw of Gaussian noise, σ² = Δ²/2ρ."""
-        from mechanisms.noise.discrete_gaussian import LARGEST_VARIANCE
+        from tabularium.mechanisms.noise.discrete_gaussian import LARGEST_VARIANCE
 
         if self.definition != "zcdp":
             raise MechanismError(

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import ArrayLike
 
-from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.errors import MechanismError
 
 if TYPE_CHECKING:
-    from mechanisms.channel.argument_checks import Amount
-    from mechanisms.channel.metered_channel import Channel
-    from mechanisms.channel.parallel_scope import Parallel
+    from tabularium.mechanisms.channel.argument_checks import Amount
+    from tabularium.mechanisms.channel.metered_channel import Channel
+    from tabularium.mechanisms.channel.parallel_scope import Parallel
 
 _DRAWS = ("laplace", "gaussian", "add_noise", "lattice", "pick", "pick_each", "partition")
 _PRICES = ("pure_epsilon", "pure_cost")
@@ -34,7 +34,7 @@ def facade(channel: Channel) -> Channel:
 
 
 class Facade:
-    """A channel's public face; see ``mechanisms.channel.metered_channel.Channel`` for what each call does."""
+    """A channel's public face; what each call does: ``tabularium.mechanisms.channel.metered_channel``."""
 
     __slots__ = ("_ask",)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel.shared_transcript import SharedTranscript
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel.shared_transcript import SharedTranscript
 
 Kind = tuple[Event, ...]
 

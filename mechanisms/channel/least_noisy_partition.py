@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.errors import MechanismError
 
 Integers = NDArray[np.int64]
 LARGEST_SUM = 1 << 60  # of the costs of a partition; noise has the rest of 63 bits
@@ -52,7 +52,7 @@ def least_partition(costs: Integers, starts: Integers, stops: Integers, cells: i
 
     Of several cheapest, the one whose last interval comes first in the given order, and so on leftwards.
     """
-    from mechanisms.channel.cheapest_partition import cheapest
+    from tabularium.mechanisms.channel.cheapest_partition import cheapest
 
     order = np.argsort(stops, kind="stable")
     chosen = cheapest(costs[order], starts[order], stops[order], cells)

@@ -11,20 +11,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.accounting.exact_roots import root_above
-from mechanisms.accounting.losses import epsilon_within
-from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.channel.argument_checks import Amount, check_integers, exact
-from mechanisms.channel.budget_meter import Meter
-from mechanisms.channel.event_builder import EventBuilder, Place
-from mechanisms.channel.folded_branches import FoldedBranches
-from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
-from mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
-from mechanisms.channel.noise_source import Integers, Source
-from mechanisms.channel.parallel_scope import Parallel
-from mechanisms.channel.score_gaps import gaps_below_best, gaps_in_groups
-from mechanisms.channel.shared_transcript import SharedTranscript
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.exact_roots import root_above
+from tabularium.mechanisms.accounting.losses import epsilon_within
+from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.channel.argument_checks import Amount, check_integers, exact
+from tabularium.mechanisms.channel.budget_meter import Meter
+from tabularium.mechanisms.channel.event_builder import EventBuilder, Place
+from tabularium.mechanisms.channel.folded_branches import FoldedBranches
+from tabularium.mechanisms.channel.lattice import lattice_sensitivity, on_lattice
+from tabularium.mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
+from tabularium.mechanisms.channel.noise_source import Integers, Source
+from tabularium.mechanisms.channel.parallel_scope import Parallel
+from tabularium.mechanisms.channel.score_gaps import gaps_below_best, gaps_in_groups
+from tabularium.mechanisms.channel.shared_transcript import SharedTranscript
+from tabularium.mechanisms.errors import MechanismError
 
 _ONE_GROUP = np.zeros(1, dtype=np.int64)
 
@@ -346,7 +346,8 @@ class Channel:
     ) -> Integers:
         """Return the partition of a row of bins whose intervals' noisy costs add up to the least.
 
-        See ``mechanisms.channel.least_noisy_partition`` for the proof; only the partition comes out.
+        See ``tabularium.mechanisms.channel.least_noisy_partition`` for the proof; only the partition comes
+        out.
 
         Parameters
         ----------

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.noise.keystream import KeyStream
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.noise.keystream import KeyStream
 
 Integers = NDArray[np.int64]
 
@@ -45,22 +45,22 @@ class Sampler:
         self.label = self._stream.label
 
     def laplace(self, values: Integers, event: Event) -> Integers:
-        """See ``mechanisms.noise.discrete_laplace``."""
-        from mechanisms.noise.discrete_laplace import add_laplace
+        """See ``tabularium.mechanisms.noise.discrete_laplace``."""
+        from tabularium.mechanisms.noise.discrete_laplace import add_laplace
 
         scale = event.scale
         assert isinstance(scale, Fraction)  # noqa: S101 - a Laplace event's squared scale is a square
         return add_laplace(self._stream, values, scale)
 
     def gaussian(self, values: Integers, event: Event) -> Integers:
-        """See ``mechanisms.noise.discrete_gaussian``."""
-        from mechanisms.noise.discrete_gaussian import add_gaussian
+        """See ``tabularium.mechanisms.noise.discrete_gaussian``."""
+        from tabularium.mechanisms.noise.discrete_gaussian import add_gaussian
 
         return add_gaussian(self._stream, values, event.scale_squared)
 
     def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
-        """See ``mechanisms.noise.choice``."""
-        from mechanisms.noise.choice import exponential, permute_and_flip
+        """See ``tabularium.mechanisms.noise.choice``."""
+        from tabularium.mechanisms.noise.choice import exponential, permute_and_flip
 
         if event.primitive == "exponential":
             return exponential(self._stream, gaps, rate)
@@ -69,7 +69,7 @@ class Sampler:
     def partition(
         self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
     ) -> Integers:
-        """See ``mechanisms.channel.least_noisy_partition``."""
-        from mechanisms.channel.least_noisy_partition import least_partition
+        """See ``tabularium.mechanisms.channel.least_noisy_partition``."""
+        from tabularium.mechanisms.channel.least_noisy_partition import least_partition
 
         return least_partition(self.laplace(costs, event), starts, stops, cells)

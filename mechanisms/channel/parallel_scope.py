@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.channel.budget_meter import Meter
-from mechanisms.channel.folded_branches import FoldedBranches
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.channel.budget_meter import Meter
+from tabularium.mechanisms.channel.folded_branches import FoldedBranches
+from tabularium.mechanisms.errors import MechanismError
 
 Branch = TypeVar("Branch")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.errors import MechanismError
 
 LARGEST_SCORE = 1 << 61
 _FINENESS = 1 << 12  # float scores are rounded to a step at least this much finer than the sensitivity

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.errors import MechanismError
 
 
 class SharedTranscript:

@@ -26,14 +26,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.accounting.exact_roots import root_above
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import whole_number
-from mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import variance_of
+from tabularium.mechanisms.accounting.exact_roots import root_above
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.parameter_checks import whole_number
+from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import variance_of
 
 LARGEST_SUM = 1 << 61  # what the channel takes
 MOST_LEVELS = 64

@@ -25,7 +25,7 @@ def laplace_accuracy(epsilon: Fraction, cells: int, delta: float) -> dict[str, f
     Keys: ``xiao_any_query``, ``one_cell``, ``all_cells`` (every cell at once, exact), ``total`` (all cells
     summed).
     """
-    from mechanisms.inference import laplace_margin
+    from tabularium.mechanisms.inference import laplace_margin
 
     scale = float(1 / epsilon)
     each = -np.expm1(np.log1p(-delta) / cells)  # independent cells: (1 - each)^cells = 1 - δ

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mechanisms.channel import Channel
-from mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import gaussian_variance
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import gaussian_variance
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from fractions import Fraction
 from math import prod
 from typing import Any, ClassVar
 
-from mechanisms.channel import Channel
-from mechanisms.histograms.error_bounds import laplace_accuracy
-from mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import laplace_variance
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.error_bounds import laplace_accuracy
+from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import laplace_variance
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.exact_roots import root_above
-from mechanisms.accounting.transcript import Definition
-from mechanisms.mechanism import LARGEST_COUNT, Counts
-from mechanisms.noise_distributions import gaussian_variance, laplace_variance
+from tabularium.mechanisms.accounting.exact_roots import root_above
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts
+from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 Integers = NDArray[np.int64]
 

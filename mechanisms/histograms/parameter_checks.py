@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting import exact_amount
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting import exact_amount
+from tabularium.mechanisms.errors import MechanismError
 
 
 def exact_number(value: Any, where: str, *, called: str, mend: str) -> Fraction:

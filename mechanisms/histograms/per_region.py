@@ -30,14 +30,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import whole_number
-from mechanisms.histograms.region_arrays import joined, parted
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells, noisy_counts
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.parameter_checks import whole_number
+from tabularium.mechanisms.histograms.region_arrays import joined, parted
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
+    LinearMeasurement,
+    NoisyCells,
+    noisy_counts,
+)
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 
 _CELLS, _STANDS = "cells", "stands"
 _MOST_AXES = 64
@@ -71,7 +75,7 @@ class PerRegion(Mechanism):
     @property
     def each(self) -> Mechanism:
         """The mechanism of a region."""
-        from mechanisms.registry import build
+        from tabularium.mechanisms.registry import build
 
         return build(self.mechanism, **self.parameters_of_each)
 
@@ -144,7 +148,7 @@ class PerRegion(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the measurements of all regions side by side, whose noise is independent."""
-        from mechanisms.linear_measurements.measured_apart import side_by_side
+        from tabularium.mechanisms.linear_measurements.measured_apart import side_by_side
 
         if _STANDS not in measured.arrays:
             return self.noisy_cells(measured)

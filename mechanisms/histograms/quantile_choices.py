@@ -30,13 +30,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import exact_number, share_of_budget, whole_number
-from mechanisms.kernels.outward_cells import outward_sums
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import variance_of
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.parameter_checks import exact_number, share_of_budget, whole_number
+from tabularium.mechanisms.kernels.outward_cells import outward_sums
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import variance_of
 
 LARGEST_WEIGHT = 10**7
 LARGEST_DENOMINATOR = 1000

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mechanisms.measured import Array
+from tabularium.mechanisms.measured import Array
 
 _SHAPES = "_shapes"
 

@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mechanisms.channel import Channel
-from mechanisms.histograms.parameter_checks import switch
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.parameter_checks import switch
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SortedIsotonic(Mechanism):
 
         int64 if ``rounded``, else float64. Their errors depend on the data.
         """
-        from mechanisms.inference.isotonic import isotonic, whole
+        from tabularium.mechanisms.inference.isotonic import isotonic, whole
 
         noisy = measured.arrays["sorted"]
         fitted = isotonic(noisy.reshape(-1))

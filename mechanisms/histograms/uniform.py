@@ -19,13 +19,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel
-from mechanisms.histograms.noisy_sums import addable, variance_for
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_in, variance_of
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.noisy_sums import addable, variance_for
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in, variance_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Uniform(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy total."""
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         every = np.zeros(prod(measured.meta["shape"]), np.intp)
         return NoisyTree.flat(every, measured.arrays["total"], noise_in(measured.transcript[0]))

@@ -8,22 +8,22 @@ add up), ``margins`` (half-widths of intervals). Several tables that share dimen
 are measured for a price.
 """
 
-from mechanisms.inference.consistency import consistency
-from mechanisms.inference.estimate import Estimate, Invariants
-from mechanisms.inference.hierarchy import Block, Hierarchy
-from mechanisms.inference.joint.joint_consistency import Joint, joint_consistency
-from mechanisms.inference.joint.joint_nonnegativity import NonNegative, joint_nonnegativity
-from mechanisms.inference.joint.joint_rounding import Rounded, joint_rounding
-from mechanisms.inference.joint.shared_marginals import Frame, Overlap
-from mechanisms.inference.joint.violations import Violation
-from mechanisms.inference.margins_of_error.half_widths import (
+from tabularium.mechanisms.inference.consistency import consistency
+from tabularium.mechanisms.inference.estimate import Estimate, Invariants
+from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
+from tabularium.mechanisms.inference.joint.joint_consistency import Joint, joint_consistency
+from tabularium.mechanisms.inference.joint.joint_nonnegativity import NonNegative, joint_nonnegativity
+from tabularium.mechanisms.inference.joint.joint_rounding import Rounded, joint_rounding
+from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.inference.joint.violations import Violation
+from tabularium.mechanisms.inference.margins_of_error.half_widths import (
     covering,
     laplace_margin,
     laplace_variance,
     margins,
 )
-from mechanisms.inference.nonnegativity import nonnegativity
-from mechanisms.inference.rounding import rounding
+from tabularium.mechanisms.inference.nonnegativity import nonnegativity
+from tabularium.mechanisms.inference.rounding import rounding
 
 __all__ = [
     "Block",

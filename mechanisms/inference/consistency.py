@@ -41,9 +41,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Index, strips
-from mechanisms.inference.estimate import (
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Index, strips
+from tabularium.mechanisms.inference.estimate import (
     Estimate,
     Invariants,
     contradiction,
@@ -54,7 +54,7 @@ from mechanisms.inference.estimate import (
     table_of,
     variances_of,
 )
-from mechanisms.inference.hierarchy import Block, Hierarchy
+from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
 
 
 def consistency(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Indices, strips
-from mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, strips
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 Invariants = Mapping[int, ArrayLike]
 """Node number to its exact values: (cells,), or one number for all cells."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Element, Floats, Index, Indices, Ints
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Element, Floats, Index, Indices, Ints
 
 BLOCK = 1 << 17
 """Numbers per block (rows x cells): 1 MiB of float64, so a block and its few temporaries stay in cache."""

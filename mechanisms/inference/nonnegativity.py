@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.estimate import (
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.inference.estimate import (
     AGREEMENT,
     Estimate,
     Invariants,
@@ -30,8 +30,8 @@ from mechanisms.inference.estimate import (
     invariants_of,
     refuse_node,
 )
-from mechanisms.inference.family_projection import Families
-from mechanisms.inference.hierarchy import Block, Hierarchy
+from tabularium.mechanisms.inference.family_projection import Families
+from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
 
 
 def nonnegativity(

@@ -35,16 +35,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
-from mechanisms.inference.estimate import (
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.inference.estimate import (
     Estimate,
     Invariants,
     finite_estimate,
     invariants_of,
     refuse_values,
 )
-from mechanisms.inference.hierarchy import Block, Hierarchy
+from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
 
 STEPS = 1 << 20
 """Remainders are compared in steps of 1 / STEPS."""

@@ -19,8 +19,8 @@ from math import ceil, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.kernels.compiled import compiled
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -1,10 +1,10 @@
 """Sums over leaves of a hierarchy: their variance when the leaves are least-squares estimates.
 
-Let x be the weighted least-squares estimate of :mod:`mechanisms.inference.consistency`, and F = Σ a_l·x_l
-over the leaves l, with a_l 0 or 1. The estimates of different leaves err together, so Var F is not a sum over
-leaves. As there, take errors to be Gaussian and the prior flat for a moment (a variance of something linear
-does not depend on the shape of the errors). With t_v the variance of node v's subtree estimate and T the sum
-of its siblings' and its own, the children of a node are, given its value, independent Gaussians
+Let x be the weighted least-squares estimate of :mod:`tabularium.mechanisms.inference.consistency`, and F = Σ
+a_l·x_l over the leaves l, with a_l 0 or 1. The estimates of different leaves err together, so Var F is not a
+sum over leaves. As there, take errors to be Gaussian and the prior flat for a moment (a variance of something
+linear does not depend on the shape of the errors). With t_v the variance of node v's subtree estimate and T
+the sum of its siblings' and its own, the children of a node are, given its value, independent Gaussians
 conditioned on their sum. So F restricted to the subtree of v is, given x_v, of slope m_v in x_v and of a
 variance R_v that no longer depends on anything outside:
 
@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
-from mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 
 def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: Bools) -> Floats:

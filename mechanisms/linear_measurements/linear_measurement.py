@@ -23,9 +23,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.measured import Array, Measured
-from mechanisms.noise_distributions import NOTHING, Noise, noise_in
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.measured import Array, Measured
+from tabularium.mechanisms.noise_distributions import NOTHING, Noise, noise_in
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

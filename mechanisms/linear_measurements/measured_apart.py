@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.linear_measurements.linear_measurement import (
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
     Bools,
     Floats,
     Indices,
@@ -16,8 +16,8 @@ from mechanisms.linear_measurements.linear_measurement import (
     NoisyCells,
     Sums,
 )
-from mechanisms.linear_measurements.noisy_tree import NoisyTree
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
+from tabularium.mechanisms.noise_distributions import Noise
 
 
 def side_by_side(

@@ -5,9 +5,9 @@ was measured; of the nodes above them any may have been.
 
 The variance of a sum. Let t_v be the variance of the best estimate of node v from its own subtree, and T_v
 the sum of those of its children: t_v = 1/(1/s_v + 1/T_v), where s_v is the variance of what was measured at v
-(:mod:`mechanisms.inference.consistency`, whose estimates these are). With errors taken as Gaussian for a
-moment, the children u of v are, given the value of v, independent Gaussians of variances t_u conditioned on
-their sum. A sum F of leaves is, given the value of v, of slope m_v in it, so that
+(:mod:`tabularium.mechanisms.inference.consistency`, whose estimates these are). With errors taken as Gaussian
+for a moment, the children u of v are, given the value of v, independent Gaussians of variances t_u
+conditioned on their sum. A sum F of leaves is, given the value of v, of slope m_v in it, so that
 
     m_v = Σ m_u·t_u / T_v,      Cov(F, G) = Σ_roots t·m·m' + Σ_v (Σ_u t_u·m_u·m'_u - T_v·m_v·m'_v).
 
@@ -23,9 +23,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.inference.consistency import consistency
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.linear_measurements.linear_measurement import (
+from tabularium.mechanisms.inference.consistency import consistency
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
     Bools,
     Floats,
     Indices,
@@ -36,8 +36,8 @@ from mechanisms.linear_measurements.linear_measurement import (
     coalesced,
     variance_in,
 )
-from mechanisms.measured import Array
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.measured import Array
+from tabularium.mechanisms.noise_distributions import Noise
 
 
 @dataclass(frozen=True, eq=False)

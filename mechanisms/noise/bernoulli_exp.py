@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise.enclosure import Enclosure, exp_minus, floors
-from mechanisms.noise.keystream import WordStream
+from tabularium.mechanisms.noise.enclosure import Enclosure, exp_minus, floors
+from tabularium.mechanisms.noise.keystream import WordStream
 
 _DIGIT = 8  # bits of k judged at a time
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise.bernoulli_exp import bernoulli_exp_each
-from mechanisms.noise.keystream import WordStream
+from tabularium.mechanisms.noise.bernoulli_exp import bernoulli_exp_each
+from tabularium.mechanisms.noise.keystream import WordStream
 
 _FIRST_BATCH, _LARGEST_BATCH = 64, 1 << 16
 

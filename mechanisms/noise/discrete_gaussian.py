@@ -19,10 +19,10 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.noise.bernoulli_exp import bernoulli_exp, bernoulli_exp_each
-from mechanisms.noise.discrete_laplace import BLOCK, add_laplace
-from mechanisms.noise.keystream import WordStream
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.noise.bernoulli_exp import bernoulli_exp, bernoulli_exp_each
+from tabularium.mechanisms.noise.discrete_laplace import BLOCK, add_laplace
+from tabularium.mechanisms.noise.keystream import WordStream
 
 LARGEST_VARIANCE = 1 << 52
 _LARGEST_ROOT = (1 << 31) - 1  # its square still fits in 63 bits

@@ -24,11 +24,11 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.noise.bernoulli_exp import bernoulli_exp
-from mechanisms.noise.enclosure import Enclosure, exp_minus
-from mechanisms.noise.inversion import TIE, Inversion
-from mechanisms.noise.keystream import WordStream
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.noise.bernoulli_exp import bernoulli_exp
+from tabularium.mechanisms.noise.enclosure import Enclosure, exp_minus
+from tabularium.mechanisms.noise.inversion import TIE, Inversion
+from tabularium.mechanisms.noise.keystream import WordStream
 
 BLOCK = 1 << 17  # draws made at a time: the working set stays in the processor's cache
 LARGEST_SCALE = 1 << 40

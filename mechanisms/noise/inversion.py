@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise.enclosure import Enclosure, floors
-from mechanisms.noise.keystream import Words16, WordStream
+from tabularium.mechanisms.noise.enclosure import Enclosure, floors
+from tabularium.mechanisms.noise.keystream import Words16, WordStream
 
 Codes = NDArray[np.int16]
 

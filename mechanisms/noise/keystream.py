@@ -21,7 +21,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.errors import MechanismError
 
 Words16 = NDArray[np.uint16]
 Words64 = NDArray[np.uint64]

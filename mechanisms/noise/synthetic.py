@@ -10,6 +10,6 @@ def generator(seed: int) -> np.random.Generator:
 
     **Never use it for noise.** Its output can be predicted, its floats are rounded, and whoever knows the
     seed can subtract it. It is for synthetic microdata, for tests, and for simulations that see only what
-    has been released. Noise comes from a channel (``mechanisms.channel``).
+    has been released. Noise comes from a channel (``tabularium.mechanisms.channel``).
     """
     return np.random.default_rng(seed)

@@ -1,22 +1,22 @@
 """Variances after weighted least squares, and their slopes, from the precisions of measurements alone.
 
 The noise of a measurement is alike in all cells of a level. Then the analysis of variance
-(:mod:`mechanisms.inference.joint.anova`) splits the joint estimate of all tables into orthogonal terms, one
-for each set A of flat dimensions, and each term into hierarchies. For variances more can be said. Table t has
-N_t cells at a node, of which a term averages over N_t / |A|; so a term is measured by the tables t that have
-all of A, with the precision |A| p_t / N_t at each node. But for the factor |A|, which all of them have in
-common, this depends on *which tables* have A, and on nothing else of A. Let U_S be the variance on the
-hierarchy where a node is measured with precision sum over t in S of p_t / N_t. Then
+(:mod:`tabularium.mechanisms.inference.joint.anova`) splits the joint estimate of all tables into orthogonal
+terms, one for each set A of flat dimensions, and each term into hierarchies. For variances more can be said.
+Table t has N_t cells at a node, of which a term averages over N_t / |A|; so a term is measured by the tables
+t that have all of A, with the precision |A| p_t / N_t at each node. But for the factor |A|, which all of them
+have in common, this depends on *which tables* have A, and on nothing else of A. Let U_S be the variance on
+the hierarchy where a node is measured with precision sum over t in S of p_t / N_t. Then
 
     variance of a cell of t  =  sum over S of  (f_{t,S} / N_t²) U_S,
 
 where f_{t,S} counts the degrees of freedom, prod (size - 1), of the terms that exactly the tables of S have.
 They add to N_t, and a table that stands alone has its own variance back.
 
-U_S takes two passes over the hierarchy (:mod:`mechanisms.inference.consistency`). Tables along different
-hierarchies share what all of them sum to: it is a node above all roots, measured by the tables without a
-hierarchy, and what the hierarchies say of it is independent. Both passes carry the derivative by every
-precision along.
+U_S takes two passes over the hierarchy (:mod:`tabularium.mechanisms.inference.consistency`). Tables along
+different hierarchies share what all of them sum to: it is a node above all roots, measured by the tables
+without a hierarchy, and what the hierarchies say of it is independent. Both passes carry the derivative by
+every precision along.
 
 Convexity. One over the variance of a least-squares estimate of a fixed combination c'x is
 
@@ -36,10 +36,10 @@ from math import prod
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.planning.node_classes import NodeClasses
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.planning.node_classes import NodeClasses
 
 DIMENSIONS = 16
 """Flat dimensions of one table; it has 2^d terms."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 @dataclass(frozen=True, eq=False)

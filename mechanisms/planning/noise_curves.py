@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.accounting import Definition
-from mechanisms.inference.arrays import Floats
-from mechanisms.noise_distributions import gaussian_variance
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.noise_distributions import gaussian_variance
 
 _LARGEST = 300.0  # of ε/Δ: beyond it a sinh² would overflow, and noise of variance e^-300 is none
 _SMOOTH = 4.0  # σ² from which on the discrete Gaussian variance is σ² to the last bit

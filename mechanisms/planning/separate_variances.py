@@ -1,7 +1,8 @@
 """Variances of tables that fall into groups: those of one group are made to agree, and share nothing else.
 
 Tables of different universes count different records, and sums of different columns are different numbers. So
-the variances of a group (:mod:`mechanisms.planning.linear_variances`) depend on its own measurements alone.
+the variances of a group (:mod:`tabularium.mechanisms.planning.linear_variances`) depend on its own
+measurements alone.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats, Indices
-from mechanisms.planning.linear_variances import LinearVariances, Spread
+from tabularium.mechanisms.inference.arrays import Floats, Indices
+from tabularium.mechanisms.planning.linear_variances import LinearVariances, Spread
 
 
 class SeparateVariances:

@@ -3,7 +3,7 @@
     minimise  sum of losses x_i   subject to   precision of cell j (p(x)) >= r_j for every wanted cell j,
 
 where p_i(x_i) is the precision of a measurement of loss x_i, and the precision of a cell is that after least
-squares: concave in p and homogeneous of degree one (:mod:`mechanisms.planning.linear_variances`).
+squares: concave in p and homogeneous of degree one (:mod:`tabularium.mechanisms.planning.linear_variances`).
 
 Under zCDP p is linear in ρ: a convex problem, so what the solver stops at is the smallest budget, and the
 tangents at that point prove it: a concave function lies below them, so the linear program with tangents in
@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq, linprog, minimize, nnls
 
-from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.planning.linear_variances import LinearVariances
-from mechanisms.planning.noise_curves import NoiseCurve
-from mechanisms.planning.separate_variances import SeparateVariances
-from mechanisms.planning.tied_losses import Ties
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.planning.linear_variances import LinearVariances
+from tabularium.mechanisms.planning.noise_curves import NoiseCurve
+from tabularium.mechanisms.planning.separate_variances import SeparateVariances
+from tabularium.mechanisms.planning.tied_losses import Ties
 
 ROUNDS = 12
 """Times that the worst cells of every goal are looked for again."""

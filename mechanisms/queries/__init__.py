@@ -8,7 +8,7 @@
 only and costs no budget.
 """
 
-from mechanisms.queries.answer_sources import (
+from tabularium.mechanisms.queries.answer_sources import (
     Askable,
     KnownSums,
     Measurement,
@@ -17,13 +17,13 @@ from mechanisms.queries.answer_sources import (
     PublishedTable,
     QueryTable,
 )
-from mechanisms.queries.answer_words import METHODS, Answer, Row, explain
-from mechanisms.queries.answers import ask
-from mechanisms.queries.attributes import Attribute, TreeAttribute
-from mechanisms.queries.grammar import parse
-from mechanisms.queries.measure_arrays import MeasuredAttribute
-from mechanisms.queries.selection import Axes
-from mechanisms.queries.usefulness import (
+from tabularium.mechanisms.queries.answer_words import METHODS, Answer, Row, explain
+from tabularium.mechanisms.queries.answers import ask
+from tabularium.mechanisms.queries.attributes import Attribute, TreeAttribute
+from tabularium.mechanisms.queries.grammar import parse
+from tabularium.mechanisms.queries.measure_arrays import MeasuredAttribute
+from tabularium.mechanisms.queries.selection import Axes
+from tabularium.mechanisms.queries.usefulness import (
     Usefulness,
     every_query_margin,
     failure_probability,

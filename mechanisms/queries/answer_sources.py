@@ -10,17 +10,17 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InputError
-from mechanisms.inference import Hierarchy, consistency
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.linear_measurements.leaf_sums import largest_nodes, sum_variances
-from mechanisms.linear_measurements.linear_measurement import SMALLEST_VARIANCE
-from mechanisms.queries.grammar import Query
-from mechanisms.queries.linear_tables import LinearTable
-from mechanisms.queries.query_plan import Plan
-from mechanisms.queries.selected_cells import SelectedCells
-from mechanisms.queries.selection import Axes, Selection
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.linear_measurements.leaf_sums import largest_nodes, sum_variances
+from tabularium.mechanisms.linear_measurements.linear_measurement import SMALLEST_VARIANCE
+from tabularium.mechanisms.queries.grammar import Query
+from tabularium.mechanisms.queries.linear_tables import LinearTable
+from tabularium.mechanisms.queries.query_plan import Plan
+from tabularium.mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.queries.selection import Axes, Selection
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mechanisms.queries.grammar import Measure
-from mechanisms.queries.measure_arrays import MeasuredAttribute
+from tabularium.mechanisms.queries.grammar import Measure
+from tabularium.mechanisms.queries.measure_arrays import MeasuredAttribute
 
 METHODS = {
     "noise": (

@@ -8,21 +8,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mechanisms.errors import InputError
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.queries.answer_sources import Askable, NoisySource, NoisyTable, PublishedCells, PublishedTable
-from mechanisms.queries.answer_words import Answer, Row
-from mechanisms.queries.attributes import AnyAttribute, listed
-from mechanisms.queries.cell_measurements import cells_of
-from mechanisms.queries.grammar import Query, Word, parse
-from mechanisms.queries.known_sums import narrowed
-from mechanisms.queries.linear_tables import LinearTable
-from mechanisms.queries.measure_arrays import asked_of, measure_in
-from mechanisms.queries.measures import Values, evaluate
-from mechanisms.queries.query_plan import Plan, plans
-from mechanisms.queries.selected_cells import SelectedCells, laid_together
-from mechanisms.queries.selection import Axes, Selection
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.queries.answer_sources import (
+    Askable,
+    NoisySource,
+    NoisyTable,
+    PublishedCells,
+    PublishedTable,
+)
+from tabularium.mechanisms.queries.answer_words import Answer, Row
+from tabularium.mechanisms.queries.attributes import AnyAttribute, listed
+from tabularium.mechanisms.queries.cell_measurements import cells_of
+from tabularium.mechanisms.queries.grammar import Query, Word, parse
+from tabularium.mechanisms.queries.known_sums import narrowed
+from tabularium.mechanisms.queries.linear_tables import LinearTable
+from tabularium.mechanisms.queries.measure_arrays import asked_of, measure_in
+from tabularium.mechanisms.queries.measures import Values, evaluate
+from tabularium.mechanisms.queries.query_plan import Plan, plans
+from tabularium.mechanisms.queries.selected_cells import SelectedCells, laid_together
+from tabularium.mechanisms.queries.selection import Axes, Selection
 
 Source = NoisySource | PublishedTable
 
@@ -49,7 +55,7 @@ def ask(
     Parameters
     ----------
     text
-        The query; see :mod:`mechanisms.queries.grammar`.
+        The query; see :mod:`tabularium.mechanisms.queries.grammar`.
     tables
         Tables and arrays of measures. Of those that have all attributes, and count the records that are
         asked for, the one is taken that knows the numbers behind the answer best.
@@ -67,7 +73,7 @@ def ask(
     Examples
     --------
     >>> import numpy as np
-    >>> from mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable
+    >>> from tabularium.mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable
     >>> axes = Axes(None, (Attribute.bins("age", [0, 20, 65, 100]), Attribute.categories("sex", ["F", "M"])))
     >>> noisy = Measurement(np.array([0]), np.array([[[30, 31], [52, 48], [20, 12]]]), 199.8, 10.0)
     >>> people = QueryTable("people", axes, NoisyTable(axes, (noisy,)))

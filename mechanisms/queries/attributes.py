@@ -16,9 +16,9 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InputError
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
-from mechanisms.queries.grammar import Op, Word, plain, query_error
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.queries.grammar import Op, Word, plain, query_error
 
 _NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?")
 _COMPARED = 20_000  # names that are looked through for a close one

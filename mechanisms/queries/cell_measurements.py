@@ -11,13 +11,13 @@ from math import prod
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Indices
-from mechanisms.linear_measurements.linear_measurement import NoisyCells
-from mechanisms.measured import Measured
-from mechanisms.queries.answer_sources import Measurement, NoisySource, NoisyTable
-from mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
-from mechanisms.queries.selection import Axes
-from mechanisms.registry import restore
+from tabularium.mechanisms.inference.arrays import Bools, Indices
+from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells
+from tabularium.mechanisms.measured import Measured
+from tabularium.mechanisms.queries.answer_sources import Measurement, NoisySource, NoisyTable
+from tabularium.mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
+from tabularium.mechanisms.queries.selection import Axes
+from tabularium.mechanisms.registry import restore
 
 
 def table_of(

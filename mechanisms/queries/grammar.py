@@ -35,7 +35,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal, NoReturn, cast
 
-from mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError
 
 Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max"]
 Op = Literal["=", "!=", "<", "<=", ">", ">="]

@@ -21,11 +21,11 @@ from itertools import product
 
 import numpy as np
 
-from mechanisms.inference import margins
-from mechanisms.inference.arrays import Bools
-from mechanisms.queries.answer_sources import KnownSums, NoisySource
-from mechanisms.queries.measures import Values
-from mechanisms.queries.query_plan import Plan
+from tabularium.mechanisms.inference import margins
+from tabularium.mechanisms.inference.arrays import Bools
+from tabularium.mechanisms.queries.answer_sources import KnownSums, NoisySource
+from tabularium.mechanisms.queries.measures import Values
+from tabularium.mechanisms.queries.query_plan import Plan
 
 MOST_WORK = 20_000_000
 """Rows of an answer times cells of the table up to which invariants are made use of."""

@@ -12,11 +12,15 @@ from functools import cached_property
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
-from mechanisms.linear_measurements.linear_measurement import SMALLEST_VARIANCE, LinearMeasurement, Sums
-from mechanisms.queries.query_plan import Plan
-from mechanisms.queries.selected_cells import SelectedCells
-from mechanisms.queries.selection import Axes
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
+    SMALLEST_VARIANCE,
+    LinearMeasurement,
+    Sums,
+)
+from tabularium.mechanisms.queries.query_plan import Plan
+from tabularium.mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.queries.selection import Axes
 
 MOST_COVARIANCES = 1 << 24
 """Numbers of covariances that are worked out for one answer."""

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from mechanisms.inference.arrays import Bools
-from mechanisms.queries.answer_sources import Askable
-from mechanisms.queries.attributes import Attribute, close, listed
-from mechanisms.queries.grammar import Measure, Op, Query, Word, plain, query_error
-from mechanisms.queries.query_plan import known_names
+from tabularium.mechanisms.inference.arrays import Bools
+from tabularium.mechanisms.queries.answer_sources import Askable
+from tabularium.mechanisms.queries.attributes import Attribute, close, listed
+from tabularium.mechanisms.queries.grammar import Measure, Op, Query, Word, plain, query_error
+from tabularium.mechanisms.queries.query_plan import known_names
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ answer that the spread of the records inside their bins could give.
   zero (Fieller 1954), within the range of the numbers. That is honest however small the count is, where
   dividing a sum's interval by a count would not be. What lies above θ and what lies below are lifted to zero
   first, each for itself, which rejects the true θ no more often, and never all of them
-  (:mod:`mechanisms.inference.margins_of_error.ratio_intervals`). Bins as for sums.
+  (:mod:`tabularium.mechanisms.inference.margins_of_error.ratio_intervals`). Bins as for sums.
 - *quantile* at q: the smallest number v up to which lie q of all records, so that L(v), the records up to v
   less q times all, is zero or more at the quantile and below zero before it. Numbers v with L(v) surely below
   zero are too small, and numbers before which L is surely above zero too large: the interval is the rest, and
@@ -37,9 +37,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats
-from mechanisms.queries.grammar import Measure
-from mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.queries.grammar import Measure
+from tabularium.mechanisms.queries.selected_cells import SelectedCells
 
 _HALVINGS = 40
 _ROUNDING = 1e-9

@@ -20,9 +20,9 @@ from functools import reduce
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats
-from mechanisms.queries.attributes import AnyAttribute, Groups, close, listed, shown_number
-from mechanisms.queries.grammar import (
+from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.queries.attributes import AnyAttribute, Groups, close, listed, shown_number
+from tabularium.mechanisms.queries.grammar import (
     Comparison,
     Either,
     Measure,
@@ -34,7 +34,7 @@ from mechanisms.queries.grammar import (
     plain,
     query_error,
 )
-from mechanisms.queries.region import Region
+from tabularium.mechanisms.queries.region import Region
 
 _GROUPS = re.compile(r"(?<=\d)[ ,.'_\u00a0\u202f](?=\d{3}\b)")
 _DIGITS = re.compile(r"\d+")

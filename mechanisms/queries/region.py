@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.errors import InputError
-from mechanisms.inference.arrays import Bools
-from mechanisms.queries.attributes import AnyAttribute
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.arrays import Bools
+from tabularium.mechanisms.queries.attributes import AnyAttribute
 
 MOST = 200
 """Boxes of a region."""

@@ -7,11 +7,11 @@ cells are kept apart: a count has the weights 1, a sum the numbers, an average �
 How the error of such a sum is bounded, with weights w:
 
 - what is exactly known, independent noise: its variance is V·Σw². The half-width is the larger of the normal
-  and the Laplace quantile (:func:`mechanisms.inference.margins_of_error.half_widths`). Noise comes in whole
-  numbers, so a sum jumps by up to h = step·max|w|: half of that is added on either side, and the variance of
-  a uniform error of that width. (The sum plus a uniform error U of width h has no jumps, and |sum| <= m + h/2
-  wherever |sum + U| <= m.) A plain sum of k equal Laplace errors has the exact quantile of its own
-  distribution instead;
+  and the Laplace quantile (:func:`tabularium.mechanisms.inference.margins_of_error.half_widths`). Noise comes
+  in whole numbers, so a sum jumps by up to h = step·max|w|: half of that is added on either side, and the
+  variance of a uniform error of that width. (The sum plus a uniform error U of width h has no jumps, and
+  |sum| <= m + h/2 wherever |sum + U| <= m.) A plain sum of k equal Laplace errors has the exact quantile of
+  its own distribution instead;
 - what is known on average over cells that may err together: root mean squares add up, Σ|w|·rms_error
   (Minkowski);
 - what post-processing moved, which is known cell by cell: Σ|w|·moved.
@@ -25,10 +25,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from mechanisms.inference import laplace_margin, margins
-from mechanisms.inference.arrays import Floats, Indices, Ints
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.noise_distributions import NOTHING
+from tabularium.mechanisms.inference import laplace_margin, margins
+from tabularium.mechanisms.inference.arrays import Floats, Indices, Ints
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.noise_distributions import NOTHING
 
 MOST_DISTRIBUTIONS = 64
 """Different numbers of summed errors whose exact quantiles are worked out for one answer."""

@@ -10,11 +10,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InputError
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
-from mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, TreeAttribute
-from mechanisms.queries.query_plan import Plan
-from mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, TreeAttribute
+from tabularium.mechanisms.queries.query_plan import Plan
+from tabularium.mechanisms.queries.selected_cells import SelectedCells
 
 MOST_ROWS = 1_000_000
 """Rows of an answer."""

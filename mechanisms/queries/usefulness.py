@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.accounting import membership_bound, value_bound
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.error_bounds import xiao_bound
-from mechanisms.inference import laplace_margin
+from tabularium.mechanisms.accounting import membership_bound, value_bound
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.error_bounds import xiao_bound
+from tabularium.mechanisms.inference import laplace_margin
 
 _LARGEST_GRID = 1 << 22
 

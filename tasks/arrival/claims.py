@@ -45,10 +45,10 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
 from sqlalchemy.pool import NullPool
 
-from ledger.durable_files import make_folder
-from ledger.refusals import StorageFailed
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.ledger.durable_files import make_folder
+from tabularium.ledger.refusals import StorageFailed
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 State = Literal["arrived", "started", "failed", "refused", "published", "quarantined", "gone", "deleted"]
 #: A run of such a drop may begin by itself.

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from shlex import quote
 from typing import Literal
 
-from mechanisms.errors import DataRefused, RunRefused
-from tasks.arrival.claims import LIVE, Claims
-from tasks.runtime.home import Home
-from tasks.runtime.run import drop_of
+from tabularium.mechanisms.errors import DataRefused, RunRefused
+from tabularium.tasks.arrival.claims import LIVE, Claims
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.run import drop_of
 
 Ending = Literal["published", "refused", "failed"]
 

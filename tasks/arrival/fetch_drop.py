@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ledger import Ledger
-from ledger.durable_files import write_all
-from mechanisms.errors import (
+from tabularium.ledger import Ledger
+from tabularium.ledger.durable_files import write_all
+from tabularium.mechanisms.errors import (
     DataRefused,
     InputError,
     InputMissing,
@@ -22,14 +22,14 @@ from mechanisms.errors import (
     LedgerError,
     TabulariumError,
 )
-from tasks.arrival import kept_digests
-from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inbox_limits import has_room
-from tasks.arrival.inboxes import Inbox, inbox_of
-from tasks.arrival.manifest import DropRefused, NamedFile
-from tasks.arrival.places import Place, opened
-from tasks.runtime.run import Run, drop_of
-from validations.redaction import note_data_opened
+from tabularium.tasks.arrival import kept_digests
+from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.arrival.inbox_limits import has_room
+from tabularium.tasks.arrival.inboxes import Inbox, inbox_of
+from tabularium.tasks.arrival.manifest import DropRefused, NamedFile
+from tabularium.tasks.arrival.places import Place, opened
+from tabularium.tasks.runtime.run import Run, drop_of
+from tabularium.validations.redaction import note_data_opened
 
 _BLOCK = 1 << 20
 

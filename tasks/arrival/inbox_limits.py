@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError
 
 _VALUE = re.compile(r"(?P<name>[a-z]+)=(?P<number>[1-9][0-9]{0,14}) ?(?P<unit>[kKMGT]i?B)?")
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}

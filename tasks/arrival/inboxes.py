@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ledger.durable_files import create, sync_folder, turn
-from mechanisms.errors import InputError
-from tasks.arrival.inbox_limits import DEFAULT, InboxLimits
-from tasks.runtime.home import Home
+from tabularium.ledger.durable_files import create, sync_folder, turn
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival.inbox_limits import DEFAULT, InboxLimits
+from tabularium.tasks.runtime.home import Home
 
 _FILE = "inboxes.json"
 _WAIT_SECONDS = 60.0
@@ -34,7 +34,7 @@ class Inbox:
     periods
         A regular expression that the period of a drop has to match: each one that does is charged when it
         comes. Without one only periods that the calendar had since that in the spec are taken
-        (:func:`tasks.arrival.calendar_periods.has_come`).
+        (:func:`tabularium.tasks.arrival.calendar_periods.has_come`).
     retention
         Days after which what was published or quarantined is deleted, with its manifest.
     poll

@@ -10,10 +10,10 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from ledger.durable_files import create, make_folder, sync_folder
-from mechanisms.errors import InputError
-from tasks.arrival.manifest import NamedFile
-from tasks.runtime.home import Home
+from tabularium.ledger.durable_files import create, make_folder, sync_folder
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival.manifest import NamedFile
+from tabularium.tasks.runtime.home import Home
 
 _ENDING = ".json"
 _ORPHANED_SECONDS = 3600.0

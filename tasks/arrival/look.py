@@ -26,21 +26,21 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from ledger import Ledger
-from mechanisms.errors import InputError
-from tasks.arrival import kept_digests
-from tasks.arrival.calendar_periods import has_come
-from tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
-from tasks.arrival.inbox_limits import has_room
-from tasks.arrival.inboxes import Inbox
-from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
-from tasks.arrival.moves import delete_old, put_away
-from tasks.arrival.places import Place, Seen, opened
-from tasks.arrival.verify_drop import is_whole, said, see_that_all_is_read
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival import kept_digests
+from tabularium.tasks.arrival.calendar_periods import has_come
+from tabularium.tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
+from tabularium.tasks.arrival.inbox_limits import has_room
+from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
+from tabularium.tasks.arrival.moves import delete_old, put_away
+from tabularium.tasks.arrival.places import Place, Seen, opened
+from tabularium.tasks.arrival.verify_drop import is_whole, said, see_that_all_is_read
+from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
-    from validations.spec.model import ReleaseSpec
+    from tabularium.validations.spec.model import ReleaseSpec
 
 _PUBLISHED = (
     "period already published; somebody may run it as a revision, which an officer approves: "
@@ -249,7 +249,9 @@ class _Judge:
 
     @cached_property
     def _spec(self) -> ReleaseSpec:
-        from validations.spec.load import load_spec  # with all that counts: not for a look at nothing
+        from tabularium.validations.spec.load import (
+            load_spec,  # with all that counts: not for a look at nothing
+        )
 
         spec = load_spec(self._inbox.spec).spec
         if spec.product != self._inbox.product:

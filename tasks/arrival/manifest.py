@@ -21,8 +21,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mechanisms.errors import InputError
-from tasks.arrival.inbox_limits import DEFAULT, InboxLimits, in_words
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival.inbox_limits import DEFAULT, InboxLimits, in_words
 
 MANIFEST = "drop.json"
 _LARGEST_FILE = 1 << 50

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledger.durable_files import turn
-from tasks.arrival import kept_digests
-from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.places import DONE, QUARANTINE, Place
-from tasks.arrival.verify_drop import is_plain
-from tasks.runtime.home import Home
+from tabularium.ledger.durable_files import turn
+from tabularium.tasks.arrival import kept_digests
+from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.arrival.places import DONE, QUARANTINE, Place
+from tabularium.tasks.arrival.verify_drop import is_plain
+from tabularium.tasks.runtime.home import Home
 
 _WHY = ".why.txt"
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
-from tasks.arrival.inbox_limits import DEFAULT, InboxLimits
-from tasks.arrival.manifest import DropRefused, too_much
+from tabularium.tasks.arrival.inbox_limits import DEFAULT, InboxLimits
+from tabularium.tasks.arrival.manifest import DropRefused, too_much
 
 DONE, QUARANTINE = "done", "quarantine"
 _AGAIN = "drop it again as plain files of its own folder"

@@ -7,11 +7,11 @@ import re
 from collections.abc import Collection
 from typing import IO
 
-from tasks.arrival.inbox_limits import InboxLimits
-from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, NamedFile, read_manifest
-from tasks.arrival.places import Place, Seen, quoted
-from validations.redaction import note_data_opened
-from validations.spec.kinds import format_of, is_ignored
+from tabularium.tasks.arrival.inbox_limits import InboxLimits
+from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, NamedFile, read_manifest
+from tabularium.tasks.arrival.places import Place, Seen, quoted
+from tabularium.validations.redaction import note_data_opened
+from tabularium.validations.spec.kinds import format_of, is_ignored
 
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import RuleFailed
-from tasks.check.failed_cells import failed_cells, promises_of
-from tasks.margins.margins import MarginsHandle
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.estimate_files import EstimatesHandle
-from tasks.postprocess.postprocessing import ROUNDING
-from tasks.runtime.progress import note
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from validations.suites.expectations import RuleResult
-from validations.suites.publication_suite import check_agreement, check_table
+from tabularium.mechanisms.errors import RuleFailed
+from tabularium.tasks.check.failed_cells import failed_cells, promises_of
+from tabularium.tasks.margins.margins import MarginsHandle
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
+from tabularium.tasks.postprocess.postprocessing import ROUNDING
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.suites.expectations import RuleResult
+from tabularium.validations.suites.publication_suite import check_agreement, check_table
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.joint.shared_marginals import View
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.table_layout import Layout
-from tasks.postprocess.together import Together
-from tasks.runtime.run import Run
-from validations.domains.domains import HierarchyDomain
-from validations.spec.parts.output_options import PostProcessing
-from validations.suites.published_table_rules import Codes, Fault, faults_in, table_faults
+from tabularium.mechanisms.inference.joint.shared_marginals import View
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.together import Together
+from tabularium.tasks.runtime.run import Run
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.spec.parts.output_options import PostProcessing
+from tabularium.validations.suites.published_table_rules import Codes, Fault, faults_in, table_faults
 
 
 def failed_cells(

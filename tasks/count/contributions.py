@@ -13,13 +13,13 @@ from typing import Any
 import ibis
 import numpy as np
 
-from mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from tasks.count.slabbed_counts import Counts
-from validations.domains.domains import Domain
-from validations.domains.encoding import coded_names
-from validations.domains.number_text import number_of, of_group
-from validations.spec.measures.measure_fields import Measure
-from validations.universes.universe import test_of
+from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.tasks.count.slabbed_counts import Counts
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.domains.encoding import coded_names
+from tabularium.validations.domains.number_text import number_of, of_group
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.universes.universe import test_of
 
 NOTHING = -1  # stands for a null: values and weights are zero or more
 

@@ -34,15 +34,15 @@ from typing import Any
 import ibis
 import numpy as np
 
-from mechanisms.errors import InternalError
-from tasks.count.bounding import bounded, unit_numbers
-from tasks.count.contributions import add_up, engine_columns
-from tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
-from tasks.count.grouped_counts import Counted, add_grouped, grouped_sql
-from tasks.count.slabbed_counts import Counts, SlabbedCounts, Spill, add_rows
-from tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
-from tasks.engines.in_place import IN_PLACE, require_still
-from tasks.ingest.open_source import (
+from tabularium.mechanisms.errors import InternalError
+from tabularium.tasks.count.bounding import bounded, unit_numbers
+from tabularium.tasks.count.contributions import add_up, engine_columns
+from tabularium.tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
+from tabularium.tasks.count.grouped_counts import Counted, add_grouped, grouped_sql
+from tabularium.tasks.count.slabbed_counts import Counts, SlabbedCounts, Spill, add_rows
+from tabularium.tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
+from tabularium.tasks.engines.in_place import IN_PLACE, require_still
+from tabularium.tasks.ingest.open_source import (
     InputHandle,
     OpenSource,
     check_unchanged,
@@ -51,21 +51,21 @@ from tasks.ingest.open_source import (
     stream,
     unreadable,
 )
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.progress import note
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from validations.derivation.derived_columns import coded_columns
-from validations.domains.domains import Domain
-from validations.domains.encoding import cell_number, is_missing, kept
-from validations.redaction import redacted
-from validations.spec.checks.table_checks import level_shapes
-from validations.spec.large_tables import fits, slabs
-from validations.spec.load import Loaded
-from validations.spec.parts.table_parts import Table
-from validations.suites.counts_suite import CountedTable, check_counts, check_sums
-from validations.universes.impossible_records import without_impossible
-from validations.universes.universe import universe_of
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.domains.encoding import cell_number, is_missing, kept
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.checks.table_checks import level_shapes
+from tabularium.validations.spec.large_tables import fits, slabs
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.suites.counts_suite import CountedTable, check_counts, check_sums
+from tabularium.validations.universes.impossible_records import without_impossible
+from tabularium.validations.universes.universe import universe_of
 
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
 _CELLS_PER_PASS = 100_000_000

@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from mechanisms.errors import InputError
-from tasks.count.slabbed_counts import Counts, SlabbedCounts
-from validations.redaction import note_data_opened, redacted
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.count.slabbed_counts import Counts, SlabbedCounts
+from tabularium.validations.redaction import note_data_opened, redacted
 
 _COUNTS = b"tabularium/counts/1\0"
 _PART = 1 << 21

@@ -7,7 +7,7 @@
 One scan serves all arrays. A sum needs of each cell the sum of values times weights and that of weights
 alone: bounds are the same for all records of a cell. A tree or a choice needs how many records, or how much
 weight, each cell has at each value. All of it are whole numbers, added up here in 64 bits, so that the arrays
-are those that counting record by record gives (:func:`tasks.count.contributions.add_up`).
+are those that counting record by record gives (:func:`tabularium.tasks.count.contributions.add_up`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.count.contributions import NOTHING, add_up
-from tasks.count.slabbed_counts import Counts
-from validations.spec.measures.measure_fields import Measure
+from tabularium.tasks.count.contributions import NOTHING, add_up
+from tabularium.tasks.count.slabbed_counts import Counts
+from tabularium.validations.spec.measures.measure_fields import Measure
 
 OUTSIDE = -1
 

@@ -22,9 +22,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
-from mechanisms.errors import InputError
-from tasks.runtime.kept_open import keep, kept
-from validations.spec.large_tables import slabs
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.kept_open import keep, kept
+from tabularium.validations.spec.large_tables import slabs
 
 Counts = NDArray[np.int64]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.errors import InputError
-from tasks.count.slabbed_counts import Counts
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.levels import cut, depth_of, leaf_positions, positions
-from validations.spec.load import Loaded
-from validations.spec.parts.table_parts import Table
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.count.slabbed_counts import Counts
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.levels import cut, depth_of, leaf_positions, positions
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ledger import Charge, Ledger
-from tasks.arrival.claims import LIVE, Claims, Drop
-from tasks.custody.backing_up import is_whole
-from tasks.custody.home_health import Look
-from tasks.publish.release_folder import publication_folders
-from tasks.runtime.home import Home
+from tabularium.ledger import Charge, Ledger
+from tabularium.tasks.arrival.claims import LIVE, Claims, Drop
+from tabularium.tasks.custody.backing_up import is_whole
+from tabularium.tasks.custody.home_health import Look
+from tabularium.tasks.publish.release_folder import publication_folders
+from tabularium.tasks.runtime.home import Home
 
 #: After so long somebody should look why nothing follows.
 _LONG = timedelta(hours=1)

@@ -6,7 +6,7 @@
         about.json      when, of which ledger, with what; the SHA-256 of the other files
         ledger.txt      the ledger's export, readable by anybody
         key.age         | all else, encrypted: secret, bindings of inputs, measurements, inboxes, drafts,
-        sealed.age      / which drops arrived, and the publication folders (tasks.custody.sealing)
+        sealed.age      / which drops arrived, and the publication folders (tabularium.tasks.custody.sealing)
 
 Releases may go on meanwhile. The export is written first; what is newer than it is left out, so that the
 restored home holds nothing of which its ledger does not know, and everything that its ledger says is there.
@@ -27,18 +27,18 @@ from importlib import metadata
 from pathlib import Path
 from stat import S_IMODE
 
-from ledger import Charge, Entry, Head, Ledger
-from ledger.chain import export as exported
-from ledger.durable_files import sync_folder
-from ledger.measurement.measurement_file import read_head
-from ledger.measurement.store import MeasurementStore
-from ledger.records import STEPS
-from ledger.refusals import MeasurementDamaged
-from mechanisms.errors import InputError, PublicationError, TabulariumError
-from tasks.arrival.claims import Claims
-from tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
-from tasks.publish.kept_documents import KEPT
-from tasks.publish.release_folder import (
+from tabularium.ledger import Charge, Entry, Head, Ledger
+from tabularium.ledger.chain import export as exported
+from tabularium.ledger.durable_files import sync_folder
+from tabularium.ledger.measurement.measurement_file import read_head
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.records import STEPS
+from tabularium.ledger.refusals import MeasurementDamaged
+from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
+from tabularium.tasks.arrival.claims import Claims
+from tabularium.tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
+from tabularium.tasks.publish.kept_documents import KEPT
+from tabularium.tasks.publish.release_folder import (
     CERTIFICATE,
     HEADS,
     PLACE,
@@ -48,8 +48,8 @@ from tasks.publish.release_folder import (
     files_in,
     publication_folders,
 )
-from tasks.runtime.home import Home
-from tasks.runtime.secret_command import secret_command
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.secret_command import secret_command
 
 FORMAT = 1
 ABOUT, LEDGER = "about.json", "ledger.txt"

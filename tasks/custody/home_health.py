@@ -21,22 +21,22 @@ from typing import Literal
 from packaging.requirements import Requirement
 from sqlalchemy import make_url
 
-from ledger import Ledger
-from ledger.chain.restored import CONFIRM
-from ledger.chain.witness import ALONE
-from ledger.measurement.store import MeasurementStore
-from ledger.officers.keys import key_id, public_hex
-from ledger.refusals import NoLedger
-from mechanisms.errors import TabulariumError
-from tasks.arrival.claims import Claims
-from tasks.arrival.inboxes import Inbox, inboxes
-from tasks.arrival.manifest import MANIFEST
-from tasks.arrival.places import is_drop
-from tasks.publish.release_folder import publication_folders
-from tasks.runtime.home import Home
-from tasks.runtime.secret_command import VARIABLE, secret_command
-from tasks.runtime.stage import sanitised
-from tasks.sign.release_key import release_key_file, signing_key
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.restored import CONFIRM
+from tabularium.ledger.chain.witness import ALONE
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.refusals import NoLedger
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.arrival.claims import Claims
+from tabularium.tasks.arrival.inboxes import Inbox, inboxes
+from tabularium.tasks.arrival.manifest import MANIFEST
+from tabularium.tasks.arrival.places import is_drop
+from tabularium.tasks.publish.release_folder import publication_folders
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.secret_command import VARIABLE, secret_command
+from tabularium.tasks.runtime.stage import sanitised
+from tabularium.tasks.sign.release_key import release_key_file, signing_key
 
 _PROGRAM = "tabularium-dp"
 _GIB = 1 << 30

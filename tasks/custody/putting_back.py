@@ -15,20 +15,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger import Ledger
-from ledger.chain import export as exported
-from ledger.chain.verify import Verified
-from ledger.durable_files import make_folder, sync_folder
-from ledger.records import EMPTY, Head
-from ledger.refusals import Conflict
-from mechanisms.errors import InputError, TabulariumError
-from tasks.arrival.claims import Claims, Drop
-from tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about
-from tasks.custody.scratch import scratch as scratch_folder
-from tasks.custody.sealing import Lock, unseal
-from tasks.publish.period_index import renew_index
-from tasks.publish.release_folder import HEADS, PLACE, PUBLIC, Access, make_readable_folder
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain import export as exported
+from tabularium.ledger.chain.verify import Verified
+from tabularium.ledger.durable_files import make_folder, sync_folder
+from tabularium.ledger.records import EMPTY, Head
+from tabularium.ledger.refusals import Conflict
+from tabularium.mechanisms.errors import InputError, TabulariumError
+from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about
+from tabularium.tasks.custody.scratch import scratch as scratch_folder
+from tabularium.tasks.custody.sealing import Lock, unseal
+from tabularium.tasks.publish.period_index import renew_index
+from tabularium.tasks.publish.release_folder import HEADS, PLACE, PUBLIC, Access, make_readable_folder
+from tabularium.tasks.runtime.home import Home
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ledger.durable_files import lock, unlock
-from ledger.refusals import Busy
-from tasks.runtime.home import Home
+from tabularium.ledger.durable_files import lock, unlock
+from tabularium.ledger.refusals import Busy
+from tabularium.tasks.runtime.home import Home
 
 _PREFIX = ".unpacked-"
 _WAIT_SECONDS = 60

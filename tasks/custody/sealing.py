@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import pyrage
 
-from mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError
 
 KEY, SEALED, INDEX = "key.age", "sealed.age", "index.json"
 _BLOCK = 1 << 20

@@ -6,14 +6,14 @@ import filecmp
 import os
 from pathlib import Path
 
-from ledger import Ledger
-from ledger.chain import export as exported
-from ledger.measurement.store import MeasurementStore
-from ledger.refusals import ChainBroken
-from mechanisms.errors import InputError
-from tasks.custody.scratch import remove_remains, scratch
-from tasks.runtime.home import Home
-from tasks.runtime.workspace import sweep
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain import export as exported
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.refusals import ChainBroken
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.custody.scratch import remove_remains, scratch
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.workspace import sweep
 
 _NAME = "ledger-{seq:010d}-{hash}.txt"
 _PATTERN = "ledger-*-*.txt"

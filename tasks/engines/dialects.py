@@ -25,9 +25,9 @@ import ibis.expr.datatypes as dt
 import sqlglot as sg
 import sqlglot.expressions as sge
 
-from validations.derivation.derived_columns import DATE
-from validations.domains.encoding import WHOLE
-from validations.domains.number_text import NUMBER, USUAL
+from tabularium.validations.derivation.derived_columns import DATE
+from tabularium.validations.domains.encoding import WHOLE
+from tabularium.validations.domains.number_text import NUMBER, USUAL
 
 Dialect = Literal["postgres", "pyspark"]
 RECORDS = "tabularium_records"

@@ -9,20 +9,20 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from mechanisms.errors import InputError, InputRefused
-from tasks.engines.postgresql import PostgresSource
-from tasks.engines.row_digest import rows_digest
-from tasks.engines.spark import SparkSource
-from tasks.ingest.needed_columns import needed_columns, raw_names
-from tasks.runtime.kept_open import keep, kept
-from validations.redaction import redacted
-from validations.spec.load import Loaded
+from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.tasks.engines.postgresql import PostgresSource
+from tabularium.tasks.engines.row_digest import rows_digest
+from tabularium.tasks.engines.spark import SparkSource
+from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names
+from tabularium.tasks.runtime.kept_open import keep, kept
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.load import Loaded
 
 IN_PLACE = ("postgresql", "spark")
 """Engines that hold the records themselves."""
 
 Source = Any
-"""An open engine: see :class:`tasks.engines.postgresql.PostgresSource`."""
+"""An open engine: see :class:`tabularium.tasks.engines.postgresql.PostgresSource`."""
 
 
 def begin(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[str, str]:

@@ -23,10 +23,10 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from mechanisms.errors import InputError, InputRefused
-from tasks.engines.dialects import records_table, sql_of
-from validations.redaction import redacted
-from validations.spec.checks.engine_checks import way_problem
+from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.tasks.engines.dialects import records_table, sql_of
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.checks.engine_checks import way_problem
 
 _SETTINGS = {
     "search_path": "pg_catalog",

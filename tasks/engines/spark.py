@@ -2,7 +2,8 @@
 
 Spark reads files anew for every statement. Each is therefore known by its address, size and time of change,
 as the file system of the cluster tells them; they are compared before and after every statement, and anything
-else ends the run before something is charged. The digest is one of records (:mod:`tasks.engines.row_digest`).
+else ends the run before something is charged. The digest is one of records
+(:mod:`tabularium.tasks.engines.row_digest`).
 
 Spark also reads all files by the schema of one of them: what another lacks would be null, without a word, and
 an empty file no records. So the schema of every file is read first, and those that differ are refused.
@@ -22,12 +23,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from mechanisms.errors import InputError, InputMissing, InputRefused
-from tasks.engines.dialects import records_table, sql_of
-from tasks.engines.spark_session import SparkRun
-from tasks.ingest.find_files import require_data
-from validations.redaction import redacted
-from validations.spec.kinds import is_ignored
+from tabularium.mechanisms.errors import InputError, InputMissing, InputRefused
+from tabularium.tasks.engines.dialects import records_table, sql_of
+from tabularium.tasks.engines.spark_session import SparkRun
+from tabularium.tasks.ingest.find_files import require_data
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.kinds import is_ignored
 
 _VIEW = "tabularium_files"
 _VARYING = set("=*?[{")

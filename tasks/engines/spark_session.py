@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mechanisms.errors import InputError
-from validations.redaction import redacted
+from tabularium.mechanisms.errors import InputError
+from tabularium.validations.redaction import redacted
 
 _MEMORY_VARIABLE = "TABULARIUM_ENGINE_MEMORY"
 

@@ -3,7 +3,7 @@
 ::
 
     files ─▶ DuckDB, sequentially ─▶ the needed columns as text, in Parquet ─▶ metrics, counts, …
-      └────▶ count of records beside the digest (:mod:`tasks.ingest.record_counts`) ═ as many
+      └────▶ count of records beside the digest (:mod:`tabularium.tasks.ingest.record_counts`) ═ as many
 
 A number that differs is refused like any other fault of the data, before anything is charged.
 """
@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from mechanisms.errors import Finding, InputRefused
-from tasks.ingest.csv_text import irregular
-from tasks.ingest.file_tables import contradicted, contradicts, csv_tables, literal
-from tasks.ingest.find_files import Found
-from tasks.ingest.irregular_lines import irregular_lines
-from tasks.ingest.open_source import BATCH_ROWS, FileHandle, engine, known, miscounted
-from tasks.ingest.snapshot import write_rows
-from validations.redaction import redacted
-from validations.spec.parts.source_part import Files
+from tabularium.mechanisms.errors import Finding, InputRefused
+from tabularium.tasks.ingest.csv_text import irregular
+from tabularium.tasks.ingest.file_tables import contradicted, contradicts, csv_tables, literal
+from tabularium.tasks.ingest.find_files import Found
+from tabularium.tasks.ingest.irregular_lines import irregular_lines
+from tabularium.tasks.ingest.open_source import BATCH_ROWS, FileHandle, engine, known, miscounted
+from tabularium.tasks.ingest.snapshot import write_rows
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.parts.source_part import Files
 
 
 def copy_csv(

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from mechanisms.errors import Finding, InputRefused
-from tasks.ingest.record_counts import LONGEST_ROW, RecordCounter
-from validations.redaction import redacted
-from validations.spec.parts.source_part import Files
+from tabularium.mechanisms.errors import Finding, InputRefused
+from tabularium.tasks.ingest.record_counts import LONGEST_ROW, RecordCounter
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.parts.source_part import Files
 
 #: So many irregular lines of each file are named, the first.
 MOST_LINES = 3

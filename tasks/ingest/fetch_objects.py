@@ -25,15 +25,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mechanisms.errors import InputError, InputMissing, TabulariumError
-from tasks.arrival.fetch_drop import no_room, see_that_there_is_room
-from tasks.ingest.find_files import require_data, require_few
-from tasks.ingest.open_source import changed
-from tasks.runtime.progress import reporter
-from validations.redaction import redacted
-from validations.spec.kinds import is_ignored
-from validations.spec.parts.source_part import Files
-from validations.spec.parts.store_addresses import WILD, package_of
+from tabularium.mechanisms.errors import InputError, InputMissing, TabulariumError
+from tabularium.tasks.arrival.fetch_drop import no_room, see_that_there_is_room
+from tabularium.tasks.ingest.find_files import require_data, require_few
+from tabularium.tasks.ingest.open_source import changed
+from tabularium.tasks.runtime.progress import reporter
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.kinds import is_ignored
+from tabularium.validations.spec.parts.source_part import Files
+from tabularium.validations.spec.parts.store_addresses import WILD, package_of
 
 _BLOCK = 1 << 20
 _LONGEST = 255  # bytes of a file's name

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
-from mechanisms.errors import InputError, InputMissing, InputRefused
-from validations.spec.kinds import format_of, is_ignored
-from validations.spec.parts.source_part import Limits
+from tabularium.mechanisms.errors import InputError, InputMissing, InputRefused
+from tabularium.validations.spec.kinds import format_of, is_ignored
+from tabularium.validations.spec.parts.source_part import Limits
 
 Kind = Literal["csv", "parquet"]
 _WILD = "*?["

@@ -25,16 +25,16 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from mechanisms.errors import InputError, InputRefused
-from tasks.arrival.fetch_drop import fetch, refused_by_its_files
-from tasks.engines.in_place import IN_PLACE, begin
-from tasks.ingest.csv_copy import copy_csv
-from tasks.ingest.csv_text import Text, inspect
-from tasks.ingest.fetch_objects import fetch_objects
-from tasks.ingest.find_files import Found, find_files
-from tasks.ingest.look_ups import read_columns
-from tasks.ingest.needed_columns import needed_columns, raw_names, read_as
-from tasks.ingest.open_source import (
+from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.tasks.arrival.fetch_drop import fetch, refused_by_its_files
+from tabularium.tasks.engines.in_place import IN_PLACE, begin
+from tabularium.tasks.ingest.csv_copy import copy_csv
+from tabularium.tasks.ingest.csv_text import Text, inspect
+from tabularium.tasks.ingest.fetch_objects import fetch_objects
+from tabularium.tasks.ingest.find_files import Found, find_files
+from tabularium.tasks.ingest.look_ups import read_columns
+from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names, read_as
+from tabularium.tasks.ingest.open_source import (
     CSV,
     SNAPSHOT,
     FileHandle,
@@ -45,16 +45,16 @@ from tasks.ingest.open_source import (
     see_keys,
     zones_read,
 )
-from tasks.ingest.snapshot import snapshot_digest, take_snapshot
-from tasks.ingest.source_columns import check_header, check_rows, check_schemas
-from tasks.ingest.time_columns import check_zones
-from tasks.runtime.progress import note
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from validations.domains.domains import Domain
-from validations.redaction import note_data_opened, redacted
-from validations.spec.load import Loaded
-from validations.spec.parts.source_part import Files, located, public_name
+from tabularium.tasks.ingest.snapshot import snapshot_digest, take_snapshot
+from tabularium.tasks.ingest.source_columns import check_header, check_rows, check_schemas
+from tabularium.tasks.ingest.time_columns import check_zones
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.redaction import note_data_opened, redacted
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.source_part import Files, located, public_name
 
 __all__ = ["FileHandle", "InputHandle", "files_digest", "ingest", "ingest_source"]
 

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from mechanisms.errors import Finding
-from tasks.ingest.csv_text import MOST_LINES, compression, lines_at, opened_text, read_header
-from tasks.ingest.record_counts import LONGEST_ROW, OPEN_QUOTE
-from validations.spec.parts.source_part import Files
+from tabularium.mechanisms.errors import Finding
+from tabularium.tasks.ingest.csv_text import MOST_LINES, compression, lines_at, opened_text, read_header
+from tabularium.tasks.ingest.record_counts import LONGEST_ROW, OPEN_QUOTE
+from tabularium.validations.spec.parts.source_part import Files
 
 _KINDS = {
     "MISSING COLUMNS": "fewer values than the header",

@@ -17,10 +17,10 @@ from typing import Any
 
 import ibis
 
-from mechanisms.errors import InputRefused
-from tasks.ingest.needed_columns import needed_columns
-from validations.domains.encoding import as_text
-from validations.spec.load import Loaded
+from tabularium.mechanisms.errors import InputRefused
+from tabularium.tasks.ingest.needed_columns import needed_columns
+from tabularium.validations.domains.encoding import as_text
+from tabularium.validations.spec.load import Loaded
 
 _KEY, _UNIT = "key", "unit"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from validations.derivation.derived_columns import source_column
-from validations.domains.domains import Domain, NumberDomain
-from validations.spec.load import Loaded
-from validations.spec.parts.rules import UniqueRule
-from validations.spec.parts.source_part import taken_from
-from validations.universes.universe import test_of
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.rules import UniqueRule
+from tabularium.validations.spec.parts.source_part import taken_from
+from tabularium.validations.universes.universe import test_of
 
 
 def needed_columns(loaded: Loaded, look_up: str = "") -> tuple[str, ...]:

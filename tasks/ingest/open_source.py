@@ -2,8 +2,8 @@
 
 The engine is DuckDB, embedded: it works on files out of core, spills into the secure workspace only, loads
 no extension and asks nothing of the network. A table behind a database URL is taken into the workspace
-when it is ingested (:mod:`tasks.ingest.snapshot`) and opened from there, so that what is counted is what the
-digest names.
+when it is ingested (:mod:`tabularium.tasks.ingest.snapshot`) and opened from there, so that what is counted
+is what the digest names.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mechanisms.errors import Finding, InputError, InputRefused
-from tasks.engines.in_place import IN_PLACE, batches_of, held, listed
-from tasks.ingest.file_tables import contradicted, contradicts, parquet_table
-from tasks.ingest.find_files import found_again
-from tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
-from tasks.ingest.needed_columns import needed_columns, raw_names, read_as_numbers
-from tasks.ingest.time_columns import parquet_schema, with_zones, zones_of
-from validations.derivation.derived_parts import Derivation
-from validations.domains.number_text import number_column, number_of, plain_column
-from validations.redaction import note_data_opened, redacted
-from validations.spec.load import Loaded
-from validations.spec.parts.source_part import taken_from
+from tabularium.mechanisms.errors import Finding, InputError, InputRefused
+from tabularium.tasks.engines.in_place import IN_PLACE, batches_of, held, listed
+from tabularium.tasks.ingest.file_tables import contradicted, contradicts, parquet_table
+from tabularium.tasks.ingest.find_files import found_again
+from tabularium.tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
+from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names, read_as_numbers
+from tabularium.tasks.ingest.time_columns import parquet_schema, with_zones, zones_of
+from tabularium.validations.derivation.derived_parts import Derivation
+from tabularium.validations.domains.number_text import number_column, number_of, plain_column
+from tabularium.validations.redaction import note_data_opened, redacted
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.source_part import taken_from
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"

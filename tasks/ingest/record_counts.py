@@ -245,6 +245,6 @@ def _scan(  # noqa: PLR0912, PLR0915 - one machine, and a kernel is one function
 
 @cache
 def _compiled() -> Callable[..., None]:
-    from mechanisms.kernels.compiled import compiled
+    from tabularium.mechanisms.kernels.compiled import compiled
 
     return compiled(_scan)

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mechanisms.errors import InputError, InputRefused
-from tasks.arrival.fetch_drop import see_that_there_is_room
-from tasks.ingest.needed_columns import raw_names
-from tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
-from validations.redaction import redacted
-from validations.spec.load import Loaded
+from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.tasks.arrival.fetch_drop import see_that_there_is_room
+from tabularium.tasks.ingest.needed_columns import raw_names
+from tabularium.tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.load import Loaded
 
 _TABLE = b"tabularium/input-table/1\0"
 # Rows per fetch through a driver that hands out Python objects.

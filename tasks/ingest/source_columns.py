@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mechanisms.errors import InputRefused
-from tasks.ingest.find_files import Found
-from tasks.ingest.time_columns import parquet_schema
-from validations.domains.domains import Domain, NumberDomain
-from validations.redaction import redacted
-from validations.spec.parts.source_part import Limits
+from tabularium.mechanisms.errors import InputRefused
+from tabularium.tasks.ingest.find_files import Found
+from tabularium.tasks.ingest.time_columns import parquet_schema
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.redaction import redacted
+from tabularium.validations.spec.parts.source_part import Limits
 
 _NEVER_TOO_MANY = 100_000_000  # rows, however small the file
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mechanisms.errors import InputRefused
-from validations.derivation.civil_dates import is_utc, is_zone
-from validations.derivation.derived_columns import source_column
-from validations.derivation.derived_parts import Derivation
-from validations.spec.load import Loaded
-from validations.spec.parts.source_part import taken_from
+from tabularium.mechanisms.errors import InputRefused
+from tabularium.validations.derivation.civil_dates import is_utc, is_zone
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation.derived_parts import Derivation
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.source_part import taken_from
 
 Zones = Mapping[str, str | None]
 """Columns of instants, and the zone that is known of each; None where none is."""

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.channel import SeededChannel
-from mechanisms.inference import Estimate
-from mechanisms.inference.margins_of_error.simulated_releases import Made
-from mechanisms.mechanism import LARGEST_COUNT, Mechanism
-from mechanisms.noise.synthetic import generator
-from tasks.margins.sampled_families import LARGE, Families, Known, can_be_sampled
-from tasks.measure import shares
-from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.postprocessing import PostProcessor
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import Run
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Made
+from tabularium.mechanisms.mechanism import LARGEST_COUNT, Mechanism
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.sampled_families import LARGE, Families, Known, can_be_sampled
+from tabularium.tasks.measure import shares
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.tasks.postprocess.postprocessing import PostProcessor
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ class Bootstrap:
     Parameters
     ----------
     sampling
-        Large tables may be measured in part (:mod:`tasks.margins.sampled_families`).
+        Large tables may be measured in part (:mod:`tabularium.tasks.margins.sampled_families`).
 
     Attributes
     ----------

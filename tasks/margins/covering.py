@@ -1,7 +1,8 @@
 """Covering: intervals of what was measured, widened to hold around what is published of it.
 
 Wherever post-processing moved a number to, an interval around it that holds the whole interval of what was
-measured is as good as that one was (:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
+measured is as good as that one was
+(:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.covering`).
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate, Hierarchy, consistency, margins
-from mechanisms.inference.arrays import strips
-from mechanisms.inference.margins_of_error.half_widths import covering
-from mechanisms.inference.margins_of_error.measured_error import bounded_risk
-from mechanisms.queries.answer_sources import Measurement
-from mechanisms.queries.cell_measurements import noisy_cells
-from tasks.measure import Finished
-from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import Run
+from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, margins
+from tabularium.mechanisms.inference.arrays import strips
+from tabularium.mechanisms.inference.margins_of_error.half_widths import covering
+from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk
+from tabularium.mechanisms.queries.answer_sources import Measurement
+from tabularium.mechanisms.queries.cell_measurements import noisy_cells
+from tabularium.tasks.measure import Finished
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]
 

@@ -1,15 +1,15 @@
 """How far each measured level lies from the truth, and how that is known.
 
 ``exact``: the mechanism adds noise of a known variance to every cell, and nothing else. Where non-negativity
-comes after it, its margins are ``simulated`` (:mod:`tasks.margins.margins`).
+comes after it, its margins are ``simulated`` (:mod:`tabularium.tasks.margins.margins`).
 ``risk``: it merges or drops what it measured, and estimates its own mean squared error per cell from the
 measurements (``diagnostics["risk"]``, with ``diagnostics["risk_standard_error"]`` where it is known).
 ``measured``: the sum of its errors was measured with a share of the budget, because it cannot tell or because
 the spec asks for it.
 ``unknown``: it cannot tell, and nothing was measured; no margins are published.
-``prior``: noisy cells were drawn towards an earlier release (:mod:`tasks.margins.known_levels`), and how far
-cells like these may lie from what they were drawn to was learnt from the noisy cells themselves. ``above``:
-the same, towards what the level above makes expect.
+``prior``: noisy cells were drawn towards an earlier release (:mod:`tabularium.tasks.margins.known_levels`),
+and how far cells like these may lie from what they were drawn to was learnt from the noisy cells themselves.
+``above``: the same, towards what the level above makes expect.
 
 The last five have errors that are no independent noise: neighbouring cells err together. So least squares
 uses them as weights only, and a margin holds the whole interval of the level's own measurement, wherever
@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import CHOOSING, Event
-from mechanisms.inference import Estimate
-from mechanisms.inference.margins_of_error.measured_error import bounded_risk, error_classes
-from mechanisms.queries.cell_measurements import noisy_cells
-from tasks.postprocess.table_layout import Layout
+from tabularium.mechanisms.accounting.transcript import CHOOSING, Event
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk, error_classes
+from tabularium.mechanisms.queries.cell_measurements import noisy_cells
+from tabularium.tasks.postprocess.table_layout import Layout
 
 if TYPE_CHECKING:
-    from tasks.measure import Finished
+    from tabularium.tasks.measure import Finished
 
 Method = Literal["exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown"]
 
@@ -167,7 +167,7 @@ def level_error(part: Finished) -> LevelError:
 def _by_level(apart: list[dict[str, float]], released: NDArray[Any], risk: float) -> NDArray[np.float64]:
     """Return mean squared errors by released size, as the mechanism itself estimates them; never below.
 
-    ``apart``: ``mechanisms.histograms.denoise.estimated_error.errors_by_level``.
+    ``apart``: ``tabularium.mechanisms.histograms.denoise.estimated_error.errors_by_level``.
     """
     each = np.full(released.size, risk)
     for place, part in enumerate(apart):

@@ -1,8 +1,8 @@
 """What is known of each measured level of a table: its numbers, and how far they lie from the truth.
 
 Of a table that is drawn towards an earlier release, or towards the level above, the finest measured level is
-not what was measured, but what came of drawing it (:mod:`mechanisms.inference.prior_table`); the levels above
-it are left as they are, and settle sums.
+not what was measured, but what came of drawing it (:mod:`tabularium.mechanisms.inference.prior_table`); the
+levels above it are left as they are, and settle sums.
 
 *Why the finest alone.* What is believed of sums follows from the finest cells and from the measurements of
 sums; to draw sums towards the prior as well would count the same belief twice.
@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.inference.prior_table import Drawn, draw_towards, expected_below
-from mechanisms.noise_distributions import noise_in
-from tasks.margins.error_model import LevelError, level_error
-from tasks.postprocess.prior_numbers import prior_numbers
-from tasks.postprocess.table_layout import Layout
-from validations.domains.levels import positions
-from validations.domains.prior_tables import PriorTable
-from validations.spec.load import Loaded
-from validations.spec.parts.table_parts import ABOVE
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.inference.prior_table import Drawn, draw_towards, expected_below
+from tabularium.mechanisms.noise_distributions import noise_in
+from tabularium.tasks.margins.error_model import LevelError, level_error
+from tabularium.tasks.postprocess.prior_numbers import prior_numbers
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.domains.levels import positions
+from tabularium.validations.domains.prior_tables import PriorTable
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import ABOVE
 
 if TYPE_CHECKING:
-    from tasks.measure import Finished
+    from tabularium.tasks.measure import Finished
 
 Known = dict[str, tuple[NDArray[Any], LevelError]]
 """Level -> (released values in the layout of counting, error)."""

@@ -3,9 +3,9 @@
 Where the distribution of the noise is known and nothing but linear steps and rounding came after it, a margin
 is analytic, and says nothing of the number that it stands beside: so it is with all sums of what may be less
 than zero. Where non-negativity came after it, margins are simulated from the release
-(:mod:`mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what it measured,
-a simulation would not show what it hides: there the interval of what was measured is carried over to what is
-published (:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
+(:mod:`tabularium.mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what
+it measured, a simulation would not show what it hides: there the interval of what was measured is carried
+over to what is published (:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.covering`).
 """
 
 from __future__ import annotations
@@ -19,26 +19,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate, Hierarchy
-from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Runs, replicates
-from mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
-from tasks.ledger_stages import MeasuredHandle
-from tasks.margins.bootstrap import Bootstrap
-from tasks.margins.covering import Covered, cover_exactly, cover_on_average, cover_zeros, whole_half
-from tasks.margins.error_model import LevelError
-from tasks.margins.known_levels import known_levels
-from tasks.margins.measure_margins import measure_half
-from tasks.margins.sampled_families import Known
-from tasks.measure import finished
-from tasks.postprocess.denominators import Nodes, whole_of
-from tasks.postprocess.estimate_files import EstimatesHandle
-from tasks.postprocess.mapped_arrays import Room
-from tasks.postprocess.postprocessing import CONSISTENCY, VERSION, WHOLE_SIMULATIONS, PostProcessor
-from tasks.postprocess.stages import Parts
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from validations.spec.parts.table_parts import Table
+from tabularium.mechanisms.inference import Estimate, Hierarchy
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import (
+    Assumed,
+    Made,
+    Runs,
+    replicates,
+)
+from tabularium.mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
+from tabularium.tasks.ledger_stages import MeasuredHandle
+from tabularium.tasks.margins.bootstrap import Bootstrap
+from tabularium.tasks.margins.covering import (
+    Covered,
+    cover_exactly,
+    cover_on_average,
+    cover_zeros,
+    whole_half,
+)
+from tabularium.tasks.margins.error_model import LevelError
+from tabularium.tasks.margins.known_levels import known_levels
+from tabularium.tasks.margins.measure_margins import measure_half
+from tabularium.tasks.margins.sampled_families import Known
+from tabularium.tasks.measure import finished
+from tabularium.tasks.postprocess.denominators import Nodes, whole_of
+from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
+from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, VERSION, WHOLE_SIMULATIONS, PostProcessor
+from tabularium.tasks.postprocess.stages import Parts
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 
@@ -183,7 +194,7 @@ def margins_of(
         Finished estimates.
     base
         The numbers that margins are about before anything but linear steps touched them, with their
-        variances (:func:`tasks.postprocess.stages.make_consistent`).
+        variances (:func:`tabularium.tasks.postprocess.stages.make_consistent`).
     version
         Of the post-processing that they are to be made by.
     room

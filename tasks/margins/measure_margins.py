@@ -2,8 +2,8 @@
 
 They are made of numbers that were measured, made to agree and finished like counts. Their
 margins are not simulated: they follow from the linear estimates of those numbers, for each cell by itself
-(:mod:`mechanisms.inference.margins_of_error.ratio_intervals`, ``quantile_trees``); those of a chosen quantile
-from what was measured beside it (``chosen_quantiles``).
+(:mod:`tabularium.mechanisms.inference.margins_of_error.ratio_intervals`, ``quantile_trees``); those of a
+chosen quantile from what was measured beside it (``chosen_quantiles``).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
-from mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
-from mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from mechanisms.inference.margins_of_error.ratio_intervals import (
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
+from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import (
     quotient_interval,
     quotient_of,
     ratio_interval,
     ratio_of,
     steady_half,
 )
-from mechanisms.inference.margins_of_error.shown_numbers import Shown
-from tasks.postprocess.table_layout import Layout
-from validations.spec.measures.array_owners import array_of
-from validations.spec.measures.measure_fields import PART, Measure
-from validations.spec.parts.table_parts import Table
+from tabularium.mechanisms.inference.margins_of_error.shown_numbers import Shown
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.spec.measures.array_owners import array_of
+from tabularium.validations.spec.measures.measure_fields import PART, Measure
+from tabularium.validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 
@@ -106,7 +106,7 @@ def measure_numbers(
     whole
         Numbers have been made whole.
     wholes
-        Measure -> what it is over (:func:`tasks.postprocess.denominators.whole_of`).
+        Measure -> what it is over (:func:`tabularium.tasks.postprocess.denominators.whole_of`).
     """
     found = {}
     for name, measure in table.measures.items():
@@ -166,7 +166,7 @@ def measure_half(
 
     Not a number where nothing is shown, and infinite where nothing bounds it. What is shown, and how often
     intervals then hold, is decided for each level of the table by itself
-    (:mod:`mechanisms.inference.margins_of_error.shown_numbers`).
+    (:mod:`tabularium.mechanisms.inference.margins_of_error.shown_numbers`).
 
     Parameters
     ----------

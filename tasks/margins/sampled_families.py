@@ -8,15 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate, Hierarchy, Overlap
-from mechanisms.inference.margins_of_error.opened_families import Part, some_opened, variances_below
-from mechanisms.noise_distributions import NOTHING
-from tasks.margins.error_model import LevelError
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.postprocessing import PostProcessor
-from tasks.postprocess.table_layout import Layout
-from tasks.postprocess.together import Together
-from validations.spec.parts.table_parts import APART
+from tabularium.mechanisms.inference import Estimate, Hierarchy, Overlap
+from tabularium.mechanisms.inference.margins_of_error.opened_families import (
+    Part,
+    some_opened,
+    variances_below,
+)
+from tabularium.mechanisms.noise_distributions import NOTHING
+from tabularium.tasks.margins.error_model import LevelError
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.postprocessing import PostProcessor
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.together import Together
+from tabularium.validations.spec.parts.table_parts import APART
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mechanisms.errors import InputError
-from tasks.plan.planned_model import PlannedModel
-from tasks.plan.public_counts import Counts, quantile_count
-from validations.spec.targets.wanted_margins import Target
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.planned_model import PlannedModel
+from tabularium.tasks.plan.public_counts import Counts, quantile_count
+from tabularium.validations.spec.targets.wanted_margins import Target
 
 
 @dataclass(frozen=True)

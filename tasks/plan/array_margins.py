@@ -2,8 +2,8 @@
 
 A count, or a sum in steps of its grid, has the margin q·√V, q being the quantile of the stated level. A mean
 of n values, or a rate of n records with T = 1, has the margin of the test of
-:mod:`mechanisms.inference.margins_of_error.ratio_intervals`: with p the place of the mean between the bounds,
-0 at ``from``, which are T steps apart, it is the largest h with
+:mod:`tabularium.mechanisms.inference.margins_of_error.ratio_intervals`: with p the place of the mean between
+the bounds, 0 at ``from``, which are T steps apart, it is the largest h with
 
     h·n·T = q·√V·√((1 - p')² + p'²),    p' = p - h or p + h, within the bounds,
 
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, steady_half
-from validations.spec.measures.measure_fields import Measure
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, steady_half
+from tabularium.validations.spec.measures.measure_fields import Measure
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats
-from mechanisms.planning.noise_curves import NoiseCurve
-from tasks.plan.figures import in_figures
-from tasks.publish.read_release import Released
-from validations.spec.load import Loaded
-from validations.spec.measures.array_owners import array_of
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.parts.table_parts import Table
+from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.planning.noise_curves import NoiseCurve
+from tabularium.tasks.plan.figures import in_figures
+from tabularium.tasks.publish.read_release import Released
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.measures.array_owners import array_of
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.table_parts import Table
 
 KNOWN_WELL = 0.2
 """Largest margin of a number that is relied on, in parts of it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tasks.plan.aims import in_words
-from tasks.plan.bounds_like import Bounds
-from tasks.plan.mechanism_proposals import Proposal
-from tasks.plan.planned_model import array_shares
-from validations.spec.load import Loaded
-from validations.spec.targets.wanted_margins import Tuning
+from tabularium.tasks.plan.aims import in_words
+from tabularium.tasks.plan.bounds_like import Bounds
+from tabularium.tasks.plan.mechanism_proposals import Proposal
+from tabularium.tasks.plan.planned_model import array_shares
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.targets.wanted_margins import Tuning
 
 MET = 1.01
 """Predicted over wanted margin up to which a simulation says that a target is met: it knows no better."""

@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms import MECHANISMS, build
-from mechanisms.accounting import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from tasks.plan.aims import in_words
-from tasks.plan.public_counts import Counts
-from tasks.postprocess.table_layout import Layout
-from validations.spec.load import Loaded
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.tasks.plan.aims import in_words
+from tabularium.tasks.plan.public_counts import Counts
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.spec.load import Loaded
 
 CANDIDATES = ("denoise", "ahp", "noise_first")
 BETTER = 0.9

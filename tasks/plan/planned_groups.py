@@ -1,22 +1,22 @@
 """Which tables and arrays of a spec are made to agree, as the planner sees it.
 
 Where every number that tables of one universe share is a sum of equally many of their cells, the variances
-after consistency are worked out exactly (:mod:`mechanisms.planning.linear_variances`). What is not of that
-kind, such as nested codings whose groups are not of one size, is left out of account, and so are cells that
-are exactly zero. That can only make margins wider than they will be: least squares over more measurements
-has no larger variances.
+after consistency are worked out exactly (:mod:`tabularium.mechanisms.planning.linear_variances`). What is not
+of that kind, such as nested codings whose groups are not of one size, is left out of account, and so are
+cells that are exactly zero. That can only make margins wider than they will be: least squares over more
+measurements has no larger variances.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from mechanisms.planning.linear_variances import LinearVariances, PlannedTable
-from mechanisms.planning.separate_variances import SeparateVariances
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.together import Together
-from validations.spec.load import Loaded
-from validations.universes.universe import key_of
+from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable
+from tabularium.mechanisms.planning.separate_variances import SeparateVariances
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.together import Together
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.universes.universe import key_of
 
 
 def separate_variances(loaded: Loaded, agreement: Agreement, *, agree: bool) -> SeparateVariances:

@@ -8,20 +8,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.errors import InputError
-from mechanisms.inference.arrays import Bools, Floats
-from mechanisms.planning.noise_curves import NoiseCurve
-from mechanisms.planning.separate_variances import SeparateVariances
-from mechanisms.planning.tied_losses import Place, Ties
-from tasks.plan.array_margins import ArrayMargin
-from tasks.plan.planned_groups import separate_variances
-from tasks.postprocess.agreement import Agreement
-from validations.domains.domains import HierarchyDomain
-from validations.spec.checks.mechanism_checks import default_mechanism
-from validations.spec.load import Loaded
-from validations.spec.measures.array_owners import array_name, split
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import Table
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.planning.noise_curves import NoiseCurve
+from tabularium.mechanisms.planning.separate_variances import SeparateVariances
+from tabularium.mechanisms.planning.tied_losses import Place, Ties
+from tabularium.tasks.plan.array_margins import ArrayMargin
+from tabularium.tasks.plan.planned_groups import separate_variances
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.measures.array_owners import array_name, split
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.table_parts import Table
 
 Losses = dict[tuple[str, str], float]
 """(table or array, level) -> the loss of one record."""

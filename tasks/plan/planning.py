@@ -19,23 +19,23 @@ from functools import cached_property
 
 import numpy as np
 
-from mechanisms.errors import InputError
-from mechanisms.inference.arrays import Floats
-from mechanisms.noise_distributions import NOTHING
-from mechanisms.planning.exact_shares import DENOMINATORS, WASTE, rounded_shares, short_above
-from mechanisms.planning.smallest_budget import BudgetProblem, Found, Goal
-from tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
-from tasks.plan.bounds_like import bounds_like, with_bounds
-from tasks.plan.finished_plan import MET, Plan, PlannedMargin
-from tasks.plan.mechanism_proposals import proposals
-from tasks.plan.planned_groups import left_out_of_account
-from tasks.plan.planned_model import Losses, PlannedModel, Shares, array_shares, with_shares
-from tasks.plan.public_counts import Counts, counts_like, counts_of_totals
-from tasks.plan.rehearsal import factors, rehearse
-from tasks.postprocess.postprocessing import PostProcessor
-from tasks.publish.read_release import Released
-from validations.spec.load import Loaded
-from validations.spec.targets.wanted_margins import Tuning
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.noise_distributions import NOTHING
+from tabularium.mechanisms.planning.exact_shares import DENOMINATORS, WASTE, rounded_shares, short_above
+from tabularium.mechanisms.planning.smallest_budget import BudgetProblem, Found, Goal
+from tabularium.tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
+from tabularium.tasks.plan.bounds_like import bounds_like, with_bounds
+from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin
+from tabularium.tasks.plan.mechanism_proposals import proposals
+from tabularium.tasks.plan.planned_groups import left_out_of_account
+from tabularium.tasks.plan.planned_model import Losses, PlannedModel, Shares, array_shares, with_shares
+from tabularium.tasks.plan.public_counts import Counts, counts_like, counts_of_totals
+from tabularium.tasks.plan.rehearsal import factors, rehearse
+from tabularium.tasks.postprocess.postprocessing import PostProcessor
+from tabularium.tasks.publish.read_release import Released
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.targets.wanted_margins import Tuning
 
 MULTIPLES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 """Of the planned budget, for which margins are shown."""

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from mechanisms.errors import InputError
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.hierarchy import Hierarchy
-from tasks.plan.planned_model import PlannedModel
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.read_release import Released
-from validations.universes.universe import key_of
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.tasks.plan.planned_model import PlannedModel
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.read_release import Released
+from tabularium.validations.universes.universe import key_of
 
 Counts = dict[str, Floats]
 """Table -> (nodes, cells) counts that add up along its hierarchy."""

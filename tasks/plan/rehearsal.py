@@ -4,8 +4,8 @@ Consistency is linear, and its variances are exact. Non-negativity and rounding 
 error depends on the counts. So the plan is tried out on public counts, with seeded noise and by the steps of
 a release, and each aim is told by what factor the margin of its cells differs from that of the linear
 estimate. A margin is what the release says of a class of cells that are alike
-(:mod:`mechanisms.inference.margins_of_error.simulation`): the half-width that holds the stated share of their
-errors, or the normal quantile times their root mean square if that is more.
+(:mod:`tabularium.mechanisms.inference.margins_of_error.simulation`): the half-width that holds the stated
+share of their errors, or the normal quantile times their root mean square if that is more.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from statistics import NormalDist
 
 import numpy as np
 
-from mechanisms.inference import Estimate
-from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.margins_of_error.pooled_errors import COARSE
-from tasks.margins.bootstrap import Bootstrap
-from tasks.margins.error_model import LevelError
-from tasks.plan.aims import Aim
-from tasks.plan.public_counts import Counts, added_up
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
-from tasks.runtime.run import without_data
-from validations.spec.load import Loaded
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.inference.margins_of_error.pooled_errors import COARSE
+from tabularium.tasks.margins.bootstrap import Bootstrap
+from tabularium.tasks.margins.error_model import LevelError
+from tabularium.tasks.plan.aims import Aim
+from tabularium.tasks.plan.public_counts import Counts, added_up
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import Loaded
 
 _CELLS = 20_000
 """Simulated cells that are enough, over all simulated releases."""

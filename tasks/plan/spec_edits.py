@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from mechanisms.errors import InputError
-from tasks.plan.finished_plan import Plan
-from validations.spec.load import examine
-from validations.spec.parts.table_parts import Table
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.finished_plan import Plan
+from tabularium.validations.spec.load import examine
+from tabularium.validations.spec.parts.table_parts import Table
 
 _Edit = tuple[int, int, str]
 """Where a piece of the text begins and ends, and what it becomes."""

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mechanisms.errors import InputError
-from tasks.plan.aims import in_words
-from tasks.plan.figures import in_figures
-from tasks.plan.finished_plan import Plan
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.aims import in_words
+from tabularium.tasks.plan.figures import in_figures
+from tabularium.tasks.plan.finished_plan import Plan
 
 FORMATS = (".svg", ".png", ".pdf")
 # Okabe and Ito's colours, told apart by colour-blind readers; the marker repeats the distinction.

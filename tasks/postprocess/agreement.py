@@ -5,7 +5,8 @@ margin that they share, at least on the grand total; a public invariant is one m
 exact. Arrays of measures agree with those of their universe that add up the same, and never with counts. What
 has nobody to agree with takes the shorter way along its hierarchy: the answer is the same. Tables of
 different universes agree where one is a union of cells of a table of the other
-(:mod:`tasks.postprocess.joined_universes`); others count different records, and are not made to agree.
+(:mod:`tabularium.tasks.postprocess.joined_universes`); others count different records, and are not made to
+agree.
 
 Nothing here reads or writes: stages and simulations hand in estimates and get estimates.
 """
@@ -20,15 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate, Overlap
-from mechanisms.inference.joint.shared_marginals import View
-from tasks.postprocess.mapped_arrays import Room
-from tasks.postprocess.notes_on_steps import in_one
-from tasks.postprocess.table_layout import Layout
-from tasks.postprocess.together import Agreed, Estimates, Together
-from validations.spec.load import Loaded
-from validations.spec.parts.table_parts import Table
-from validations.universes.universe import Universe, adds_alike, key_of, universe_of
+from tabularium.mechanisms.inference import Estimate, Overlap
+from tabularium.mechanisms.inference.joint.shared_marginals import View
+from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.tasks.postprocess.notes_on_steps import in_one
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.together import Agreed, Estimates, Together
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.universes.universe import Universe, adds_alike, key_of, universe_of
 
 
 @dataclass(frozen=True, eq=False)

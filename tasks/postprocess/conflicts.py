@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate, consistency
-from tasks.postprocess.agreement import Agreement
+from tabularium.mechanisms.inference import Estimate, consistency
+from tabularium.tasks.postprocess.agreement import Agreement
 
 FALSE_ALARM = 1e-6
 _LATTICE = 2 * (math.cosh(1) - 1)

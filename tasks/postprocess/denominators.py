@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate, Hierarchy
-from tasks.postprocess.table_layout import Layout
-from validations.domains.domains import HierarchyDomain
-from validations.domains.known_marginals import KnownMarginal
-from validations.domains.levels import nodes_to
-from validations.spec.load import Loaded
-from validations.spec.measures.measure_fields import PART, Measure
+from tabularium.mechanisms.inference import Estimate, Hierarchy
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.domains.known_marginals import KnownMarginal
+from tabularium.validations.domains.levels import nodes_to
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.measures.measure_fields import PART, Measure
 
 Floats = NDArray[np.float64]
 Nodes = slice | NDArray[np.intp]

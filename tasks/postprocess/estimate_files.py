@@ -1,7 +1,7 @@
 """Estimates between post-processing stages: two files of the workspace for each table.
 
 They are mapped when they are read, so that a table may be larger than memory: which arrays lie on disk and
-which in memory is settled here and in :mod:`tasks.postprocess.mapped_arrays` alone.
+which in memory is settled here and in :mod:`tabularium.tasks.postprocess.mapped_arrays` alone.
 
 Below the measuring stage nothing has seen the data. The files lie in the workspace because they are large,
 not because they are confidential.
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
-from mechanisms.inference.arrays import strips
-from mechanisms.noise_distributions import NOTHING
-from tasks.postprocess.mapped_arrays import Room
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import Run
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference.arrays import strips
+from tabularium.mechanisms.noise_distributions import NOTHING
+from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import Run
 
 
 @dataclass(frozen=True)

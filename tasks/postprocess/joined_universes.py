@@ -19,14 +19,14 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.postprocess.spread_cells import Spread
-from tasks.postprocess.table_layout import Layout
-from validations.derivation.derived_columns import source_column
-from validations.derivation.nested_codings import MOST_PLACES, Chain, laid_out
-from validations.domains.domains import CategoryDomain, Domain
-from validations.spec.load import Loaded
-from validations.universes.impossible_cells import lies_in
-from validations.universes.universe import Universe
+from tabularium.tasks.postprocess.spread_cells import Spread
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation.nested_codings import MOST_PLACES, Chain, laid_out
+from tabularium.validations.domains.domains import CategoryDomain, Domain
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.universes.impossible_cells import lies_in
+from tabularium.validations.universes.universe import Universe
 
 Bools = NDArray[np.bool_]
 ALONE = " where "

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference import Estimate
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.mapped_arrays import Room
-from tasks.postprocess.together import Agreed
-from validations.spec.load import Loaded
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.tasks.postprocess.together import Agreed
+from tabularium.validations.spec.load import Loaded
 
 VERSION = 5
 """Of everything from the measurements to the published numbers and their margins; a release names it.

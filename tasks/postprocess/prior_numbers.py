@@ -14,12 +14,12 @@ import pyarrow.compute
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from mechanisms.errors import PublicationError
-from tasks.postprocess.table_layout import Layout
-from tasks.public_folder import LONGEST_ROW, sha256_of
-from tasks.public_tables import open_csv, open_parquet
-from validations.domains.prior_tables import PriorTable
-from validations.public_files import LARGEST_JSON, Unreadable
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.public_folder import LONGEST_ROW, sha256_of
+from tabularium.tasks.public_tables import open_csv, open_parquet
+from tabularium.validations.domains.prior_tables import PriorTable
+from tabularium.validations.public_files import LARGEST_JSON, Unreadable
 
 _FEW_ROWS, _TIMES = 1 << 20, 16
 _FEW_BYTES, _BYTES_OF_A_ROW = 1 << 26, 128

@@ -13,9 +13,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
-from validations.derivation.nested_codings import Chain
-from validations.domains.domains import Domain
+from tabularium.mechanisms.inference import Estimate
+from tabularium.validations.derivation.nested_codings import Chain
+from tabularium.validations.domains.domains import Domain
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,8 @@
 
 Consistency makes levels add up, and tables agree, by weighted least squares. The weight of a level is one
 over its variance; where the mechanism merges or drops what it measured, one over its mean squared error per
-cell, estimated or measured (:mod:`tasks.margins.error_model`). Non-negativity and rounding keep what agrees.
+cell, estimated or measured (:mod:`tabularium.tasks.margins.error_model`). Non-negativity and rounding keep
+what agrees.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mechanisms.errors import PublicationError
-from mechanisms.inference import Estimate
-from tasks.ledger_stages import MeasuredHandle
-from tasks.margins.error_model import margin_base
-from tasks.margins.known_levels import as_measured, known_levels
-from tasks.measure import Finished, finished
-from tasks.postprocess.conflicts import conflicts
-from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, room_of, write
-from tasks.postprocess.mapped_arrays import Room
-from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessor
-from tasks.runtime.progress import note
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from validations.spec.load import Loaded
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.ledger_stages import MeasuredHandle
+from tabularium.tasks.margins.error_model import margin_base
+from tabularium.tasks.margins.known_levels import as_measured, known_levels
+from tabularium.tasks.measure import Finished, finished
+from tabularium.tasks.postprocess.conflicts import conflicts
+from tabularium.tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, room_of, write
+from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessor
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.spec.load import Loaded
 
 MEASURED = "measured"
 BASE = "margin base"
@@ -99,7 +100,7 @@ def on_their_trees(
     Returns
     -------
     The estimates of all tables; and of those whose errors are not independent noise, the numbers that margins
-    are about (:func:`tasks.margins.error_model.margin_base`).
+    are about (:func:`tabularium.tasks.margins.error_model.margin_base`).
     """
     estimates, base = {}, {}
     for table, layout in post.agreement.layouts.items():

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import PublicationError
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.levels import cut, nodes_to
-from validations.spec.checks.histogram_checks import MECHANISM
-from validations.spec.load import Loaded
-from validations.spec.parts.table_parts import Histogram, Table
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.levels import cut, nodes_to
+from tabularium.validations.spec.checks.histogram_checks import MECHANISM
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import (
+from tabularium.mechanisms.inference import (
     Estimate,
     Frame,
     Hierarchy,
@@ -26,23 +26,23 @@ from mechanisms.inference import (
     joint_rounding,
     nonnegativity,
 )
-from mechanisms.inference.estimate import into
-from mechanisms.inference.joint.joint_consistency import PROBES
-from mechanisms.inference.joint.shared_marginals import View
-from mechanisms.inference.joint.violations import violations
-from mechanisms.inference.rounding import round_into
-from tasks.postprocess.denominators import known_on_tree
-from tasks.postprocess.joined_universes import ALONE, joined, spread_of
-from tasks.postprocess.mapped_arrays import Room
-from tasks.postprocess.spread_cells import Spread, codes_at
-from tasks.postprocess.table_layout import Layout
-from validations.derivation.nested_codings import Chain, chains_of
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.known_marginals import KnownMarginal
-from validations.spec.load import Loaded
-from validations.spec.parts.table_parts import Table
-from validations.suites.published_table_rules import differing
-from validations.universes.universe import Universe
+from tabularium.mechanisms.inference.estimate import into
+from tabularium.mechanisms.inference.joint.joint_consistency import PROBES
+from tabularium.mechanisms.inference.joint.shared_marginals import View
+from tabularium.mechanisms.inference.joint.violations import violations
+from tabularium.mechanisms.inference.rounding import round_into
+from tabularium.tasks.postprocess.denominators import known_on_tree
+from tabularium.tasks.postprocess.joined_universes import ALONE, joined, spread_of
+from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.tasks.postprocess.spread_cells import Spread, codes_at
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.derivation.nested_codings import Chain, chains_of
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.known_marginals import KnownMarginal
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.suites.published_table_rules import differing
+from tabularium.validations.universes.universe import Universe
 
 Estimates = dict[str, Estimate]
 

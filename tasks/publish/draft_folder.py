@@ -21,14 +21,14 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ledger import AwaitingReview, Draft, Ledger
-from ledger.durable_files import make_folder, sync_folder
-from ledger.refusals import unknown_release
-from mechanisms.errors import LedgerError, PlaceClosed, PublicationError, TabulariumError
-from tasks.ledger_stages import MeasuredHandle, open_ledger
-from tasks.publish.kept_documents import keep_statement
-from tasks.publish.period_index import renew_index
-from tasks.publish.release_folder import (
+from tabularium.ledger import AwaitingReview, Draft, Ledger
+from tabularium.ledger.durable_files import make_folder, sync_folder
+from tabularium.ledger.refusals import unknown_release
+from tabularium.mechanisms.errors import LedgerError, PlaceClosed, PublicationError, TabulariumError
+from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger
+from tabularium.tasks.publish.kept_documents import keep_statement
+from tabularium.tasks.publish.period_index import renew_index
+from tabularium.tasks.publish.release_folder import (
     PUBLIC,
     Access,
     aside_of,
@@ -40,11 +40,11 @@ from tasks.publish.release_folder import (
     release_folder,
     try_writing,
 )
-from tasks.runtime.home import Home, make_once
-from tasks.runtime.progress import note
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from tasks.sign.sign_release import settled_statement, sign_release
+from tabularium.tasks.runtime.home import Home, make_once
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.tasks.sign.sign_release import settled_statement, sign_release
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.postprocess.table_layout import Layout
-from validations.domains.domains import Domain
-from validations.spec.large_tables import fits
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.spec.large_tables import fits
 
 ROWS = 1 << 20
 """Rows of a row group, and of all that is held at once."""

@@ -17,11 +17,11 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting import RESTS_ON, Event, epsilon_at, membership_bound, reading
-from mechanisms.accounting.conversion import zcdp_epsilon
-from validations.spec.exact_facts import Neighbours
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.privacy_part import Privacy
+from tabularium.mechanisms.accounting import RESTS_ON, Event, epsilon_at, membership_bound, reading
+from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
+from tabularium.validations.spec.exact_facts import Neighbours
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.privacy_part import Privacy
 
 FIXED_PLANS = frozenset({"identity", "cells", "gaussian", "bounded_sums"})
 """Mechanisms whose every draw is settled before the first: only of these may the events be composed."""

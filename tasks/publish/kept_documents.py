@@ -18,12 +18,12 @@ import os
 import uuid
 from pathlib import Path
 
-from ledger import durable_files
-from ledger.refusals import StorageFailed
-from tasks.publish.release_folder import CERTIFICATE, PLACE
-from tasks.runtime.home import Home
-from tasks.runtime.run import Run
-from tasks.sign.statement import STATEMENT
+from tabularium.ledger import durable_files
+from tabularium.ledger.refusals import StorageFailed
+from tabularium.tasks.publish.release_folder import CERTIFICATE, PLACE
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.sign.statement import STATEMENT
 
 #: Files of a release folder that do not follow from the measurements.
 KEPT = (CERTIFICATE, STATEMENT, "report.html", "bill-of-materials.cdx.json", "registry.yaml")

@@ -22,19 +22,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError, PublicationError
-from mechanisms.inference.margins_of_error.measured_error import UNIT
-from mechanisms.measured import Measured
-from tasks import public_folder
-from tasks.postprocess.table_layout import Layout
-from tasks.public_tables import MOST_CELLS, open_parquet
-from tasks.publish.frames import Frame
-from tasks.publish.published_tables import measurement_table
-from tasks.publish.release_folder import damaged, readable
-from validations.public_files import Unreadable
+from tabularium.mechanisms.errors import MechanismError, PublicationError
+from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
+from tabularium.mechanisms.measured import Measured
+from tabularium.tasks import public_folder
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.public_tables import MOST_CELLS, open_parquet
+from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.published_tables import measurement_table
+from tabularium.tasks.publish.release_folder import damaged, readable
+from tabularium.validations.public_files import Unreadable
 
 if TYPE_CHECKING:
-    from tasks.measure import Finished
+    from tabularium.tasks.measure import Finished
 
 FOLDER = "measurements"
 INDEX = "measurements.json"

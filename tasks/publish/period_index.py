@@ -21,13 +21,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ledger import BadValue, Charge, Ledger, Withdrawal
-from ledger.durable_files import create, sync_folder
-from ledger.measurement.release_lock import hold
-from mechanisms.errors import PlaceClosed, PublicationError
-from tasks.publish.release_folder import PUBLIC, aside_of, certificate_in
-from tasks.runtime.progress import note
-from validations.public_files import Unreadable, read_plain
+from tabularium.ledger import BadValue, Charge, Ledger, Withdrawal
+from tabularium.ledger.durable_files import create, sync_folder
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.mechanisms.errors import PlaceClosed, PublicationError
+from tabularium.tasks.publish.release_folder import PUBLIC, aside_of, certificate_in
+from tabularium.tasks.runtime.progress import note
+from tabularium.validations.public_files import Unreadable, read_plain
 
 CURRENT, INDEX = "current", "index.json"
 FORMAT = 1

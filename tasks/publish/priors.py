@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ledger import Ledger
-from mechanisms.errors import PublicationError
-from tasks.public_folder import document, largest_file, sha256_of
-from tasks.publish.release_folder import CERTIFICATE, check_release, readable
-from validations.domains.prior_tables import FOLDER, PriorTable
-from validations.spec.load import Loaded
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.public_folder import document, largest_file, sha256_of
+from tabularium.tasks.publish.release_folder import CERTIFICATE, check_release, readable
+from tabularium.validations.domains.prior_tables import FOLDER, PriorTable
+from tabularium.validations.spec.load import Loaded
 
 
 def certificates(loaded: Loaded) -> dict[str, str]:

@@ -10,9 +10,10 @@
         figures/<file>.csv                  public numbers that rates are over
         prior-releases/<id>/                published tables that these were drawn towards, as they were
         rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
-        <documents>                         made of all this: see :mod:`tasks.publish.documents.making`
-        certificate.json                    names the digest of every other file, but the next
-        statement.dsse.json                 signed over every file, if there is a key for releases
+        <documents>                         made of all this: see
+        :mod:`tabularium.tasks.publish.documents.making` certificate.json                    names the digest
+        of every other file, but the next statement.dsse.json                 signed over every file, if there
+        is a key for releases
 """
 
 from __future__ import annotations
@@ -27,35 +28,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from ledger.durable_files import sync_folder
-from mechanisms.accounting import Event
-from mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
-from tasks.check.check import Checked
-from tasks.last_published import last_release
-from tasks.ledger_stages import MeasuredHandle, open_ledger
-from tasks.margins.margins import MarginsHandle
-from tasks.margins.measure_margins import told_of
-from tasks.measure import Finished, finished
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import total_over
-from tasks.postprocess.estimate_files import EstimatesHandle
-from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
-from tasks.postprocess.stages import CONFLICTS
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.certificate import Contents, certificate
-from tasks.publish.documents.making import altered_document, without_documents, write_documents
-from tasks.publish.draft_folder import place_of
-from tasks.publish.formats.parquet_files import rows_into_parquet
-from tasks.publish.formats.writers import write_formats
-from tasks.publish.frames import Frame
-from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
-from tasks.publish.priors import copy_prior
-from tasks.publish.published_tables import (
+from tabularium.ledger.durable_files import sync_folder
+from tabularium.mechanisms.accounting import Event
+from tabularium.mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
+from tabularium.tasks.check.check import Checked
+from tabularium.tasks.last_published import last_release
+from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger
+from tabularium.tasks.margins.margins import MarginsHandle
+from tabularium.tasks.margins.measure_margins import told_of
+from tabularium.tasks.measure import Finished, finished
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.denominators import total_over
+from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
+from tabularium.tasks.postprocess.stages import CONFLICTS
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.certificate import Contents, certificate
+from tabularium.tasks.publish.documents.making import altered_document, without_documents, write_documents
+from tabularium.tasks.publish.draft_folder import place_of
+from tabularium.tasks.publish.formats.parquet_files import rows_into_parquet
+from tabularium.tasks.publish.formats.writers import write_formats
+from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
+from tabularium.tasks.publish.priors import copy_prior
+from tabularium.tasks.publish.published_tables import (
     PublishedTable,
     frame_of,
     histogram_table,
 )
-from tasks.publish.release_folder import (
+from tabularium.tasks.publish.release_folder import (
     CERTIFICATE,
     aside_of,
     check_release,
@@ -66,18 +67,18 @@ from tasks.publish.release_folder import (
     make_durable,
     make_readable_folder,
 )
-from tasks.publish.side_by_side import side_by_side
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.published_digits import all_in_digits
-from tasks.published_heads import StampedHead, leave_head
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from tasks.sign.sign_release import Signed, settled_statement, sign_release
-from tasks.unit_tallies import attempts, drawn, outcomes
-from validations.domains.codelists import published_text
-from validations.domains.sdmx_code_lists import published_name
-from validations.spec.measures.array_owners import array_of, owner_of
-from validations.universes.universe import counted_in
+from tabularium.tasks.publish.side_by_side import side_by_side
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.published_digits import all_in_digits
+from tabularium.tasks.published_heads import StampedHead, leave_head
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.tasks.sign.sign_release import Signed, settled_statement, sign_release
+from tabularium.tasks.unit_tallies import attempts, drawn, outcomes
+from tabularium.validations.domains.codelists import published_text
+from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.spec.measures.array_owners import array_of, owner_of
+from tabularium.validations.universes.universe import counted_in
 
 EXCEPTIONS = "rounding_exceptions.txt"
 

@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
-from tasks.margins.margins import settled
-from tasks.margins.measure_margins import by_group, measure_numbers
-from tasks.postprocess.denominators import Nodes, whole_at
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.frames import ROWS, Frame, Labels
-from tasks.publish.quality import FLAGS, SUPPRESSED, flags, measure_flags
-from tasks.published_digits import in_digits
-from validations.spec.load import Loaded
-from validations.spec.measures.array_owners import array_of
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.parts.output_options import Quality
-from validations.spec.parts.table_parts import Histogram, Table
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.margins.margins import settled
+from tabularium.tasks.margins.measure_margins import by_group, measure_numbers
+from tabularium.tasks.postprocess.denominators import Nodes, whole_at
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.frames import ROWS, Frame, Labels
+from tabularium.tasks.publish.quality import FLAGS, SUPPRESSED, flags, measure_flags
+from tabularium.tasks.published_digits import in_digits
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.measures.array_owners import array_of
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.output_options import Quality
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 """Of one measure: numbers, half-widths, and the range they may have, (nodes, cells), in its unit."""
@@ -46,7 +46,7 @@ class PublishedTable:
     frame
         Its rows: columns as in :func:`published_table` or :func:`histogram_table`.
     method
-        How its margins are known (:mod:`tasks.margins.error_model`); ``none`` for a histogram.
+        How its margins are known (:mod:`tabularium.tasks.margins.error_model`); ``none`` for a histogram.
     """
 
     entry: Table | Histogram
@@ -69,10 +69,10 @@ def published_table(
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
     label, then ``count`` and ``margin``: how often the true count lies within count ± margin, and over which
-    cells, is a matter of how the margin is known (:mod:`tasks.margins.error_model`). Margins of whole counts
-    are rounded up; where nothing is known of the error, the margin is null. With quality rules the column
-    ``quality`` stands before ``count``, and both numbers of a suppressed cell are null; so do the numbers of
-    a measure and, behind them, ``NAME_quality``.
+    cells, is a matter of how the margin is known (:mod:`tabularium.tasks.margins.error_model`). Margins of
+    whole counts are rounded up; where nothing is known of the error, the margin is null. With quality rules
+    the column ``quality`` stands before ``count``, and both numbers of a suppressed cell are null; so do the
+    numbers of a measure and, behind them, ``NAME_quality``.
 
     Nodes that were not measured and follow from nothing (consistency switched off) are left out.
 
@@ -83,7 +83,8 @@ def published_table(
     estimate
         Its finished estimate: arrays that may be mapped from disk, of which a part is read at a time.
     half
-        (nodes, cells) margins, infinite where nothing is known (:mod:`tasks.margins.margins`), likewise.
+        (nodes, cells) margins, infinite where nothing is known (:mod:`tabularium.tasks.margins.margins`),
+        likewise.
     whole
         Counts have been made whole.
     quality
@@ -159,7 +160,7 @@ def measures_of(
     ----------
     layouts, estimates, half
         Of each array: how it lies in memory, its finished numbers and their margins, as in
-        :func:`tasks.margins.measure_margins.measure_numbers`.
+        :func:`tabularium.tasks.margins.measure_margins.measure_numbers`.
     """
     arrays = {name: array_of(table.measures, table.name, name) for name in table.measures}
     over = {name: whole_at(loaded, layouts[array], estimates) for name, array in arrays.items()}

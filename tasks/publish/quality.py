@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.parts.output_options import Limits, Quality
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.output_options import Limits, Quality
 
 RELIABLE, UNRELIABLE, SUPPRESSED, UNKNOWN, ZERO, EXACT = range(6)
 FLAGS = ("reliable", "unreliable", "suppressed", "unknown", "zero", "exact")

@@ -1,6 +1,6 @@
 """A published release folder, read back: from its certificate, lists and files alone, without a home.
 
-Nothing here judges whether the folder is what was published; that is :mod:`tasks.verify`.
+Nothing here judges whether the folder is what was published; that is :mod:`tabularium.tasks.verify`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,29 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from mechanisms.errors import InputError, PublicationError
-from tasks.postprocess.table_layout import Layout
-from tasks.public_folder import named, plain_files
-from tasks.public_tables import MOST_CELLS, open_csv, open_parquet
-from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_release, damaged, readable
-from tasks.publish.verify_certificate import verify_certificate
-from validations.domains.domains import Domain
-from validations.public_files import MIB
-from validations.spec.checks.column_checks import check_columns
-from validations.spec.checks.invariant_checks import check_invariants
-from validations.spec.checks.prior_checks import check_priors, copied_into
-from validations.spec.checks.rate_checks import check_rates
-from validations.spec.draft import Draft
-from validations.spec.load import Loaded
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.source_part import certified_look_ups
-from validations.spec.yaml_lines import Document
+from tabularium.mechanisms.errors import InputError, PublicationError
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.public_folder import named, plain_files
+from tabularium.tasks.public_tables import MOST_CELLS, open_csv, open_parquet
+from tabularium.tasks.publish.release_folder import (
+    CERTIFICATE,
+    certificate_in,
+    check_release,
+    damaged,
+    readable,
+)
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.public_files import MIB
+from tabularium.validations.spec.checks.column_checks import check_columns
+from tabularium.validations.spec.checks.invariant_checks import check_invariants
+from tabularium.validations.spec.checks.prior_checks import check_priors, copied_into
+from tabularium.validations.spec.checks.rate_checks import check_rates
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.source_part import certified_look_ups
+from tabularium.validations.spec.yaml_lines import Document
 
 FORMAT = 1
 SHORTEST_ROW = 4  # bytes of a line of CSV: two numbers

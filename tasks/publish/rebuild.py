@@ -1,8 +1,8 @@
 """A published folder that was lost, made anew byte for byte from what is stored.
 
 The tables, and all else that follows from the measurements, are computed again; the certificate is the one
-that was kept (:mod:`tasks.publish.kept_documents`), and names the digest of every file. Only if all of them
-come out as they were published does the folder appear.
+that was kept (:mod:`tabularium.tasks.publish.kept_documents`), and names the digest of every file. Only if
+all of them come out as they were published does the folder appear.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ledger.durable_files import sync_folder
-from mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
-from tasks.check.check import Checked
-from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger
-from tasks.margins.margins import MarginsHandle
-from tasks.postprocess.estimate_files import EstimatesHandle
-from tasks.publish.certificate import software_versions
-from tasks.publish.draft_folder import place_of
-from tasks.publish.kept_documents import kept_documents
-from tasks.publish.publish import PublishedHandle, write_files
-from tasks.publish.release_folder import (
+from tabularium.ledger.durable_files import sync_folder
+from tabularium.mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
+from tabularium.tasks.check.check import Checked
+from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger
+from tabularium.tasks.margins.margins import MarginsHandle
+from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
+from tabularium.tasks.publish.certificate import software_versions
+from tabularium.tasks.publish.draft_folder import place_of
+from tabularium.tasks.publish.kept_documents import kept_documents
+from tabularium.tasks.publish.publish import PublishedHandle, write_files
+from tabularium.tasks.publish.release_folder import (
     CERTIFICATE,
     aside_of,
     check_release,
@@ -33,10 +33,10 @@ from tasks.publish.release_folder import (
     make_durable,
     make_readable_folder,
 )
-from tasks.published_heads import StampedHead, leave_head
-from tasks.runtime.run import Run
-from tasks.runtime.stage import stage
-from tasks.sign.statement import STATEMENT
+from tabularium.tasks.published_heads import StampedHead, leave_head
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.tasks.sign.statement import STATEMENT
 
 
 def is_lost(run: Run, charge: ChargeHandle) -> bool:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledger.durable_files import sync_folder
-from mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
-from tasks import public_folder
-from tasks.runtime.home import Home
-from tasks.runtime.run import Run
-from tasks.sign.statement import STATEMENT
-from validations.public_files import Unreadable
+from tabularium.ledger.durable_files import sync_folder
+from tabularium.mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
+from tabularium.tasks import public_folder
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.validations.public_files import Unreadable
 
 CERTIFICATE = "certificate.json"
 _MALFORMED = (
@@ -31,8 +31,8 @@ _MALFORMED = (
     RecursionError,
     MemoryError,
 )
-PLACE = "published-in"  # beside the measurements of each release: see tasks.publish.kept_documents
-HEADS = ".heads"  # in the folder of each product: see tasks.published_heads
+PLACE = "published-in"  # beside the measurements of each release: see tabularium.tasks.publish.kept_documents
+HEADS = ".heads"  # in the folder of each product: see tabularium.tasks.published_heads
 
 
 def release_folder(run: Run, release_id: str) -> Path:

@@ -25,33 +25,33 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from ledger import Charge, Head, Withheld
-from mechanisms.accounting import Event, spent
-from mechanisms.accounting.transcript import Primitive
-from mechanisms.errors import PublicationError, TabulariumError
-from tasks.public_folder import document
-from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
-from tasks.publish.certificate.account_section import reservation_in, unfit
-from tasks.publish.certificate.certificate_schema import against_schema
-from tasks.publish.certificate.spending import budgets, by_measurement
-from tasks.publish.formats.format_files import files_of
-from tasks.publish.guarantee import FIXED_PLANS
-from tasks.publish.release_folder import damaged
-from tasks.published_heads import StampedHead
-from validations.domains.domains import Domain
-from validations.domains.sdmx_code_lists import published_name
-from validations.public_files import Unreadable
-from validations.spec.checks.column_checks import check_columns
-from validations.spec.draft import Draft
-from validations.spec.exact_facts import Neighbours, neighbours
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import RowCountRule
-from validations.spec.parts.source_part import certified_look_ups
-from validations.spec.parts.table_parts import Histogram, Table
-from validations.spec.yaml_lines import Document
-from validations.suites.microdata_findings import CHANGE
-from validations.universes.universe import counted_in
+from tabularium.ledger import Charge, Head, Withheld
+from tabularium.mechanisms.accounting import Event, spent
+from tabularium.mechanisms.accounting.transcript import Primitive
+from tabularium.mechanisms.errors import PublicationError, TabulariumError
+from tabularium.tasks.public_folder import document
+from tabularium.tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
+from tabularium.tasks.publish.certificate.account_section import reservation_in, unfit
+from tabularium.tasks.publish.certificate.certificate_schema import against_schema
+from tabularium.tasks.publish.certificate.spending import budgets, by_measurement
+from tabularium.tasks.publish.formats.format_files import files_of
+from tabularium.tasks.publish.guarantee import FIXED_PLANS
+from tabularium.tasks.publish.release_folder import damaged
+from tabularium.tasks.published_heads import StampedHead
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.public_files import Unreadable
+from tabularium.validations.spec.checks.column_checks import check_columns
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.exact_facts import Neighbours, neighbours
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.rules import RowCountRule
+from tabularium.validations.spec.parts.source_part import certified_look_ups
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.yaml_lines import Document
+from tabularium.validations.suites.microdata_findings import CHANGE
+from tabularium.validations.universes.universe import counted_in
 
 _PROGRAM = "tabularium-dp"
 _TEXTS = (

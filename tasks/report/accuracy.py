@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.margins_of_error.tallies import SIZES
-from tasks.publish.read_release import Released
-from tasks.report.opened import size_class
-from tasks.report.order_statistics import OrderStatistics
-from tasks.report.released_cells import Part
+from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.report.opened import size_class
+from tabularium.tasks.report.order_statistics import OrderStatistics
+from tabularium.tasks.report.released_cells import Part
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class AccuracyLine:
 
 
 class Accuracy:
-    """The margins of a table, seen part by part (:class:`tasks.report.released_cells.Look`)."""
+    """The margins of a table, seen part by part (:class:`tabularium.tasks.report.released_cells.Look`)."""
 
     def __init__(self, released: Released, name: str) -> None:
         errors = released.certificate["tables"][name]["margins"].get("errors", [])
@@ -119,7 +119,7 @@ class MeasureLine:
 
 
 class MeasureAccuracy:
-    """The margins of a measure, seen part by part (:class:`tasks.report.released_cells.Look`)."""
+    """The margins of a measure, seen part by part (:class:`tabularium.tasks.report.released_cells.Look`)."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         """Take what the certificate says of the measure."""

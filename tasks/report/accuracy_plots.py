@@ -13,9 +13,9 @@ from itertools import count
 from typing import Any
 from xml.etree import ElementTree
 
-from mechanisms.inference.margins_of_error.tallies import SIZES
-from tasks.report.accuracy import AccuracyLine
-from tasks.report.wording import short, size_words
+from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
+from tabularium.tasks.report.accuracy import AccuracyLine
+from tabularium.tasks.report.wording import short, size_words
 
 _MARKERS = "osD^vP"
 _SVG = "http://www.w3.org/2000/svg"

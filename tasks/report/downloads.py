@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from validations.domains import prior_tables
+from tabularium.validations.domains import prior_tables
 
 MOST_FILES = 60
 """Files that are listed; what is more lies in the folder, and in the certificate."""

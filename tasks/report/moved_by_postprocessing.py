@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mechanisms.inference.arrays import strips
-from mechanisms.measured import Measured
-from mechanisms.queries.cell_measurements import array_of_cells
-from tasks.postprocess.table_layout import Layout
-from tasks.public_folder import named
-from tasks.public_tables import open_parquet
-from tasks.publish.frames import ROWS
-from tasks.publish.measurement_files import FOLDER, indexed
-from tasks.publish.read_release import Released
-from tasks.publish.release_folder import readable
-from tasks.report.order_statistics import OrderStatistics
-from tasks.report.released_cells import Columns, Floats, ReleasedCells
+from tabularium.mechanisms.inference.arrays import strips
+from tabularium.mechanisms.measured import Measured
+from tabularium.mechanisms.queries.cell_measurements import array_of_cells
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.public_folder import named
+from tabularium.tasks.public_tables import open_parquet
+from tabularium.tasks.publish.frames import ROWS
+from tabularium.tasks.publish.measurement_files import FOLDER, indexed
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.publish.release_folder import readable
+from tabularium.tasks.report.order_statistics import OrderStatistics
+from tabularium.tasks.report.released_cells import Columns, Floats, ReleasedCells
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.margins_of_error.tallies import SIZES
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.read_release import Released
+from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.read_release import Released
 
 MOST_TABLES = 24
 """Tables that are told of at length; a page of more would be too large to read."""

@@ -22,12 +22,12 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from mechanisms.errors import PublicationError
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.frames import ROWS
-from tasks.publish.read_release import Released
-from tasks.publish.release_folder import readable
-from tasks.report.opened import Level, levels_of
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.frames import ROWS
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.publish.release_folder import readable
+from tabularium.tasks.report.opened import Level, levels_of
 
 FLAGGED = pa.array(("unreliable", "suppressed", "unknown"))
 Floats = NDArray[np.float64]

@@ -8,26 +8,26 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tasks.publish.formats.column_meanings import quality_in_words
-from tasks.publish.read_release import Released
-from tasks.report import wording
-from tasks.report.accuracy import Accuracy, AccuracyLine, MeasureAccuracy, MeasureLine
-from tasks.report.accuracy_plots import Plot, plots_of
-from tasks.report.budget_shown import budget_of
-from tasks.report.downloads import downloads
-from tasks.report.moved_by_postprocessing import MovedLine, moved_in
-from tasks.report.opened import MOST_TABLES, opened
-from tasks.report.released_cells import ReleasedCells, look_through
-from tasks.report.since_last_period import (
+from tabularium.tasks.publish.formats.column_meanings import quality_in_words
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.report import wording
+from tabularium.tasks.report.accuracy import Accuracy, AccuracyLine, MeasureAccuracy, MeasureLine
+from tabularium.tasks.report.accuracy_plots import Plot, plots_of
+from tabularium.tasks.report.budget_shown import budget_of
+from tabularium.tasks.report.downloads import downloads
+from tabularium.tasks.report.moved_by_postprocessing import MovedLine, moved_in
+from tabularium.tasks.report.opened import MOST_TABLES, opened
+from tabularium.tasks.report.released_cells import ReleasedCells, look_through
+from tabularium.tasks.report.since_last_period import (
     ComparedMeasure,
     ComparedTable,
     compared,
     compared_measures,
     last_of,
 )
-from tasks.report.templates import templates
-from tasks.report.what_was_published import TableShown, shown, titled
-from tasks.report.worked_example import READ_AS, Example, MiddleMargin
+from tabularium.tasks.report.templates import templates
+from tabularium.tasks.report.what_was_published import TableShown, shown, titled
+from tabularium.tasks.report.worked_example import READ_AS, Example, MiddleMargin
 
 LARGEST_PAGE = 1_000_000
 """Bytes; pictures are left out of a page that would be larger."""
@@ -123,7 +123,7 @@ def _page(
     spec = released.spec
     level = Fraction(told["confidence"])
     text = (
-        templates("tasks.report")
+        templates("tabularium.tasks.report")
         .get_template("report.html.jinja")
         .render(
             policy=_POLICY,

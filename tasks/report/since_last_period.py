@@ -17,20 +17,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InputError, PublicationError
-from mechanisms.inference.arrays import strips
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.frames import ROWS
-from tasks.publish.read_release import Released
-from tasks.report.opened import in_words
-from tasks.report.order_statistics import OrderStatistics
-from tasks.report.released_cells import Floats, ReleasedCells
-from tasks.report.wording import listed
-from validations.derivation.derived_columns import tested_by
-from validations.derivation.derived_parts import Derivation
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.parts.source_part import taken_from
-from validations.universes.universe import test_of, universe_of
+from tabularium.mechanisms.errors import InputError, PublicationError
+from tabularium.mechanisms.inference.arrays import strips
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.frames import ROWS
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.report.opened import in_words
+from tabularium.tasks.report.order_statistics import OrderStatistics
+from tabularium.tasks.report.released_cells import Floats, ReleasedCells
+from tabularium.tasks.report.wording import listed
+from tabularium.validations.derivation.derived_columns import tested_by
+from tabularium.validations.derivation.derived_parts import Derivation
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.source_part import taken_from
+from tabularium.validations.universes.universe import test_of, universe_of
 
 Ints = NDArray[np.int64]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tasks.publish.guarantee import at_most
-from tasks.report import wording
+from tabularium.tasks.publish.guarantee import at_most
+from tabularium.tasks.report import wording
 
 if TYPE_CHECKING:
     from jinja2 import Environment

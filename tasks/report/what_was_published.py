@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tasks.publish.read_release import Released
-from tasks.report.opened import names_of
-from tasks.report.released_cells import ReleasedCells
-from validations.spec.parts.column_part import Column
-from validations.spec.parts.table_parts import Histogram, Table
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.report.opened import names_of
+from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.validations.spec.parts.column_part import Column
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 _SAMPLE = 6
 _CODES = 6

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.report.opened import names_of
-from tasks.report.order_statistics import OrderStatistics
-from tasks.report.released_cells import Part, ReleasedCells
+from tabularium.tasks.report.opened import names_of
+from tabularium.tasks.report.order_statistics import OrderStatistics
+from tabularium.tasks.report.released_cells import Part, ReleasedCells
 
 READ_AS = {
     "exact": (
@@ -75,7 +75,7 @@ class MiddleMargin:
     """What finds a cell that is neither the surest nor the least sure: of those above zero, the middle one.
 
     Cells are ordered by margin; where several have the same, the first in the table is taken. It is seen part
-    by part (:class:`tasks.report.released_cells.Look`).
+    by part (:class:`tabularium.tasks.report.released_cells.Look`).
     """
 
     def __init__(self) -> None:

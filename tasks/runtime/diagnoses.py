@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mechanisms.errors import DataRefused, Finding, InputError, RunRefused
-from tasks.runtime.home import Home, make_once
+from tabularium.mechanisms.errors import DataRefused, Finding, InputError, RunRefused
+from tabularium.tasks.runtime.home import Home, make_once
 
 #: So many are kept, the newest.
 KEPT = 100

@@ -29,10 +29,10 @@ from pathlib import Path
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from ledger.durable_files import sync_folder
-from mechanisms.errors import InputError
-from tasks.runtime.secret_command import SECRET_BYTES, secret_command, secret_of
-from validations.redaction import note_data_opened
+from tabularium.ledger.durable_files import sync_folder
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.secret_command import SECRET_BYTES, secret_command, secret_of
+from tabularium.validations.redaction import note_data_opened
 
 _CHECK = b"tabularium/secret-check/1"
 _LOST = "restore the secret from the agency's backup; without it a release would be drawn and paid twice"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError
 
 
 class Closing(Protocol):

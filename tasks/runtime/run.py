@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mechanisms.errors import DataRefused
-from tasks.runtime import diagnoses
-from tasks.runtime.home import Home, named
-from tasks.runtime.kept_open import close_within
-from tasks.runtime.progress import note
-from tasks.runtime.workspace import Workspace
-from validations.spec.load import Loaded, load_spec
+from tabularium.mechanisms.errors import DataRefused
+from tabularium.tasks.runtime import diagnoses
+from tabularium.tasks.runtime.home import Home, named
+from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.workspace import Workspace
+from tabularium.validations.spec.load import Loaded, load_spec
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Run:
         """The checked spec with its code lists, read once per process.
 
         A task in a process of its own reads it again; what is charged and what is drawn are compared by the
-        spec's digest, see :mod:`tasks.measure`.
+        spec's digest, see :mod:`tabularium.tasks.measure`.
         """
         if self.workspace not in _specs:
             _specs[self.workspace] = load(self.request)

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 from functools import lru_cache
 
-from mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError
 
 VARIABLE = "TABULARIUM_SECRET_COMMAND"
 SECRET_BYTES = 32

@@ -2,11 +2,11 @@
 
 Prefect stores the text of exceptions in its database and pickles them, hashes task inputs for its cache
 and may store results. A stage therefore raises only Tabularium's own errors, whose text holds no data;
-anything else becomes an :class:`~mechanisms.errors.InternalError` without its text, context and frames. Its
-traceback is shown on the terminal as long as this process has opened no data, and is written to a closed file
-of the home otherwise (:mod:`tasks.runtime.tracebacks`). That the data were refused is told inside
-a flow, and why is written down at home (:mod:`tasks.runtime.diagnoses`). What a stage takes, its run
-first, and returns are handles: names of things in the secure workspace, never the things.
+anything else becomes an :class:`~tabularium.mechanisms.errors.InternalError` without its text, context and
+frames. Its traceback is shown on the terminal as long as this process has opened no data, and is written to a
+closed file of the home otherwise (:mod:`tabularium.tasks.runtime.tracebacks`). That the data were refused is
+told inside a flow, and why is written down at home (:mod:`tabularium.tasks.runtime.diagnoses`). What a stage
+takes, its run first, and returns are handles: names of things in the secure workspace, never the things.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from mechanisms.errors import DataRefused, InternalError, TabulariumError
-from tasks.runtime.home import Home
-from tasks.runtime.progress import observed, stopping
-from tasks.runtime.tracebacks import Unexpected, formatted, keep
-from validations.redaction import data_were_opened, is_ours
+from tabularium.mechanisms.errors import DataRefused, InternalError, TabulariumError
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import observed, stopping
+from tabularium.tasks.runtime.tracebacks import Unexpected, formatted, keep
+from tabularium.validations.redaction import data_were_opened, is_ours
 
 if TYPE_CHECKING:
-    from tasks.runtime.run import Run
+    from tabularium.tasks.runtime.run import Run
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,7 +96,7 @@ def stage(name: str, *, of_stages: bool = False) -> Callable[[Callable[P, R]], S
 
 def _run_of(arguments: tuple[Any, ...]) -> Run | None:
     """Return the run that a stage works for, which is its first argument."""
-    from tasks.runtime.run import Run  # with all that specs need, and a watcher does not
+    from tabularium.tasks.runtime.run import Run  # with all that specs need, and a watcher does not
 
     return arguments[0] if arguments and isinstance(arguments[0], Run) else None
 

@@ -11,8 +11,8 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mechanisms.errors import InternalError
-from tasks.runtime.home import Home, last_home, make_once
+from tabularium.mechanisms.errors import InternalError
+from tabularium.tasks.runtime.home import Home, last_home, make_once
 
 #: So many are kept, the newest.
 KEPT = 100

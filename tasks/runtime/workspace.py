@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tasks.runtime.home import Home
-from validations.redaction import note_data_opened
+from tabularium.tasks.runtime.home import Home
+from tabularium.validations.redaction import note_data_opened
 
 _LOCK = "owner.lock"
 _ASIDE = ".new-"

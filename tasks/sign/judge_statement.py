@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledger.drafts import Acceptance
-from ledger.officers.keys import key_id
-from ledger.records import Entry
-from ledger.release_keys import ReleaseKey, release_keys_of
-from tasks.sign.statement import NotAStatement, SignedStatement, read_statement
+from tabularium.ledger.drafts import Acceptance
+from tabularium.ledger.officers.keys import key_id
+from tabularium.ledger.records import Entry
+from tabularium.ledger.release_keys import ReleaseKey, release_keys_of
+from tabularium.tasks.sign.statement import NotAStatement, SignedStatement, read_statement
 
 _NO_KEY = "the signature: give the agency's public key, or an export of the ledger, that you got elsewhere"
 NO_EXPORT = "whether the key was enrolled, and not revoked, when this was published: give a ledger export"

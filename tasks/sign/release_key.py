@@ -16,11 +16,11 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Ledger, NotApproved
-from ledger.officers.keys import key_id, private_from, public_hex
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
-from tasks.runtime.secret_command import printed_by
+from tabularium.ledger import Ledger, NotApproved
+from tabularium.ledger.officers.keys import key_id, private_from, public_hex
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.secret_command import printed_by
 
 COMMAND, PATH = "TABULARIUM_RELEASE_KEY_COMMAND", "TABULARIUM_RELEASE_KEY"
 PASSPHRASE = "TABULARIUM_RELEASE_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable

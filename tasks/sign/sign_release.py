@@ -10,15 +10,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ledger import Head, Ledger
-from ledger.durable_files import create, sync_folder
-from ledger.officers.keys import key_id, public_hex
-from tasks.publish.release_folder import CERTIFICATE, aside_of, certificate_in, statement_in
-from tasks.runtime.home import Home
-from tasks.runtime.progress import note
-from tasks.sign.judge_statement import judge_statement
-from tasks.sign.release_key import signing_key
-from tasks.sign.statement import STATEMENT, NotAStatement, Predicate, read_statement, signed_statement
+from tabularium.ledger import Head, Ledger
+from tabularium.ledger.durable_files import create, sync_folder
+from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.tasks.publish.release_folder import CERTIFICATE, aside_of, certificate_in, statement_in
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.sign.judge_statement import judge_statement
+from tabularium.tasks.sign.release_key import signing_key
+from tabularium.tasks.sign.statement import (
+    STATEMENT,
+    NotAStatement,
+    Predicate,
+    read_statement,
+    signed_statement,
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ def sign_release(home: Home, ledger: Ledger, folder: Path) -> Signed | None:
     Raises
     ------
     NotApproved, InputError
-        As :func:`tasks.sign.release_key.signing_key`.
+        As :func:`tabularium.tasks.sign.release_key.signing_key`.
     """
     made = _sign(home, ledger, folder)
     if made is None:
@@ -82,7 +88,7 @@ def settled_statement(home: Home, ledger: Ledger, folder: Path) -> Signed | None
     Raises
     ------
     NotApproved, InputError
-        As :func:`tasks.sign.release_key.signing_key`.
+        As :func:`tabularium.tasks.sign.release_key.signing_key`.
     """
     found = _counting(ledger, folder)
     if found is not None:

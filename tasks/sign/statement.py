@@ -23,7 +23,7 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import FormatError, VerificationError
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
-from ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.officers.keys import key_id, public_hex
 
 STATEMENT = "statement.dsse.json"
 PAYLOAD = "application/vnd.in-toto+json"
@@ -70,7 +70,7 @@ class Predicate:
 
 @dataclass(frozen=True)
 class SignedStatement:
-    """A statement as it was read: whose signature it bears says :mod:`tasks.sign.judge_statement`.
+    """A statement as it was read: whose signature it bears says :mod:`tabularium.tasks.sign.judge_statement`.
 
     Attributes
     ----------

@@ -15,8 +15,8 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
-from tasks.site.offered import Offered
-from tasks.site.release_facts import Account
+from tabularium.tasks.site.offered import Offered
+from tabularium.tasks.site.release_facts import Account
 
 SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 WIDE, HIGH = 1000.0, 300.0

@@ -10,8 +10,8 @@ import uuid
 from datetime import datetime
 from xml.etree import ElementTree
 
-from tasks.site.offered import Offered, Shelf
-from tasks.site.site_pages import name_of, period_page
+from tabularium.tasks.site.offered import Offered, Shelf
+from tabularium.tasks.site.site_pages import name_of, period_page
 
 MOST_ENTRIES = 100
 _ATOM = "http://www.w3.org/2005/Atom"

@@ -17,16 +17,16 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ledger import BadValue
-from mechanisms.errors import InputError, PublicationError
-from tasks.arrival.calendar_periods import first_and_last
-from tasks.public_folder import document, largest_file, named
-from tasks.publish.period_index import INDEX
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.sign.statement import STATEMENT
-from tasks.site.release_facts import Certificate, Ended, Index, Indexed
-from validations.public_files import Unreadable, json_object, open_plain
+from tabularium.ledger import BadValue
+from tabularium.mechanisms.errors import InputError, PublicationError
+from tabularium.tasks.arrival.calendar_periods import first_and_last
+from tabularium.tasks.public_folder import document, largest_file, named
+from tabularium.tasks.publish.period_index import INDEX
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.tasks.site.release_facts import Certificate, Ended, Index, Indexed
+from tabularium.validations.public_files import Unreadable, json_object, open_plain
 
 Read = TypeVar("Read", bound=BaseModel)
 

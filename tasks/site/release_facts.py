@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
-from ledger.names import LONGEST_TEXT, is_kept, release_id
-from validations.spec.kinds import PeriodName, ProductName, TableName
-from validations.spec.parts.output_options import About
-from validations.spec.values import Text
+from tabularium.ledger.names import LONGEST_TEXT, is_kept, release_id
+from tabularium.validations.spec.kinds import PeriodName, ProductName, TableName
+from tabularium.validations.spec.parts.output_options import About
+from tabularium.validations.spec.values import Text
 
 FORMAT = 1
 

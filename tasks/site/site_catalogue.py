@@ -1,8 +1,8 @@
 """``catalogue.jsonld`` of the site: every current release as a dataset with its files, for data portals.
 
-What a dataset and a file are said to be is in :mod:`tasks.publish.formats.dcat_catalogue`; here they are held
-together by a catalogue, and by a series for each product. A thousand releases are some hundred thousand
-statements, which rdflib takes long to hold and to write: they are gathered and written here.
+What a dataset and a file are said to be is in :mod:`tabularium.tasks.publish.formats.dcat_catalogue`; here
+they are held together by a catalogue, and by a series for each product. A thousand releases are some hundred
+thousand statements, which rdflib takes long to hold and to write: they are gathered and written here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,18 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-from tasks.publish.formats.column_meanings import title_with_period
-from tasks.publish.formats.dcat_catalogue import CONTEXT, NAME, File, add_dataset, add_distribution, ending_of
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.site.offered import Offered, Shelf
-from tasks.site.site_pages import name_of, period_page, title_of_table
+from tabularium.tasks.publish.formats.column_meanings import title_with_period
+from tabularium.tasks.publish.formats.dcat_catalogue import (
+    CONTEXT,
+    NAME,
+    File,
+    add_dataset,
+    add_distribution,
+    ending_of,
+)
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.site.offered import Offered, Shelf
+from tabularium.tasks.site.site_pages import name_of, period_page, title_of_table
 
 
 class _Statements:

@@ -10,13 +10,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tasks.publish.formats.dcat_catalogue import ending_of
-from tasks.report.downloads import Download, downloads
-from tasks.report.templates import templates
-from tasks.sign.statement import STATEMENT
-from tasks.site.account_course import SYMBOLS, courses, entities
-from tasks.site.offered import Offered, Shelf
-from tasks.site.release_facts import Certificate, Named, Titled
+from tabularium.tasks.publish.formats.dcat_catalogue import ending_of
+from tabularium.tasks.report.downloads import Download, downloads
+from tabularium.tasks.report.templates import templates
+from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.tasks.site.account_course import SYMBOLS, courses, entities
+from tabularium.tasks.site.offered import Offered, Shelf
+from tabularium.tasks.site.release_facts import Certificate, Named, Titled
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -35,7 +35,7 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
     addresses
         Of each release, by its id: where its folder lies, seen from the first page; ends with a slash.
     """
-    made = templates("tasks.site", "tasks.report")
+    made = templates("tabularium.tasks.site", "tabularium.tasks.report")
     made.filters["at"] = partial(quote, safe="")
     accounts = courses(shelf.releases)
     made.globals.update(
@@ -53,7 +53,10 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
         return path, template.render(root="../" * path.count("/"), here=about, **told)
 
     yield "style.css", "".join(made.loader.get_source(made, each)[0] for each in ("report.css", "site.css"))  # type: ignore[union-attr]
-    yield "search.js", files("tasks.site").joinpath("page", "search.js").read_text(encoding="utf-8")
+    yield (
+        "search.js",
+        files("tabularium.tasks.site").joinpath("page", "search.js").read_text(encoding="utf-8"),
+    )
     yield page(
         "index",
         "index.html",

@@ -9,15 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from mechanisms.errors import InputError
-from tasks.public_folder import read, sha256_of
-from tasks.publish.period_index import CURRENT, INDEX
-from tasks.publish.release_folder import CERTIFICATE, Access, aside_of, make_readable_folder, readable
-from tasks.site.atom_feed import atom_feed
-from tasks.site.offered import NotShown, Offered, Shelf, shelf
-from tasks.site.site_catalogue import site_catalogue
-from tasks.site.site_pages import pages
-from validations.public_files import Unreadable
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.public_folder import read, sha256_of
+from tabularium.tasks.publish.period_index import CURRENT, INDEX
+from tabularium.tasks.publish.release_folder import (
+    CERTIFICATE,
+    Access,
+    aside_of,
+    make_readable_folder,
+    readable,
+)
+from tabularium.tasks.site.atom_feed import atom_feed
+from tabularium.tasks.site.offered import NotShown, Offered, Shelf, shelf
+from tabularium.tasks.site.site_catalogue import site_catalogue
+from tabularium.tasks.site.site_pages import pages
+from tabularium.validations.public_files import Unreadable
 
 MARK = ".tabularium-site"
 """Lies in every site: a folder that holds it may be written anew."""

@@ -9,15 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount, Withdrawal
-from ledger.chain.export import restore
-from ledger.charges.reservation import Reservation
-from tasks.public_folder import named
-from tasks.publish.verify_certificate import head_in
-from tasks.sign.judge_statement import PublishedUnder, published_under
-from tasks.verify.findings import CouldNot, Failed
-from tasks.verify.subject import STATEMENT, Subject, failing
-from validations.public_files import open_plain
+from tabularium.ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount, Withdrawal
+from tabularium.ledger.chain.export import restore
+from tabularium.ledger.charges.reservation import Reservation
+from tabularium.tasks.public_folder import named
+from tabularium.tasks.publish.verify_certificate import head_in
+from tabularium.tasks.sign.judge_statement import PublishedUnder, published_under
+from tabularium.tasks.verify.findings import CouldNot, Failed
+from tabularium.tasks.verify.subject import STATEMENT, Subject, failing
+from tabularium.validations.public_files import open_plain
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,20 +10,20 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
-from mechanisms.errors import TabulariumError
-from tasks.publish.certificate.certificate_schema import against_schema
-from tasks.publish.documents.making import DOCUMENTS, without_documents
-from tasks.publish.documents.registry_entry import registry_entry
-from tasks.publish.formats.dcat_catalogue import NAME as CATALOGUE
-from tasks.publish.formats.format_files import files_of
-from tasks.publish.formats.sdmx_cubes import product_id
-from tasks.publish.measurement_files import FOLDER, INDEX
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.verify.findings import Check, CouldNot, Failed
-from tasks.verify.subject import Subject
-from validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
-from validations.spec.load import spec_digest
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.publish.certificate.certificate_schema import against_schema
+from tabularium.tasks.publish.documents.making import DOCUMENTS, without_documents
+from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.tasks.publish.formats.dcat_catalogue import NAME as CATALOGUE
+from tabularium.tasks.publish.formats.format_files import files_of
+from tabularium.tasks.publish.formats.sdmx_cubes import product_id
+from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.verify.findings import Check, CouldNot, Failed
+from tabularium.tasks.verify.subject import Subject
+from tabularium.validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
+from tabularium.validations.spec.load import spec_digest
 
 _GROUP, _DOCUMENTS = "Certificate", "Documents"
 EXCEPTIONS = "rounding_exceptions.txt"

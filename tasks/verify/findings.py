@@ -28,9 +28,9 @@ class Check:
     what
         What is checked, as a statement that holds or does not.
     look
-        Takes the release (:mod:`tasks.verify.subject`) and returns a remark, often an empty one; raises
-        ``Failed`` or ``CouldNot``. Whatever else it raises, of a folder that nobody vouches for, is a failure
-        as well.
+        Takes the release (:mod:`tabularium.tasks.verify.subject`) and returns a remark, often an empty one;
+        raises ``Failed`` or ``CouldNot``. Whatever else it raises, of a folder that nobody vouches for, is a
+        failure as well.
     """
 
     group: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import stat
 from pathlib import PurePosixPath
 
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.verify.findings import Check, Failed
-from tasks.verify.subject import STATEMENT, Subject
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.verify.findings import Check, Failed
+from tabularium.tasks.verify.subject import STATEMENT, Subject
 
 _FILES = "Files"
 

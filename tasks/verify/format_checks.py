@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from tasks.public_folder import named
-from tasks.publish.formats.sdmx_cubes import dimension_ids
-from tasks.verify.findings import Check, Failed
-from tasks.verify.other_formats import (
+from tabularium.tasks.public_folder import named
+from tabularium.tasks.publish.formats.sdmx_cubes import dimension_ids
+from tabularium.tasks.verify.findings import Check, Failed
+from tabularium.tasks.verify.other_formats import (
     WORKBOOK,
     sdmx_rows,
     sdmx_shape,
@@ -20,7 +20,7 @@ from tasks.verify.other_formats import (
     statuses,
     workbook_rows,
 )
-from tasks.verify.published_rows import (
+from tabularium.tasks.verify.published_rows import (
     Shape,
     numbers_of,
     parquet_rows,
@@ -28,9 +28,9 @@ from tasks.verify.published_rows import (
     see_numbers,
     see_rows,
 )
-from tasks.verify.subject import Subject, failing
-from validations.domains.sdmx_names import time_period
-from validations.public_files import open_plain
+from tabularium.tasks.verify.subject import Subject, failing
+from tabularium.validations.domains.sdmx_names import time_period
+from tabularium.validations.public_files import open_plain
 
 _GROUP = "Formats"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from mechanisms.errors import TabulariumError
-from tasks.publish.certificate.account_section import account_section, approval_section
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.verify.books import books_of, gathered
-from tasks.verify.findings import Check, CouldNot, Failed
-from tasks.verify.subject import Subject
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.verify.books import books_of, gathered
+from tabularium.tasks.verify.findings import Check, CouldNot, Failed
+from tabularium.tasks.verify.subject import Subject
 
 _GROUP = "Ledger"
 

@@ -8,19 +8,19 @@ from math import prod
 
 import numpy as np
 
-from mechanisms import build
-from mechanisms.accounting import Definition, Event, PrivacyLoss, spent
-from mechanisms.channel import SeededChannel
-from mechanisms.inference.margins_of_error.measured_error import UNIT
-from tasks.publish.certificate.spending import own_amount
-from tasks.publish.guarantee import FIXED_PLANS
-from tasks.verify.certificate_checks import text_of
-from tasks.verify.findings import Check, CouldNot, Failed
-from tasks.verify.remaking import described_in, transcript_of
-from tasks.verify.subject import Subject
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import Tally
-from validations.spec.parts.table_parts import Table
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting import Definition, Event, PrivacyLoss, spent
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
+from tabularium.tasks.publish.certificate.spending import own_amount
+from tabularium.tasks.publish.guarantee import FIXED_PLANS
+from tabularium.tasks.verify.certificate_checks import text_of
+from tabularium.tasks.verify.findings import Check, CouldNot, Failed
+from tabularium.tasks.verify.remaking import described_in, transcript_of
+from tabularium.tasks.verify.subject import Subject
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.rules import Tally
+from tabularium.validations.spec.parts.table_parts import Table
 
 _GROUP = "Privacy loss"
 _FEW = (

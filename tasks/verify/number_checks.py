@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.check.failed_cells import failed_cells
-from tasks.margins.measure_margins import told_of
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import total_over
-from tasks.publish.frames import Frame
-from tasks.publish.measurement_files import FOLDER
-from tasks.publish.published_tables import frame_of, histogram_table
-from tasks.runtime.run import without_data
-from tasks.verify.certificate_checks import EXCEPTIONS
-from tasks.verify.findings import Check, CouldNot, Failed
-from tasks.verify.published_rows import (
+from tabularium.tasks.check.failed_cells import failed_cells
+from tabularium.tasks.margins.measure_margins import told_of
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.denominators import total_over
+from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.measurement_files import FOLDER
+from tabularium.tasks.publish.published_tables import frame_of, histogram_table
+from tabularium.tasks.runtime.run import without_data
+from tabularium.tasks.verify.certificate_checks import EXCEPTIONS
+from tabularium.tasks.verify.findings import Check, CouldNot, Failed
+from tabularium.tasks.verify.published_rows import (
     Shape,
     numbers_of,
     parquet_rows,
@@ -28,9 +28,9 @@ from tasks.verify.published_rows import (
     see_numbers,
     see_rows,
 )
-from tasks.verify.remaking import described_in, remade
-from tasks.verify.subject import Subject
-from validations.spec.measures.array_owners import array_of
+from tabularium.tasks.verify.remaking import described_in, remade
+from tabularium.tasks.verify.subject import Subject
+from tabularium.validations.spec.measures.array_owners import array_of
 
 _GROUP = "Tables"
 

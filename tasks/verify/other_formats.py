@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.csv
 
-from tasks.verify.findings import Failed
-from tasks.verify.published_rows import QUALITY, Shape
-from validations.domains.sdmx_names import measure_id, original_code
-from validations.public_files import MIB
+from tabularium.tasks.verify.findings import Failed
+from tabularium.tasks.verify.published_rows import QUALITY, Shape
+from tabularium.validations.domains.sdmx_names import measure_id, original_code
+from tabularium.validations.public_files import MIB
 
 _STATUS = {
     **{"reliable": "A", "exact": "A", "unreliable": "U"},

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from tasks.postprocess.table_layout import Layout
-from tasks.public_folder import named
-from tasks.public_tables import longest_text, open_parquet
-from tasks.publish.frames import Labels
-from tasks.publish.read_release import Released
-from tasks.verify.findings import Failed
-from tasks.verify.subject import Subject, failing
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.public_folder import named
+from tabularium.tasks.public_tables import longest_text, open_parquet
+from tabularium.tasks.publish.frames import Labels
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.verify.findings import Failed
+from tabularium.tasks.verify.subject import Subject, failing
 
 _ROWS_AT_ONCE = 1 << 20
 _LONGEST_FLAG = 100  # bytes

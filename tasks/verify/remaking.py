@@ -17,26 +17,32 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms import build, restore
-from mechanisms.accounting import Event
-from mechanisms.inference import Estimate
-from mechanisms.inference.margins_of_error.measured_error import UNIT
-from mechanisms.measured import Measured
-from tasks.check.failed_cells import failed_cells
-from tasks.margins.margins import Margins, margins_of, of_known
-from tasks.measure import Finished, MeasuredError
-from tasks.postprocess.conflicts import conflicts
-from tasks.postprocess.postprocessing import CONSISTENCY, FINISHED_ANEW, REMADE, ROUNDING, PostProcessor
-from tasks.postprocess.stages import on_their_trees, to_compare
-from tasks.public_folder import named
-from tasks.public_tables import open_parquet
-from tasks.publish.measurement_files import FOLDER, MOST_NUMBERS, read_measurement
-from tasks.publish.read_release import Released
-from tasks.runtime.run import without_data
-from tasks.verify.findings import CouldNot, Failed
-from tasks.verify.subject import Subject, failing
-from validations.spec.checks.histogram_checks import MECHANISM
-from validations.spec.model import ReleaseSpec
+from tabularium.mechanisms import build, restore
+from tabularium.mechanisms.accounting import Event
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
+from tabularium.mechanisms.measured import Measured
+from tabularium.tasks.check.failed_cells import failed_cells
+from tabularium.tasks.margins.margins import Margins, margins_of, of_known
+from tabularium.tasks.measure import Finished, MeasuredError
+from tabularium.tasks.postprocess.conflicts import conflicts
+from tabularium.tasks.postprocess.postprocessing import (
+    CONSISTENCY,
+    FINISHED_ANEW,
+    REMADE,
+    ROUNDING,
+    PostProcessor,
+)
+from tabularium.tasks.postprocess.stages import on_their_trees, to_compare
+from tabularium.tasks.public_folder import named
+from tabularium.tasks.public_tables import open_parquet
+from tabularium.tasks.publish.measurement_files import FOLDER, MOST_NUMBERS, read_measurement
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.runtime.run import without_data
+from tabularium.tasks.verify.findings import CouldNot, Failed
+from tabularium.tasks.verify.subject import Subject, failing
+from tabularium.validations.spec.checks.histogram_checks import MECHANISM
+from tabularium.validations.spec.model import ReleaseSpec
 
 _PROGRAM = "tabularium-dp"
 

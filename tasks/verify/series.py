@@ -7,14 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ledger import Head
-from ledger.chain.export import verify_export
-from tasks.publish.certificate.sections import public_digests
-from tasks.publish.verify_certificate import differences, head_in
-from tasks.verify.findings import Check, CouldNot, Failed, Finding
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import looked
-from validations.spec.load import measurement_plan
+from tabularium.ledger import Head
+from tabularium.ledger.chain.export import verify_export
+from tabularium.tasks.publish.certificate.sections import public_digests
+from tabularium.tasks.publish.verify_certificate import differences, head_in
+from tabularium.tasks.verify.findings import Check, CouldNot, Failed, Finding
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import looked
+from tabularium.validations.spec.load import measurement_plan
 
 _GROUP = "Series"
 
@@ -22,7 +22,7 @@ _GROUP = "Series"
 def verify_series(subjects: Sequence[Subject], export: Path | None) -> list[Finding]:
     """Hold releases against one another, the oldest first.
 
-    Each is to be verified by itself as well (:func:`tasks.verify.verify_release.verify_release`).
+    Each is to be verified by itself as well (:func:`tabularium.tasks.verify.verify_release.verify_release`).
     """
     checks = (
         Check(_GROUP, "the releases are given in the order of the ledger's entries, each once", _in_order),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from mechanisms.errors import TabulariumError
-from tasks.public_folder import named
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.sign.judge_statement import ABSENT, NO_EXPORT, Judgement, judge_statement
-from tasks.verify.books import books_of
-from tasks.verify.findings import Check, CouldNot, Failed
-from tasks.verify.subject import STATEMENT, Subject, failing
-from validations.public_files import MIB, open_plain
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.public_folder import named
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.sign.judge_statement import ABSENT, NO_EXPORT, Judgement, judge_statement
+from tabularium.tasks.verify.books import books_of
+from tabularium.tasks.verify.findings import Check, CouldNot, Failed
+from tabularium.tasks.verify.subject import STATEMENT, Subject, failing
+from tabularium.validations.public_files import MIB, open_plain
 
 _GROUP = "Signature"
 _LARGEST = 64 * MIB
@@ -46,7 +46,7 @@ def _judged(subject: Subject) -> Judgement:
 
 
 def _judge(subject: Subject) -> Judgement:
-    from ledger.officers.keys import read_public
+    from tabularium.ledger.officers.keys import read_public
 
     raw = None
     if (subject.folder / STATEMENT).is_symlink() or (subject.folder / STATEMENT).exists():

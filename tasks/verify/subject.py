@@ -1,6 +1,6 @@
 """The release that is verified: all in it is read once, when a check first needs it, and within limits.
 
-Nobody vouches for the folder: see :mod:`tasks.public_folder`.
+Nobody vouches for the folder: see :mod:`tabularium.tasks.public_folder`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mechanisms.errors import PublicationError, TabulariumError
-from tasks import public_folder
-from tasks.public_tables import MOST_CELLS
-from tasks.publish.measurement_files import FOLDER, INDEX
-from tasks.publish.read_release import FORMAT, Released, TooManyCells
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.verify.findings import CouldNot, Failed
-from validations.public_files import LARGEST_JSON, Unreadable, json_object
+from tabularium.mechanisms.errors import PublicationError, TabulariumError
+from tabularium.tasks import public_folder
+from tabularium.tasks.public_tables import MOST_CELLS
+from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
+from tabularium.tasks.publish.read_release import FORMAT, Released, TooManyCells
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.verify.findings import CouldNot, Failed
+from tabularium.validations.public_files import LARGEST_JSON, Unreadable, json_object
 
 T = TypeVar("T")
 STATEMENT = "statement.dsse.json"

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mechanisms.errors import TabulariumError
-from tasks.verify import (
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.verify import (
     certificate_checks,
     folder_checks,
     ledger_checks,
@@ -18,9 +18,9 @@ from tasks.verify import (
     number_checks,
     signature_check,
 )
-from tasks.verify.findings import Check, CouldNot, Failed, Finding
-from tasks.verify.format_checks import checks_of
-from tasks.verify.subject import NotARelease, Subject
+from tabularium.tasks.verify.findings import Check, CouldNot, Failed, Finding
+from tabularium.tasks.verify.format_checks import checks_of
+from tabularium.tasks.verify.subject import NotARelease, Subject
 
 WITHOUT_TABLES: tuple[Check, ...] = (
     *folder_checks.CHECKS,

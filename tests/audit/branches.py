@@ -20,18 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel.budget_meter import Meter
-from mechanisms.channel.event_builder import Place
-from mechanisms.channel.facade import facade
-from mechanisms.channel.metered_channel import Channel
-from mechanisms.channel.replay.scripted_sources import Recorder
-from mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel.budget_meter import Meter
+from tabularium.mechanisms.channel.event_builder import Place
+from tabularium.mechanisms.channel.facade import facade
+from tabularium.mechanisms.channel.metered_channel import Channel
+from tabularium.mechanisms.channel.replay.scripted_sources import Recorder
+from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, unrelated_pairs
 
 ROOT = Path(__file__).parents[2]
-WATCHED = (str(ROOT / "mechanisms" / "histograms"), str(ROOT / "tests" / "audit" / "twins"))
+WATCHED = (str(ROOT / "tabularium" / "mechanisms" / "histograms"), str(ROOT / "tests" / "audit" / "twins"))
 
 
 @dataclass

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import CHOICES, Event
-from mechanisms.channel.replay.replay_findings import Force, Output
-from mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.accounting.transcript import CHOICES, Event
+from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
+from tabularium.mechanisms.mechanism import LARGEST_COUNT
 
 Counts = NDArray[np.int64]
 FLAT = ((1,), (2,), (7,), (16,))

@@ -13,10 +13,10 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel.replay.replay_audit import answer, compared, record, without_data
-from mechanisms.channel.replay.replay_findings import Replay
-from mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel.replay.replay_audit import answer, compared, record, without_data
+from tabularium.mechanisms.channel.replay.replay_findings import Replay
+from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case, Counts
 
 

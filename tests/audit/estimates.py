@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import Counts
 
 FALSE_ALARM = 1e-6

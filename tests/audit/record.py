@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms import MECHANISMS, build
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel.replay.replay_audit import Audit
-from mechanisms.histograms.bounded_sums import BoundedSums
-from mechanisms.histograms.per_region import PerRegion
-from mechanisms.mechanism import Mechanism
-from tasks.publish.certificate import installed_code
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel.replay.replay_audit import Audit
+from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
+from tabularium.mechanisms.histograms.per_region import PerRegion
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.tasks.publish.certificate import installed_code
 from tests.audit.cases import CASES
 from tests.audit.estimates import FALSE_ALARM, FEWER_RUNS, RUNS, loss_from_outputs
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge

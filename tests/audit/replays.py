@@ -13,14 +13,14 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
 
-from mechanisms.accounting import spent
-from mechanisms.accounting.transcript import CHOICES, Definition, Event
-from mechanisms.channel import Replay, replay
-from mechanisms.channel.noise_source import Integers
-from mechanisms.channel.replay.replay_audit import Audit
-from mechanisms.channel.replay.replay_findings import Force, Output
-from mechanisms.mechanism import Mechanism
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.accounting import spent
+from tabularium.mechanisms.accounting.transcript import CHOICES, Definition, Event
+from tabularium.mechanisms.channel import Replay, replay
+from tabularium.mechanisms.channel.noise_source import Integers
+from tabularium.mechanisms.channel.replay.replay_audit import Audit
+from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import Case, Counts
 
 BUDGETS = (Fraction(1, 10), Fraction(1, 1000), Fraction(1), Fraction(1, 30), Fraction(7, 3))

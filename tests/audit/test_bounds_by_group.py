@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.bounded_sums import BoundedSums
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.audit.estimates import FEWER_RUNS, loss_from_outputs
 from tests.audit.replays import NotPrivateError, losses_of
 from tests.sizes import runs
 from tests.tasks import front
-from validations.spec.load import Loaded, load_spec
 
 BUDGET = Fraction(1, 2)
 BOUNDS = [3, 40, 12]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mechanisms import MECHANISMS, build
+from tabularium.mechanisms import MECHANISMS, build
 from tests.audit.branches import ROOT, untaken_branches
 from tests.audit.cases import CASES
 from tests.audit.twins.lurking import RefusesLargeCounts, TruthOneInManyTimes

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.histograms.bounded_sums import BoundedSums
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.validations.spec.load import Loaded
 from tests.audit.estimates import FEWER_RUNS, loss_from_outputs
 from tests.audit.replays import NotPrivateError, judge, losses_of
 from tests.sizes import runs
 from tests.tasks import front
-from validations.spec.load import Loaded
 
 BUDGET = Fraction(1, 2)
 #: What one record of a sum, a mean and a histogram may add, where Δ is 12.

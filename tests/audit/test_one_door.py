@@ -95,16 +95,16 @@ def test_no_other_generator(name: str) -> None:
 
 # What sees true counts and a channel, and must not reach past the channel.
 BEHIND_THE_CHANNEL = (
-    "mechanisms.noise.",
-    "mechanisms.channel.",
+    "tabularium.mechanisms.noise.",
+    "tabularium.mechanisms.channel.",
     "SecureChannel",
     "SeededChannel",
     "KeyStream",
 )
 HARMLESS = {
-    "mechanisms.noise.synthetic",
-    "mechanisms.noise.synthetic.generator",
-    "mechanisms.channel.Channel",
+    "tabularium.mechanisms.noise.synthetic",
+    "tabularium.mechanisms.noise.synthetic.generator",
+    "tabularium.mechanisms.channel.Channel",
 }
 
 
@@ -140,11 +140,11 @@ def test_no_mechanism_reaches_past_its_channel(name: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from mechanisms.noise.discrete_laplace import add_laplace",
-        "import mechanisms.noise.keystream",
-        "from mechanisms.noise import laplace",
-        "from mechanisms.channel import SecureChannel",
-        "from mechanisms.channel.noise_source import Sampler",
+        "from tabularium.mechanisms.noise.discrete_laplace import add_laplace",
+        "import tabularium.mechanisms.noise.keystream",
+        "from tabularium.mechanisms.noise import laplace",
+        "from tabularium.mechanisms.channel import SecureChannel",
+        "from tabularium.mechanisms.channel.noise_source import Sampler",
         "channel._source.laplace(counts, event)",
         "channel.meter = channel._meter",
         "getattr(channel, '_source')",
@@ -156,7 +156,7 @@ def test_the_search_finds_ways_round(source: str) -> None:
 
 
 def test_the_search_leaves_the_front_door_open() -> None:
-    source = "from mechanisms.channel import Channel\nfrom mechanisms.noise.synthetic import generator\n"
+    source = "from tabularium.mechanisms.channel import Channel\nfrom tabularium.mechanisms.noise.synthetic import generator\n"
     assert not ways_round(
         source + "class A:\n    def draw(self, c, channel): return self._x(channel.laplace(c))"
     )

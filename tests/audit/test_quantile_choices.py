@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.accounting.transcript import CHOICES, Definition, Event
-from mechanisms.channel import Channel
-from mechanisms.channel.replay.replay_audit import Audit
-from mechanisms.channel.replay.replay_findings import Output
-from mechanisms.histograms.quantile_choices import QuantileChoices
-from mechanisms.mechanism import Counts
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.accounting.transcript import CHOICES, Definition, Event
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.channel.replay.replay_audit import Audit
+from tabularium.mechanisms.channel.replay.replay_findings import Output
+from tabularium.mechanisms.histograms.quantile_choices import QuantileChoices
+from tabularium.mechanisms.mechanism import Counts
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.estimates import FEWER_RUNS, loss_from_outputs
 from tests.audit.replays import NotPrivateError, judge
 from tests.audit.twins.twin import Drawn

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.accounting import PrivacyLoss, group_size
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel
-from mechanisms.channel.replay.replay_audit import Audit
-from mechanisms.histograms.per_region import PerRegion
-from mechanisms.mechanism import Counts
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.accounting import PrivacyLoss, group_size
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.channel.replay.replay_audit import Audit
+from tabularium.mechanisms.histograms.per_region import PerRegion
+from tabularium.mechanisms.mechanism import Counts
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.estimates import FEWER_RUNS, RUNS, loss_from_outputs
 from tests.audit.replays import FORCES, NotPrivateError, judge
 from tests.audit.twins.twin import Drawn

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import MECHANISMS, build, restore
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.channel.replay.bitwise_comparison import difference_between
-from mechanisms.channel.replay.replay_audit import same_under_forced_outputs
-from mechanisms.measured import Measured
-from mechanisms.mechanism import Mechanism
+from tabularium.mechanisms import MECHANISMS, build, restore
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.channel.replay.bitwise_comparison import difference_between
+from tabularium.mechanisms.channel.replay.replay_audit import same_under_forced_outputs
+from tabularium.mechanisms.measured import Measured
+from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import CASES, Case
 from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, audit, judge

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms import MECHANISMS, build
-from mechanisms.accounting.transcript import Definition
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES
 from tests.audit.estimates import FEWER_RUNS, RUNS, bound, loss_from_outputs, renyi
 from tests.audit.twins.catalogue import HalfTheScale, HalfTheSigma, Twin

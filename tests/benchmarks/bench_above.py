@@ -27,11 +27,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise.synthetic import generator
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.in_memory import one_release
-from validations.spec.load import Loaded, load_spec
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "nist_acs_national2019.csv.gz"
 SIZES = (0, 1, 5, 20, 100)

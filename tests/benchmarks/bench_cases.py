@@ -17,10 +17,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ledger import Ledger
-from mechanisms.errors import TabulariumError
-from tasks.runtime.home import Home
-from validations.spec.load import load_spec
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.runtime.home import Home
+from tabularium.validations.spec.load import load_spec
 
 CASES = Path(__file__).parents[3] / "shared" / "cases"
 _ROW = re.compile(r"^\| ([\w -]+?)/? \|.*\| (.+?) \|$", re.MULTILINE)

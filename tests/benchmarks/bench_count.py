@@ -21,12 +21,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mechanisms.noise.synthetic import generator
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.validate import measure_source
-from validations.spec.load import load_spec
-from validations.suites.expectations import Bound, check_suite
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.validate import measure_source
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.suites.expectations import Bound, check_suite
 
 T = TypeVar("T")
 SECRET = b"benchmark" * 4

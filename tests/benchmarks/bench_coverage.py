@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Hierarchy
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.margins.measure_margins import measure_numbers
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.inference import Hierarchy
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.margins.measure_margins import measure_numbers
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.in_memory import Truth, one_release
-from validations.spec.load import Loaded, load_spec
 
 Floats = NDArray[np.float64]
 SIZES = {"0": 0, "1-9": 1, "10-99": 10, "100-999": 100, "1000+": 1000}

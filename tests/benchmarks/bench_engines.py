@@ -23,13 +23,13 @@ import numpy as np
 import psycopg
 import yaml
 
-from tasks.count.count import count_tables
-from tasks.count.count_files import read_counts
-from tasks.ingest.ingest import ingest_source
-from tasks.runtime.kept_open import close_within
-from tasks.validate import measure_source
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.count.count_files import read_counts
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.validate import measure_source
+from tabularium.validations.spec.load import load_spec
 from tests.ledger.storage.postgres import Server, running
-from validations.spec.load import load_spec
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 SECRET = b"benchmark" * 4
@@ -125,7 +125,15 @@ def main() -> None:
 def census(rows: int, folder: Path) -> Path:
     """Make the people of the census example."""
     target = folder / "census.parquet"
-    command = [sys.executable, "-m", "flows.cli.app", "sample", "--kind", "households", "--overwrite"]
+    command = [
+        sys.executable,
+        "-m",
+        "tabularium.flows.cli.app",
+        "sample",
+        "--kind",
+        "households",
+        "--overwrite",
+    ]
     subprocess.run(
         [*command, "--rows", str(rows), "--out", str(target)], check=True, stdout=subprocess.DEVNULL
     )

@@ -3,7 +3,7 @@
 ``python -m tests.benchmarks.bench_formats [--cells N] [--times T]``
 
 A table of three levels, two of its dimensions with labels, as a census has them. ``csv before`` spells out
-200 000 rows at once, ``csv`` and ``sdmx`` what :func:`tasks.publish.formats.csv_rows.rows_into_csv` does; ``parquet
+200 000 rows at once, ``csv`` and ``sdmx`` what :func:`tabularium.tasks.publish.formats.csv_rows.rows_into_csv` does; ``parquet
 before`` has no metadata of its columns. The fastest of T rounds counts. XLSX holds 1 048 575 rows at most and
 takes the first of them.
 """
@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from mechanisms.inference import Estimate
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.formats.writers import OF_ROWS, OF_TABLES, write_formats
-from tasks.publish.frames import Frame
-from tasks.publish.published_tables import PublishedTable, published_table
-from validations.spec.load import Loaded, load_spec
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.formats.writers import OF_ROWS, OF_TABLES, write_formats
+from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.published_tables import PublishedTable, published_table
+from tabularium.validations.spec.load import Loaded, load_spec
 
 CHILDREN = (20, 50)  # provinces, and places of each
 SPEC = """\

@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from flows.comparison.error_measures import MEASURES
-from flows.comparison.lookalikes import LIKENESSES, lookalike
-from mechanisms import build
-from mechanisms.channel import SeededChannel
+from tabularium.flows.comparison.error_measures import MEASURES
+from tabularium.flows.comparison.lookalikes import LIKENESSES, lookalike
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
 
 BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 REAL = {

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Hierarchy, consistency, laplace_variance, nonnegativity, rounding
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference import Hierarchy, consistency, laplace_variance, nonnegativity, rounding
+from tabularium.mechanisms.noise.synthetic import generator
 
 SCALE = 10.0
 

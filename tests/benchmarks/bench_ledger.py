@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
-from ledger import ChainBroken, Ledger
-from ledger.chain.export import restore, verify_export
+from tabularium.ledger import ChainBroken, Ledger
+from tabularium.ledger.chain.export import restore, verify_export
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import keep_witnesses, new_place, open_books, run_driver, url
 from tests.ledger.storage.postgres import running

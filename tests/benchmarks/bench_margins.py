@@ -33,27 +33,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-import tasks.margins.margins
-from mechanisms.channel import SeededChannel
-from mechanisms.inference import (
+import tabularium.tasks.margins.margins
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.inference import (
     Hierarchy,
     consistency,
     laplace_variance,
     nonnegativity,
     rounding,
 )
-from mechanisms.inference.margins_of_error.tallies import SIZES
-from mechanisms.noise.synthetic import generator
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.measure import shares
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import Request, Run
+from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.measure import shares
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import Request, Run
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.benchmarks.linear_margins import laplace, linear_cases
 from tests.tasks.in_memory import one_release
-from validations.spec.load import Loaded, load_spec
 
 Truth = dict[str, dict[str, NDArray[np.int64]]]
 
@@ -173,7 +173,7 @@ class Figures:
 def coverage(options: argparse.Namespace) -> None:
     """How often margins hold the truth, and how wide they are."""
     if options.simulated:
-        tasks.margins.margins.replicates = lambda _: options.simulated
+        tabularium.tasks.margins.margins.replicates = lambda _: options.simulated
     sizes = " ".join(f"{low if low == high else f'{low}+':>5}" for low, high in SIZES)
     print("held: per cent of intervals at 90 %; width: mean half-width / (1.645 root mean squared error)")
     print(

@@ -30,14 +30,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.channel import SecureChannel
-from mechanisms.histograms.bounded_sums import BoundedSums
-from mechanisms.histograms.quantile_choices import QuantileChoices
-from mechanisms.inference import margins
-from mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
-from mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, ratio_of
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.channel import SecureChannel
+from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
+from tabularium.mechanisms.histograms.quantile_choices import QuantileChoices
+from tabularium.mechanisms.inference import margins
+from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
+from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, ratio_of
+from tabularium.mechanisms.noise.synthetic import generator
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

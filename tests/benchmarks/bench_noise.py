@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.channel import SecureChannel
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.channel import SecureChannel
+from tabularium.mechanisms.noise.synthetic import generator
 
 SCALES = {
     "laplace": [Fraction(1), Fraction(10), Fraction(100), Fraction(1000, 3)],

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import (
+from tabularium.mechanisms.inference import (
     Frame,
     Hierarchy,
     Overlap,
@@ -39,7 +39,7 @@ from mechanisms.inference import (
     joint_nonnegativity,
     joint_rounding,
 )
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise.synthetic import generator
 
 SCALE = 10.0
 VARIANCE = 2 * SCALE**2

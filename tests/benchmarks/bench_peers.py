@@ -41,8 +41,8 @@ import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
 
-from ledger import Ledger
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
 from tests.benchmarks.bench_release import command, prepare
 from tests.benchmarks.watched import Watched, watch
 

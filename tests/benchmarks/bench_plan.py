@@ -28,17 +28,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.margins.measure_margins import measure_values
-from tasks.plan.finished_plan import Plan, PlannedMargin
-from tasks.plan.planned_model import PlannedModel
-from tasks.plan.planning import plan
-from tasks.postprocess.table_layout import Layout
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.margins.measure_margins import measure_values
+from tabularium.tasks.plan.finished_plan import Plan, PlannedMargin
+from tabularium.tasks.plan.planned_model import PlannedModel
+from tabularium.tasks.plan.planning import plan
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.plan.planned_specs import PURE, ZCDP, errors_of_releases, published, rows_of, true_counts
 from tests.tasks.plan.test_planned_measures import SPEC as MEASURES
 from tests.tasks.plan.test_ten_tables import census
-from validations.spec.load import Loaded, load_spec
 
 ROOT = Path(__file__).parents[2]
 SURVEY = "nist_acs_national2019.csv.gz"

@@ -32,13 +32,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise.synthetic import generator
-from tasks.postprocess.postprocessing import PostProcessor
-from tasks.postprocess.stages import on_their_trees
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.postprocess.postprocessing import PostProcessor
+from tabularium.tasks.postprocess.stages import on_their_trees
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.in_memory import drawn, drawn_towards, one_release
-from validations.spec.load import Loaded, load_spec
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "waitakere.npz"
 ROWS, COLUMNS = 75, 103

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.linear_measurements.linear_measurement import Sums
-from mechanisms.mechanism import Mechanism
-from mechanisms.noise.synthetic import generator
-from mechanisms.queries import Attribute, Axes
-from mechanisms.queries.cell_measurements import table_of
-from mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.linear_measurements.linear_measurement import Sums
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.queries import Attribute, Axes
+from tabularium.mechanisms.queries.cell_measurements import table_of
+from tabularium.mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
 
 Floats = NDArray[np.float64]
 MECHANISMS: dict[str, dict[str, Any]] = {

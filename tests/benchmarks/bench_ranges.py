@@ -26,14 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from flows.comparison.error_measures import (
+from tabularium.flows.comparison.error_measures import (
     absolute_of_rectangles,
     absolute_of_short_rectangles,
     mean_absolute,
 )
-from flows.comparison.lookalikes import LIKENESSES, lookalike
-from mechanisms import build
-from mechanisms.channel import SeededChannel
+from tabularium.flows.comparison.lookalikes import LIKENESSES, lookalike
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
 from tests.benchmarks.bench_histograms import BESIDE, REAL, one_core
 
 MEASURES = {

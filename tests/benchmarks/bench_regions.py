@@ -18,9 +18,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 def regions_of(regions: int, cells: int) -> NDArray[np.int64]:

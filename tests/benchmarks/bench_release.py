@@ -24,10 +24,10 @@ from fractions import Fraction
 from pathlib import Path
 from statistics import median
 
-from flows.operations.prefect_api import OwnServer, own_server
-from flows.sample import write_sample
-from ledger import Ledger
-from tasks.runtime.home import Home
+from tabularium.flows.operations.prefect_api import OwnServer, own_server
+from tabularium.flows.sample import write_sample
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
 from tests.benchmarks.watched import watch
 
 ENGINES = ("process", "ephemeral", "server")
@@ -88,7 +88,7 @@ def small(folder: Path) -> Path:
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "flows.cli.app", *words]
+    return [sys.executable, "-m", "tabularium.flows.cli.app", *words]
 
 
 def measure_engine(engine: str, options: argparse.Namespace, api: OwnServer | None) -> dict[str, list[float]]:

@@ -26,11 +26,11 @@ from typing import Any
 
 import duckdb
 
-from ledger import Ledger
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
+from tabularium.validations.spec.large_tables import fits
 from tests.benchmarks.bench_release import command
 from tests.benchmarks.watched import watch
-from validations.spec.large_tables import fits
 
 CELLS = 102 * 2 * 5
 BLOCKS, DISTRICTS = 200, 20  # of a district, of a region

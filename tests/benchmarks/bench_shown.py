@@ -26,18 +26,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
-from mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from mechanisms.noise.synthetic import generator
-from tasks.margins.measure_margins import measure_numbers
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import whole_of
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.measure_margins import measure_numbers
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.denominators import whole_of
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.spec.measures.array_owners import array_of
+from tabularium.validations.spec.measures.measure_fields import Measure
 from tests.tasks.in_memory import one_release
-from validations.spec.load import Loaded, load_spec
-from validations.spec.measures.array_owners import array_of
-from validations.spec.measures.measure_fields import Measure
 
 Floats = NDArray[np.float64]
 Numbers = dict[str, tuple[Floats, Floats]]

@@ -21,8 +21,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ledger import Ledger
-from ledger.chain.export import export
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
 from tests.benchmarks.bench_release import command, measure
 from tests.flows.release.scene import publish, write_scene
 

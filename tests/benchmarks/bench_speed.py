@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from flows.comparison.made_up import series
-from mechanisms import MECHANISMS, build
-from mechanisms.channel import SeededChannel
+from tabularium.flows.comparison.made_up import series
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.channel import SeededChannel
 
 EPSILON = Fraction(1, 10)
 # Label: registered name, parameters, and the largest power of two that is worth waiting for.

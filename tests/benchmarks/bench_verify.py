@@ -22,10 +22,10 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-from flows.sample import write_sample
-from ledger import Ledger
-from ledger.chain.export import export
-from tasks.runtime.home import Home
+from tabularium.flows.sample import write_sample
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.tasks.runtime.home import Home
 from tests.benchmarks.bench_release import SPEC, command, measure
 
 CELLS = 102 * 2 * 5  # of each meshblock
@@ -59,9 +59,9 @@ def publish(folder: Path, records: int, meshblocks: int, formats: str) -> tuple[
 
 def by_group(release: Path, books: Path) -> None:
     """Verify in this process, and print what each group of checks took."""
-    from tasks.verify.findings import Check
-    from tasks.verify.subject import Subject
-    from tasks.verify.verify_release import verify_release
+    from tabularium.tasks.verify.findings import Check
+    from tabularium.tasks.verify.subject import Subject
+    from tabularium.tasks.verify.verify_release import verify_release
 
     took: dict[str, tuple[float, float, int]] = {}
     before = _clocks()

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from mechanisms.histograms.boost.boost import Boost
-from mechanisms.histograms.denoise_ranges import level_plan
-from mechanisms.histograms.noisy_sums import some_ranges
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.histograms.boost.boost import Boost
+from tabularium.mechanisms.histograms.denoise_ranges import level_plan
+from tabularium.mechanisms.histograms.noisy_sums import some_ranges
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.benchmarks.bench_histograms import one_core
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import (
+from tabularium.mechanisms.inference import (
     Estimate,
     Hierarchy,
     consistency,
@@ -16,9 +16,9 @@ from mechanisms.inference import (
     laplace_variance,
     margins,
 )
-from mechanisms.inference.margins_of_error.simulated_releases import Made, replicates
-from mechanisms.inference.margins_of_error.simulation import linear_half
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Made, replicates
+from tabularium.mechanisms.inference.margins_of_error.simulation import linear_half
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 def linear_cases(releases: int) -> Iterator[tuple[str, float, float, float, NDArray[np.float64]]]:

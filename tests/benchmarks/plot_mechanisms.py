@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.plot_mechanisms [--mechanism NAME ...] [--out docs/reference/mechanisms] [--largest 20]
 
-Truth is a made-up histogram that resembles a published one (``flows.comparison.lookalikes``), so the pictures
+Truth is a made-up histogram that resembles a published one (``tabularium.flows.comparison.lookalikes``), so the pictures
 can be drawn anywhere. Noise is seeded: the same picture every time, but for the seconds.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from flows.comparison.lookalikes import lookalike
-from mechanisms import MECHANISMS, build
-from mechanisms.channel import SeededChannel
+from tabularium.flows.comparison.lookalikes import lookalike
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.channel import SeededChannel
 from tests.benchmarks.bench_speed import FORMS, curve
 
 mpl.use("Agg")

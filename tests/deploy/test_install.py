@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.operations.server_address import answers
+from tabularium.flows.operations.server_address import answers
 from tests.debian import Unavailable
 from tests.flows.operations.products import until
 from tests.pages import browser

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ledger import Ledger, StorageFailed
+from tabularium.ledger import Ledger, StorageFailed
 from tests.docs.pages import DOCS, blocks
 from tests.ledger.scene import census, finish, reserve
 from tests.ledger.storage.postgres import Server

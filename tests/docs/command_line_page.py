@@ -13,7 +13,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from flows.cli.app import COMMANDS, app, imported
+from tabularium.flows.cli.app import COMMANDS, app, imported
 
 PATH = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 

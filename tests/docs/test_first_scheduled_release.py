@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger
+from tabularium.ledger import Ledger
 from tests.docs.pages import DOCS, blocks
 from tests.docs.test_tutorial import shown_in
 

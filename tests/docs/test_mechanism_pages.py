@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-import mechanisms
+from tabularium import mechanisms
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "reference" / "mechanisms").glob("*.md"))
-# Those of mechanisms.inference are tested with the rest of it.
+# Those of tabularium.mechanisms.inference are tested with the rest of it.
 MODULES = sorted(
     name
-    for _, name, package in pkgutil.walk_packages(mechanisms.__path__, "mechanisms.")
+    for _, name, package in pkgutil.walk_packages(mechanisms.__path__, "tabularium.mechanisms.")
     if not package and "inference" not in name
 )
 
@@ -36,9 +36,9 @@ def test_the_examples_are_found() -> None:
     """A page for every mechanism, and docstrings with as many examples as those of these have."""
     assert len(PAGES) > 18
     for name, least in (
-        ("mechanisms.histograms.privhist.properties", 6),
-        ("mechanisms.histograms.privhist.run_lengths", 1),
-        ("mechanisms.histograms.noise_first.merging", 1),
+        ("tabularium.mechanisms.histograms.privhist.properties", 6),
+        ("tabularium.mechanisms.histograms.privhist.run_lengths", 1),
+        ("tabularium.mechanisms.histograms.noise_first.merging", 1),
     ):
         finder = doctest.DocTestFinder()
         assert sum(len(test.examples) for test in finder.find(importlib.import_module(name))) >= least

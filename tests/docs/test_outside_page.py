@@ -7,10 +7,10 @@ from typing import get_args
 
 from typer.testing import CliRunner
 
-from flows.cli.app import app
+from tabularium.flows.cli.app import app
+from tabularium.validations.spec.exact_facts import Kind
 from tests.docs.pages import DOCS, blocks
 from tests.docs.test_spec_pages import whole
-from validations.spec.exact_facts import Kind
 
 PAGE = DOCS / "explanation" / "outside-the-guarantee.md"
 HEADINGS = {

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.query.query_release import OpenRelease, open_release
-from ledger import Ledger
-from mechanisms.errors import InputError
-from mechanisms.queries import METHODS, ask, grammar
-from tasks.runtime.home import Home
+from tabularium.flows.cli.query.query_release import OpenRelease, open_release
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.queries import METHODS, ask, grammar
+from tabularium.tasks.runtime.home import Home
 
 # One worker: the release is made once.
 from tests.flows.release.scene import publish

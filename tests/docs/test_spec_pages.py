@@ -16,12 +16,12 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from tabularium.validations.spec import model as models
+from tabularium.validations.spec.load import examine
+from tabularium.validations.spec.parts import output_options, rules
+from tabularium.validations.spec.problems import format_problems
+from tabularium.validations.spec.targets import wanted_margins
 from tests.validations.spec.spec_samples import block
-from validations.spec import model as models
-from validations.spec.load import examine
-from validations.spec.parts import output_options, rules
-from validations.spec.problems import format_problems
-from validations.spec.targets import wanted_margins
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows.operations.prefect_api import OwnServer, own_server
+from tabularium.flows.operations.prefect_api import OwnServer, own_server
 from tests.tasks.report.kept_plots import keep_plots
 
 
@@ -18,7 +18,7 @@ def few_simulated_releases() -> Iterator[None]:
     Plots of the same numbers are drawn once.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+        patch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 8)
         keep_plots(patch)
         yield
 

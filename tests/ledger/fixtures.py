@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger
+from tabularium.ledger import Ledger
 from tests.ledger.scene import ENGINES, census, open_books
 from tests.ledger.storage.logins import LogIn, logins
 from tests.ledger.storage.postgres import Server, Unavailable, running

@@ -17,11 +17,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import Account, Charge, Entry, Ledger
-from ledger.chain.verify import Verification, Verified
-from ledger.storage.database import _backend
-from ledger.storage.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
-from ledger.storage.sqlite import TRIGGERS as SQLITE_TRIGGERS
+from tabularium.ledger import Account, Charge, Entry, Ledger
+from tabularium.ledger.chain.verify import Verification, Verified
+from tabularium.ledger.storage.database import _backend
+from tabularium.ledger.storage.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
+from tabularium.ledger.storage.sqlite import TRIGGERS as SQLITE_TRIGGERS
 from tests.ledger.storage.postgres import close_schema
 
 ROOT = Path(__file__).parent.parent.parent

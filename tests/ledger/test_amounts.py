@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import BadAmount, Ledger, amounts
+from tabularium.ledger import BadAmount, Ledger, amounts
 from tests.ledger.scene import census, reserve, sqlite
 
 BAD: list[tuple[Any, str]] = [

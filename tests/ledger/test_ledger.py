@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import ledger
-from ledger import (
+from tabularium import ledger
+from tabularium.ledger import (
     BadAmount,
     BadValue,
     BudgetExhausted,

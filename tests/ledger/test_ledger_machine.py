@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ledger import (
+from tabularium.ledger import (
     BadValue,
     BudgetExhausted,
     Conflict,
@@ -23,7 +23,7 @@ from ledger import (
     UnknownRelease,
     WrongState,
 )
-from ledger.officers.keys import public_hex
+from tabularium.ledger.officers.keys import public_hex
 from tests.ledger.scene import census, open_books
 
 RELEASES = st.sampled_from(["r1", "r2", "r3", "r4", "r5", "r6"])

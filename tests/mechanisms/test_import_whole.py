@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from mechanisms import MECHANISMS
-from mechanisms.registry import import_whole
+from tabularium.mechanisms import MECHANISMS
+from tabularium.mechanisms.registry import import_whole
 
 _CODE = """
 import sys
 import numpy as np
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.registry import import_whole
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.registry import import_whole
 name, whole = sys.argv[1], sys.argv[2] == "whole"
 data = [[9, 3], [4, 2], [1, 5]] if name == "privhist" else [5, 0, 7, 9, 0, 1, 30, 2]
 data = np.array(data, np.int64)
@@ -26,7 +26,7 @@ build("identity").release(np.zeros(3, np.int64), SeededChannel(1, seed=0))
 before = set(sys.modules)
 made.release(data, SeededChannel(1, seed=0))
 late = set(sys.modules) - before
-print(sorted(each for each in late if each.startswith("mechanisms.histograms") or each == "numba"))
+print(sorted(each for each in late if each.startswith("tabularium.mechanisms.histograms") or each == "numba"))
 """
 
 

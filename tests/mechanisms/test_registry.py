@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import MECHANISMS, build, restore
-from mechanisms.channel import Channel, SecureChannel, SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.error_bounds import laplace_accuracy, xiao_bound
-from mechanisms.histograms.identity import Identity
-from mechanisms.inference import laplace_margin
-from mechanisms.measured import Measured, Release
-from mechanisms.mechanism import LARGEST_COUNT
-from mechanisms.noise_distributions import gaussian_variance, laplace_variance
+from tabularium.mechanisms import MECHANISMS, build, restore
+from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.error_bounds import laplace_accuracy, xiao_bound
+from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.mechanisms.inference import laplace_margin
+from tabularium.mechanisms.measured import Measured, Release
+from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 CELLWISE = [("identity", "pure"), ("gaussian", "zcdp")]
 SHAPES = [(1,), (7,), (2, 3), (2, 1, 3, 2), ()]
@@ -142,12 +142,10 @@ def test_unknown_names_say_what_is_known() -> None:
 
 def test_importing_the_package_and_building_mechanisms_imports_nothing_heavy() -> None:
     heavy = {"numpy", "numba", "scipy", "cryptography", "dp_accounting"}
-    code = (
-        f"import sys; from mechanisms import build, MECHANISMS; print(sorted({heavy!r} & set(sys.modules)))"
-    )
+    code = f"import sys; from tabularium.mechanisms import build, MECHANISMS; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    code = "import sys, mechanisms.channel, mechanisms.histograms.noise_first.merging; from mechanisms import build; "
+    code = "import sys, tabularium.mechanisms.channel, tabularium.mechanisms.histograms.noise_first.merging; from tabularium.mechanisms import build; "
     code += "from tests.audit.cases import CASES; "
     code += "[build(name, **given) for name, case in CASES.items() for given in case.parameters]; "
     code += "print(sorted({'numba', 'scipy'} & set(sys.modules)))"
@@ -170,8 +168,8 @@ def test_ten_million_cells_stay_in_memory(name: str, definition: str) -> None:
 from pathlib import Path
 from typing import Any
 import numpy as np
-from mechanisms import build
-from mechanisms.channel import SecureChannel
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SecureChannel
 release = build("NAME").release(np.zeros(10_000_000, np.int64), SecureChannel("1/100", definition="KIND"))
 (peak,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
 print(int(peak.split()[1]) // 1024, release.values.size)

@@ -22,17 +22,17 @@ import pyarrow.parquet as pq
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-import tasks.measure
-from ledger import Ledger
-from ledger.chain.export import export
-from mechanisms.channel import SeededChannel
-from tasks.publish.certificate import certifying, draws, installed_code
-from tasks.publish.documents import bill_of_materials
-from tasks.publish.release_folder import CERTIFICATE, digest_of
-from tasks.runtime import home
-from tasks.sign import sign_release
-from tasks.sign.statement import STATEMENT
-from tasks.verify import certificate_checks
+import tabularium.tasks.measure
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.tasks.publish.certificate import certifying, draws, installed_code
+from tabularium.tasks.publish.documents import bill_of_materials
+from tabularium.tasks.publish.release_folder import CERTIFICATE, digest_of
+from tabularium.tasks.runtime import home
+from tabularium.tasks.sign import sign_release
+from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.tasks.verify import certificate_checks
 from tests.net.specs import Published, Publishing, invoked
 from tests.tasks.report.reported import lines
 
@@ -76,7 +76,7 @@ def settled() -> Iterator[pytest.MonkeyPatch]:
 
     What is left out of the comparison is fixed too: later releases of a ledger hang on it.
     """
-    draw_job, draw_tally = tasks.measure.draw_job, tasks.measure.draw_tally
+    draw_job, draw_tally = tabularium.tasks.measure.draw_job, tabularium.tasks.measure.draw_tally
 
     def job(job: Any, channel: Any, arrays: Any) -> Any:
         return draw_job(job, draw_from(job.part, channel.budget, channel.definition), arrays)
@@ -92,10 +92,10 @@ def settled() -> Iterator[pytest.MonkeyPatch]:
     )
     random = SimpleNamespace(token_bytes=lambda size: b"s" * size, token_hex=home.secrets.token_hex)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks.measure, "draw_job", job)
-        patch.setattr(tasks.measure, "draw_tally", tally)
-        patch.setattr("tasks.margins.margins.replicates", lambda _cells: SIMULATED)
-        patch.setattr("tasks.report.report.plots_of", lambda *_: [])  # left out
+        patch.setattr(tabularium.tasks.measure, "draw_job", job)
+        patch.setattr(tabularium.tasks.measure, "draw_tally", tally)
+        patch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: SIMULATED)
+        patch.setattr("tabularium.tasks.report.report.plots_of", lambda *_: [])  # left out
         patch.setattr(home, "secrets", random)
         patch.setattr(Ed25519PrivateKey, "generate", lambda: key(hashlib.sha256(b"%d" % next(keys)).digest()))
         patch.setitem(Ledger.connect.__func__.__kwdefaults__, "clock", lambda: NOW)  # type: ignore[attr-defined]

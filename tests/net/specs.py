@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger import AwaitingReview, Ledger
-from mechanisms import MECHANISMS
-from tasks.runtime.home import Home
+from tabularium.flows.cli.app import app
+from tabularium.ledger import AwaitingReview, Ledger
+from tabularium.mechanisms import MECHANISMS
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release import test_bounds_by_group, test_look_up_release, test_rates
 from tests.flows.release.scene import publish, write_scene
 from tests.flows.release.slab_scene import small_memory, write_slab_scene

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.margins import margins
-from tasks.postprocess.postprocessing import ROUNDING, PostProcessor
-from tasks.publish.certificate import sections
+from tabularium.tasks.margins import margins
+from tabularium.tasks.postprocess.postprocessing import ROUNDING, PostProcessor
+from tabularium.tasks.publish.certificate import sections
 from tests.ledger.storage.postgres import Server
 from tests.net import publishing, specs
 from tests.net.publishing import LEFT_OUT, differing, digests, published_texts, settled, write_texts
@@ -132,7 +132,7 @@ def other_word(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_command(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("flows.cli.verify_command._conclude", lambda *_: None)
+    patch.setattr("tabularium.flows.cli.verify_command._conclude", lambda *_: None)
 
 
 PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[set[str], set[str]]] = {

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tasks.count.count_files import CountsHandle
-from tasks.ingest.ingest import InputHandle, ingest_source
-from validations.spec.load import Loaded, load_spec
+from tabularium.tasks.count.count_files import CountsHandle
+from tabularium.tasks.ingest.ingest import InputHandle, ingest_source
+from tabularium.validations.spec.load import Loaded, load_spec
 
 SECRET = b"s" * 32
 #: The key of the order by which records of a unit are kept.

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from mechanisms.channel import SeededChannel
-from mechanisms.inference import Estimate
-from tasks.margins.margins import Margins, margins_of
-from tasks.measure import Finished, Job, draw_job, finish_part, shares
-from tasks.postprocess.postprocessing import PostProcessor
-from tasks.postprocess.stages import on_their_trees
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.frames import Labels
-from tasks.publish.release_folder import digest_of
-from tasks.runtime.run import Run
-from validations.domains.prior_tables import PriorTable
-from validations.spec.load import Loaded
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.margins.margins import Margins, margins_of
+from tabularium.tasks.measure import Finished, Job, draw_job, finish_part, shares
+from tabularium.tasks.postprocess.postprocessing import PostProcessor
+from tabularium.tasks.postprocess.stages import on_their_trees
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.frames import Labels
+from tabularium.tasks.publish.release_folder import digest_of
+from tabularium.tasks.runtime.run import Run
+from tabularium.validations.domains.prior_tables import PriorTable
+from tabularium.validations.spec.load import Loaded
 
 Truth = Mapping[str, Mapping[str, NDArray[Any]]]
 

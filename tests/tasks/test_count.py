@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError, InternalError
-from mechanisms.noise.synthetic import generator
-from tasks.count import count
-from tasks.count.bounding import bounded
-from tasks.count.count import count_tables
-from tasks.count.count_files import CountsHandle
-from tasks.ingest.ingest import ingest_source
-from tasks.ingest.open_source import engine, quietly, stream
+from tabularium.mechanisms.errors import InputError, InternalError
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.count import count
+from tabularium.tasks.count.bounding import bounded
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.count.count_files import CountsHandle
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.ingest.open_source import engine, quietly, stream
+from tabularium.validations.redaction import redacted
 from tests.tasks import front
-from validations.redaction import redacted
 
 SENTINEL = "Zweckverband7319"
 EXPECTED = {

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.errors import InputError
-from tasks.count.count import count_tables
-from tasks.count.count_files import CountsHandle, read_sizes
-from tasks.ingest.ingest import ingest_source
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.count.count_files import CountsHandle, read_sizes
+from tabularium.tasks.ingest.ingest import ingest_source
 from tests.tasks import front
 
 HEADER = (*front.HEADER, "household")

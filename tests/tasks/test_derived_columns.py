@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.ingest.open_source import quietly
-from tasks.validate import validate_microdata
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.ingest.open_source import quietly
+from tabularium.tasks.validate import validate_microdata
+from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation.derived_parts import DatePart, Derivation
+from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
+from tabularium.validations.domains.encoding import coded_names
+from tabularium.validations.spec.load import load_spec
 from tests.sizes import runs
 from tests.tasks import front
-from validations.derivation.derived_columns import coded_columns
-from validations.derivation.derived_parts import DatePart, Derivation
-from validations.domains.domains import CategoryDomain, Domain, NumberDomain
-from validations.domains.encoding import coded_names
-from validations.spec.load import load_spec
 
 SPEC = """\
 product: people

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.noise.synthetic import generator
-from tasks.count import count as counting
-from tasks.ingest.ingest import ingest_source
-from validations.spec.load import load_spec
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.count import count as counting
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.validations.spec.load import load_spec
 
 SPEC = """\
 product: grouped

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.errors import RuleFailed
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.postprocess.table_layout import Layout
-from tasks.validate import measure_source, validate_microdata
+from tabularium.mechanisms.errors import RuleFailed
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.validate import measure_source, validate_microdata
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.sizes import runs
 from tests.tasks import front
-from validations.spec.load import Loaded, load_spec
 
 SPEC = """\
 product: zeros

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger, NotApproved, ReadOnly
-from ledger.refusals import AccountClosed
-from tasks.runtime.progress import stopping
+from tabularium.ledger import Ledger, NotApproved, ReadOnly
+from tabularium.ledger.refusals import AccountClosed
+from tabularium.tasks.runtime.progress import stopping
 from tests.flows.release.scene import publish, write_scene
 
 
@@ -53,11 +53,11 @@ def test_a_stop_during_the_draw_spends_nothing_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swallowed: bool
 ) -> None:
     """Nobody has seen what was drawn: the next run draws anew under another fence."""
-    import tasks.measure
+    import tabularium.tasks.measure
 
     spec, home = write_scene(tmp_path)
     monkeypatch.setattr(stopping, "exception", None)
-    whole = tasks.measure._drawing
+    whole = tabularium.tasks.measure._drawing
 
     def interrupted(*arguments: object) -> object:
         draw = whole(*arguments)  # type: ignore[arg-type]
@@ -73,12 +73,12 @@ def test_a_stop_during_the_draw_spends_nothing_more(
 
         return drawn
 
-    monkeypatch.setattr(tasks.measure, "_drawing", interrupted)
+    monkeypatch.setattr(tabularium.tasks.measure, "_drawing", interrupted)
     with pytest.raises(SystemExit):
         publish(spec, home)
     with Ledger.connect(home.ledger_url) as books:
         assert [charge.state for charge in books.charges("people")] == ["drawing"]
-    monkeypatch.setattr(tasks.measure, "_drawing", whole)
+    monkeypatch.setattr(tabularium.tasks.measure, "_drawing", whole)
     monkeypatch.setattr(stopping, "exception", None)
     assert publish(spec, home).status == "published"
     with Ledger.connect(home.ledger_url) as books:

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.ingest.open_source import opened, stream
-from tasks.validate import measure_source
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.ingest.open_source import opened, stream
+from tabularium.tasks.validate import measure_source
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.sizes import runs
 from tests.tasks import front
-from validations.spec.load import Loaded, load_spec
 
 SPEC = """\
 product: homes

@@ -11,16 +11,16 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from ledger import Ledger
-from mechanisms.errors import RuleFailed
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, reporting_to
-from tasks.validate import validate_microdata
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import RuleFailed
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.validate import validate_microdata
+from tabularium.validations.spec.load import Loaded, examine, load_spec
 from tests.flows.release.scene import publish
 from tests.tasks import front
-from validations.spec.load import Loaded, examine, load_spec
 
 SPEC = """\
 product: pay

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.inference import Estimate
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.margins.measure_margins import told_of
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import total_over, whole_of
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.margins.measure_margins import told_of
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.denominators import total_over, whole_of
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.problems import SpecProblems
 from tests.sizes import runs
 from tests.tasks import front
-from validations.spec.load import load_spec
-from validations.spec.problems import SpecProblems
 
 SPEC = """\
 product: labour

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError
-from tasks.count import slabbed_counts
-from tasks.count.slabbed_counts import SlabbedCounts, Spill
-from tasks.runtime.kept_open import close_within
-from validations.spec import large_tables
-from validations.spec.large_tables import slabs
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.count import slabbed_counts
+from tabularium.tasks.count.slabbed_counts import SlabbedCounts, Spill
+from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.validations.spec import large_tables
+from tabularium.validations.spec.large_tables import slabs
 
 SHAPE = (7, 2, 3)  # 42 cells
 

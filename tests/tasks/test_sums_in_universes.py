@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ledger import Ledger
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.runtime.home import Home
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.ledger import Ledger
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import publish
 from tests.sizes import runs
 from tests.tasks import front
-from validations.spec.load import load_spec
 
 WHERE = "age >= 15 and status = employed"
 SPEC = """\

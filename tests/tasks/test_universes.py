@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
-from tasks.count import count
-from tasks.count.bounding import bounded
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.postprocess.agreement import Agreement
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.count import count
+from tabularium.tasks.count.bounding import bounded
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.problems import SpecProblems
 from tests.sizes import runs
 from tests.tasks import front
-from validations.spec.load import load_spec
-from validations.spec.problems import SpecProblems
 
 SPEC = """\
 product: labour

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.errors import Finding, InputError, InputRefused, RuleFailed
-from tasks.ingest.ingest import ingest_source
-from tasks.validate import RuleResult, measure_source, validate_microdata
+from tabularium.mechanisms.errors import Finding, InputError, InputRefused, RuleFailed
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.validate import RuleResult, measure_source, validate_microdata
 from tests.tasks import front
 
 SENTINEL = "Zweckverband7319"

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.spec.parts.impossible_part import Impossible
+from tabularium.validations.universes.impossible_cells import impossible_in
 from tests.sizes import runs
-from validations.spec.load import Loaded, load_spec
-from validations.spec.parts.impossible_part import Impossible
-from validations.universes.impossible_cells import impossible_in
 
 AREAS = "code,label,parent\nN,N,\nA,A,N\nB,B,N\nA1,A1,A\nA2,A2,A\nB1,B1,B\n"
 SPEC = """\

@@ -11,8 +11,8 @@ import duckdb
 import ibis
 import pytest
 
-from mechanisms.errors import InputError, InputRefused
-from validations.redaction import redacted
+from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.validations.redaction import redacted
 
 TABLE = ibis.table({"a": "string"}, name="t")
 

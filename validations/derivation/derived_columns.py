@@ -17,12 +17,12 @@ from typing import Any
 
 import ibis
 
-from validations.derivation.civil_dates import DAY, PARTS, day_number, local_date
-from validations.derivation.derived_parts import DatePart, Derivation
-from validations.domains.domains import Domain, NumberDomain
-from validations.domains.encoding import as_text, coded, is_missing
-from validations.domains.number_text import plain_name
-from validations.universes.universe import universe_of
+from tabularium.validations.derivation.civil_dates import DAY, PARTS, day_number, local_date
+from tabularium.validations.derivation.derived_parts import DatePart, Derivation
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.domains.encoding import as_text, coded, is_missing
+from tabularium.validations.domains.number_text import plain_name
+from tabularium.validations.universes.universe import universe_of
 
 _NO_CODE = "\x1a"  # a control character: no code and no whole number has one
 # What may follow a date is printable ASCII: engines differ in what a dot stands for.
@@ -64,7 +64,8 @@ def coded_columns(
 
     Returns
     -------
-    Ibis table: the columns of ``table`` and those of :func:`validations.domains.encoding.coded_names`
+    Ibis table: the columns of ``table`` and those of
+    :func:`tabularium.validations.domains.encoding.coded_names`
     """
     names: dict[str, str] = {}
     made: dict[str, tuple[str, Derivation, str | None]] = {}

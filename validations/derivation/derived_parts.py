@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from validations.spec.kinds import Part
-from validations.spec.values import ColumnName, Text
+from tabularium.validations.spec.kinds import Part
+from tabularium.validations.spec.values import ColumnName, Text
 
 
 class DatePart(Part):

@@ -19,9 +19,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.derivation.derived_columns import source_column
-from validations.derivation.derived_parts import Derivation
-from validations.domains.domains import CategoryDomain, Domain, NumberDomain
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation.derived_parts import Derivation
+from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
 
 MOST_PLACES = 4
 """Places of a chain for each cell of its finest coding; codings that need more are left apart."""

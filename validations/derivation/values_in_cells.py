@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from validations.derivation.derived_columns import source_column
-from validations.derivation.derived_parts import Derivation
-from validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation.derived_parts import Derivation
+from tabularium.validations.domains.domains import Domain, NumberDomain
 
 
 def open_values(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from validations.spec.problems import Problem
+from tabularium.validations.spec.problems import Problem
 
 SHOWN = 10  # problems of one kind that are listed for one file
 

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.domains.code_list_rows import Rows
-from validations.domains.csv_code_lists import COLUMNS, LANGUAGE, read_csv
-from validations.domains.sdmx_code_lists import divided, read_sdmx
-from validations.public_files import MIB
-from validations.spec.problems import Problem, nearest, quoted, shown
-from validations.spec.public_text import read_text
+from tabularium.validations.domains.code_list_rows import Rows
+from tabularium.validations.domains.csv_code_lists import COLUMNS, LANGUAGE, read_csv
+from tabularium.validations.domains.sdmx_code_lists import divided, read_sdmx
+from tabularium.validations.public_files import MIB
+from tabularium.validations.spec.problems import Problem, nearest, quoted, shown
+from tabularium.validations.spec.public_text import read_text
 
 SIZE_LIMIT = 256 * MIB
 CODE_LIMIT = 5_000_000
@@ -71,8 +71,8 @@ def read_code_list(path: Path, language: str = "en") -> tuple[CodeList | None, l
     path
         A UTF-8 CSV (a byte order mark is allowed) with a header that has code, label and parent; other
         columns are ignored. A root has an empty parent. Or a list of an SDMX structure message, its name
-        after the file's: ``lists.xml#CL_AREA`` (:mod:`validations.domains.sdmx_code_lists`). Several roots,
-        and leaves at different depths, are allowed. An empty label is the code itself.
+        after the file's: ``lists.xml#CL_AREA`` (:mod:`tabularium.validations.domains.sdmx_code_lists`).
+        Several roots, and leaves at different depths, are allowed. An empty label is the code itself.
     language
         Of the release: which labels are taken where an SDMX list has them in several.
 

@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from validations.domains.code_list_rows import SHOWN, Rows
-from validations.spec.problems import listed
+from tabularium.validations.domains.code_list_rows import SHOWN, Rows
+from tabularium.validations.spec.problems import listed
 
 COLUMNS = ("code", "label", "parent")
 LANGUAGE = "label_language"

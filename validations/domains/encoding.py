@@ -22,7 +22,7 @@ import ibis
 import ibis.expr.datatypes as dt
 import pyarrow as pa
 
-from validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.domains.domains import Domain, NumberDomain
 
 # Beyond this many codes a hash join with the code list beats a CASE that compares them one by one.
 _LONGEST_CASE = 4
@@ -47,8 +47,9 @@ class CodedNames:
     null, invalid
         Whether the raw value is null, or is a value outside the domain.
     value
-        The step that was read, for a column of numbers (:class:`validations.domains.domains.NumberDomain`):
-        of whole numbers the number itself; null where there is none.
+        The step that was read, for a column of numbers
+        (:class:`tabularium.validations.domains.domains.NumberDomain`): of whole numbers the number itself;
+        null where there is none.
     """
 
     code: str

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.levels import cut
-from validations.public_files import MIB
-from validations.spec.problems import Problem, choose, listed, quoted
-from validations.spec.public_text import read_text
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.levels import cut
+from tabularium.validations.public_files import MIB
+from tabularium.validations.spec.problems import Problem, choose, listed, quoted
+from tabularium.validations.spec.public_text import read_text
 
 SIZE_LIMIT = 64 * MIB
 LARGEST = 2**40  # the largest count that is published

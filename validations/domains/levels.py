@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InputError
-from validations.domains.domains import HierarchyDomain
+from tabularium.mechanisms.errors import InputError
+from tabularium.validations.domains.domains import HierarchyDomain
 
 
 def depth_of(domain: HierarchyDomain, level: str) -> int:

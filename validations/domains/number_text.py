@@ -14,7 +14,7 @@ from typing import Any
 
 import ibis
 
-from validations.domains.encoding import is_missing
+from tabularium.validations.domains.encoding import is_missing
 
 FAR = 1e300
 """Stands for what is beyond all bounds."""

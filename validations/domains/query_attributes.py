@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mechanisms.queries import Attribute, TreeAttribute
-from validations.domains.domains import Domain, HierarchyDomain, NumberDomain
+from tabularium.mechanisms.queries import Attribute, TreeAttribute
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, NumberDomain
 
 
 def attribute_of(domain: Domain) -> Attribute | TreeAttribute:

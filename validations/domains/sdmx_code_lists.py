@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from validations.domains.code_list_rows import Rows
-from validations.spec.problems import choose, listed, quoted
+from tabularium.validations.domains.code_list_rows import Rows
+from tabularium.validations.spec.problems import choose, listed, quoted
 
 _FILE = re.compile(r"(?P<file>.+\.(?:xml|json))(?:#(?P<wanted>.*))?", re.IGNORECASE | re.DOTALL)
 _WANTED = re.compile(r"(?:(?P<agency>[\w.-]+):)?(?P<id>[\w@$-]+)(?:\((?P<version>[^()]+)\))?", re.ASCII)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from validations.domains.domains import Domain, NumberDomain
-from validations.spec.problems import quoted
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.spec.problems import quoted
 
 _SDMX_TOTAL = "_T"
 _WORDS = """

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from mechanisms.accounting import PrivacyLoss
-from validations.derivation.derived_columns import source_column
-from validations.derivation.values_in_cells import open_values
-from validations.domains.allowed_change import replaced_records
-from validations.domains.domains import Domain, HierarchyDomain, NumberDomain
-from validations.domains.levels import cut
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.privacy_part import Privacy
-from validations.spec.parts.rules import (
+from tabularium.mechanisms.accounting import PrivacyLoss
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation.values_in_cells import open_values
+from tabularium.validations.domains.allowed_change import replaced_records
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, NumberDomain
+from tabularium.validations.domains.levels import cut
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.privacy_part import Privacy
+from tabularium.validations.spec.parts.rules import (
     InvalidRule,
     NullsRule,
     NumbersRule,
@@ -30,9 +30,9 @@ from validations.spec.parts.rules import (
     Rule,
     UniqueRule,
 )
-from validations.spec.parts.source_part import taken_from
-from validations.spec.parts.table_parts import Invariant
-from validations.universes.universe import test_of, universe_of
+from tabularium.validations.spec.parts.source_part import taken_from
+from tabularium.validations.spec.parts.table_parts import Invariant
+from tabularium.validations.universes.universe import test_of, universe_of
 
 Kind = Literal[
     "release",

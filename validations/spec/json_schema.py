@@ -1,7 +1,8 @@
 """The JSON Schema of the release spec, by which editors complete keys and mark mistakes.
 
 ``release.schema.json`` in this package is that schema, and
-``python -m validations.spec.json_schema > release.schema.json`` writes a copy to keep beside a spec.
+``python -m tabularium.validations.spec.json_schema > release.schema.json`` writes a copy to keep beside a
+spec.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from validations.spec.model import SpecFile
+from tabularium.validations.spec.model import SpecFile
 
 
 def json_schema() -> dict[str, Any]:

@@ -17,8 +17,16 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from validations.spec.problems import shown
-from validations.spec.values import ColumnName, Number, PositiveNumber, Switch, Text, matching, refuse
+from tabularium.validations.spec.problems import shown
+from tabularium.validations.spec.values import (
+    ColumnName,
+    Number,
+    PositiveNumber,
+    Switch,
+    Text,
+    matching,
+    refuse,
+)
 
 BOUND_TAGS = ("[value]", "[groups]")
 """Tags by which pydantic tells one bound from a bound for each group; no key of a file."""

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from validations.domains.domains import HierarchyDomain
-from validations.spec.draft import Draft
-from validations.spec.parts.table_parts import APART, Table
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.parts.table_parts import APART, Table
 
 HELD = 10**8
 """Cells that are held at once: of a table over its measured levels, of a level, of the children of a node.

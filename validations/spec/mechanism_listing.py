@@ -1,7 +1,7 @@
 """The part of a page that lists the mechanisms and their parameters, made from the registry.
 
-``python -m validations.spec.mechanism_listing docs/reference/spec/mechanisms.md`` writes it anew between the
-two marks of that page.
+``python -m tabularium.validations.spec.mechanism_listing docs/reference/spec/mechanisms.md`` writes it anew
+between the two marks of that page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mechanisms.mechanism import Mechanism
+    from tabularium.mechanisms.mechanism import Mechanism
 
 BEGIN = "<!-- from the registry, by validations/spec/mechanism_listing.py -->\n"
 END = "<!-- end of what comes from the registry -->\n"
@@ -53,7 +53,7 @@ def parameters_of(kind: type[Mechanism]) -> list[ParameterOf]:
 
 def page() -> str:
     """Return the generated part of the page, marks included."""
-    from mechanisms import MECHANISMS
+    from tabularium.mechanisms import MECHANISMS
 
     names: dict[type[Mechanism], list[str]] = {}
     for name in MECHANISMS:

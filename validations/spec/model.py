@@ -3,7 +3,7 @@
 `SpecFile` is the file as an engineer writes it, `ReleaseSpec` the same with everything filled in: each
 table has its exact share of the budget and of its levels. The pieces in `parts` check the shape of single
 values; what must fit together is checked in the `*_checks` beside them, and files are read in
-`validations.spec.load`, which is the only way a run gets a `ReleaseSpec`.
+`tabularium.validations.spec.load`, which is the only way a run gets a `ReleaseSpec`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from validations.spec.kinds import Part, PeriodName, ProductName, ReleaseName
-from validations.spec.measures.array_owners import split
-from validations.spec.parts.column_part import Column
-from validations.spec.parts.impossible_part import Impossible
-from validations.spec.parts.output_options import About, PostProcessing, Publication, WorkspaceOptions
-from validations.spec.parts.privacy_part import Privacy, tallies_of
-from validations.spec.parts.rules import Rule, Tally
-from validations.spec.parts.source_part import LookUp, LookUpName, Source
-from validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
-from validations.spec.targets.wanted_margins import Target, Tuning
-from validations.spec.values import ColumnName, Reason, refuse
+from tabularium.validations.spec.kinds import Part, PeriodName, ProductName, ReleaseName
+from tabularium.validations.spec.measures.array_owners import split
+from tabularium.validations.spec.parts.column_part import Column
+from tabularium.validations.spec.parts.impossible_part import Impossible
+from tabularium.validations.spec.parts.output_options import (
+    About,
+    PostProcessing,
+    Publication,
+    WorkspaceOptions,
+)
+from tabularium.validations.spec.parts.privacy_part import Privacy, tallies_of
+from tabularium.validations.spec.parts.rules import Rule, Tally
+from tabularium.validations.spec.parts.source_part import LookUp, LookUpName, Source
+from tabularium.validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
+from tabularium.validations.spec.targets.wanted_margins import Target, Tuning
+from tabularium.validations.spec.values import ColumnName, Reason, refuse
 
 
 def _some(value: tuple[object, ...] | dict[str, object]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mechanisms.errors import SpecError
+from tabularium.mechanisms.errors import SpecError
 
 Path = tuple[str | int, ...]  # where a value stands in the spec: ("tables", 0, "share")
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from validations.public_files import MIB, Unreadable, read_plain
+from tabularium.validations.public_files import MIB, Unreadable, read_plain
 
 
 def read_text(

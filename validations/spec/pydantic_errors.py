@@ -8,10 +8,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from validations.spec.kinds import BOUND_TAGS
-from validations.spec.problems import Path, choose, listed, nearest, quoted, shown
-from validations.spec.values import NEEDS_QUOTES
-from validations.spec.yaml_lines import Document
+from tabularium.validations.spec.kinds import BOUND_TAGS
+from tabularium.validations.spec.problems import Path, choose, listed, nearest, quoted, shown
+from tabularium.validations.spec.values import NEEDS_QUOTES
+from tabularium.validations.spec.yaml_lines import Document
 
 _QUOTED = re.compile("'([^']*)'")
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")

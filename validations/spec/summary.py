@@ -12,24 +12,31 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.accounting import Definition
-from mechanisms.accounting.conversion import zcdp_epsilon
-from validations.derivation.derived_columns import tested_by
-from validations.derivation.nested_codings import coding_notes
-from validations.domains.total_codes import total_notes
-from validations.spec.checks.look_up_checks import look_up_notes
-from validations.spec.checks.prior_checks import prior_notes
-from validations.spec.checks.publication_checks import formula_notes
-from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
-from validations.spec.load import Loaded, examine
-from validations.spec.measures.noise_scales import array_noise, noise_of
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT, Privacy
-from validations.spec.parts.rules import Tally
-from validations.spec.parts.table_parts import Table
-from validations.spec.problems import Problem, listed
-from validations.universes.impossible_cells import said_of_impossible
-from validations.universes.universe import in_plain_words, tested_columns
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
+from tabularium.validations.derivation.derived_columns import tested_by
+from tabularium.validations.derivation.nested_codings import coding_notes
+from tabularium.validations.domains.total_codes import total_notes
+from tabularium.validations.spec.checks.look_up_checks import look_up_notes
+from tabularium.validations.spec.checks.prior_checks import prior_notes
+from tabularium.validations.spec.checks.publication_checks import formula_notes
+from tabularium.validations.spec.exact_facts import (
+    ExactFact,
+    Neighbours,
+    exact_facts,
+    in_words,
+    neighbours,
+    stopping,
+)
+from tabularium.validations.spec.load import Loaded, examine
+from tabularium.validations.spec.measures.noise_scales import array_noise, noise_of
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT, Privacy
+from tabularium.validations.spec.parts.rules import Tally
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.problems import Problem, listed
+from tabularium.validations.universes.impossible_cells import said_of_impossible
+from tabularium.validations.universes.universe import in_plain_words, tested_columns
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

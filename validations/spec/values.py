@@ -16,8 +16,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from mechanisms.accounting import exact_amount
-from validations.spec.problems import quoted
+from tabularium.mechanisms.accounting import exact_amount
+from tabularium.validations.spec.problems import quoted
 
 TERM_LIMIT = 10**12  # largest numerator and denominator: the ledger's quantum
 TEXT_LIMIT = 40  # characters of a fraction

@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 
 import yaml
 
-from validations.public_files import MIB
-from validations.spec.problems import Path, Problem, field_name, quoted, shown
-from validations.spec.public_text import read_text
+from tabularium.validations.public_files import MIB
+from tabularium.validations.spec.problems import Path, Problem, field_name, quoted, shown
+from tabularium.validations.spec.public_text import read_text
 
 SIZE_LIMIT = MIB
 DEPTH_LIMIT = 20

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mechanisms.errors import RuleFailed
-from validations.suites.expectations import Bound, Expected, Number, RuleResult, Same, check_suite
+from tabularium.mechanisms.errors import RuleFailed
+from tabularium.validations.suites.expectations import Bound, Expected, Number, RuleResult, Same, check_suite
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mechanisms.errors import InternalError
-from validations.redaction import redacted
-from validations.suites.gx_engine import Bound, Expected, Number, Same, Severity
-from validations.suites.suite_process import run_suite
+from tabularium.mechanisms.errors import InternalError
+from tabularium.validations.redaction import redacted
+from tabularium.validations.suites.gx_engine import Bound, Expected, Number, Same, Severity
+from tabularium.validations.suites.suite_process import run_suite
 
 __all__ = ["Bound", "Expected", "Number", "RuleResult", "Same", "Severity", "check_suite", "write_private"]
 

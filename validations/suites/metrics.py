@@ -1,7 +1,8 @@
 """The metrics table: one row of numbers about the microdata, computed in one pass of the engine.
 
-Rules are checked on these numbers alone (:mod:`validations.suites.microdata_suite`), so that no tool that
-checks them ever sees a record. The numbers are exact and confidential: they stay in the secure workspace.
+Rules are checked on these numbers alone (:mod:`tabularium.validations.suites.microdata_suite`), so that no
+tool that checks them ever sees a record. The numbers are exact and confidential: they stay in the secure
+workspace.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from typing import Any
 
 import ibis
 
-from validations.domains.domains import Domain, NumberDomain
-from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
-from validations.domains.number_text import number_of, of_group
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import RowCountRule, UniqueRule
-from validations.spec.parts.table_parts import Table
-from validations.universes.impossible_records import IMPOSSIBLE
-from validations.universes.universe import universe_of
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing, kept
+from tabularium.validations.domains.number_text import number_of, of_group
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.rules import RowCountRule, UniqueRule
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.universes.impossible_records import IMPOSSIBLE
+from tabularium.validations.universes.universe import universe_of
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def metrics_expression(
     Parameters
     ----------
     table
-        What :func:`validations.universes.impossible_records.without_impossible` returned.
+        What :func:`tabularium.validations.universes.impossible_records.without_impossible` returned.
     raw
         Every column the spec speaks of -> its name in ``table``.
     domains

@@ -1,7 +1,7 @@
 """Why microdata break a rule: which columns, and by what kind of fault; never by which value or how often.
 
-What is found here is for the home and the local terminal (:class:`~mechanisms.errors.DataRefused`): one
-record could change it.
+What is found here is for the home and the local terminal
+(:class:`~tabularium.mechanisms.errors.DataRefused`): one record could change it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 
-from mechanisms.errors import Finding
-from validations.domains.domains import Domain, NumberDomain
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import (
+from tabularium.mechanisms.errors import Finding
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.rules import (
     InvalidRule,
     NullsRule,
     NumbersRule,
@@ -22,7 +22,7 @@ from validations.spec.parts.rules import (
     Rule,
     UniqueRule,
 )
-from validations.suites.metrics import ColumnMetrics, Metrics
+from tabularium.validations.suites.metrics import ColumnMetrics, Metrics
 
 #: The names of the limits that are no rules of their own.
 REJECTED = "max_rejected"

@@ -12,10 +12,10 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
-from mechanisms.errors import RuleFailed
-from validations.domains.domains import Domain
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import (
+from tabularium.mechanisms.errors import RuleFailed
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.rules import (
     InvalidRule,
     NullsRule,
     NumbersRule,
@@ -24,9 +24,15 @@ from validations.spec.parts.rules import (
     Rule,
     UniqueRule,
 )
-from validations.suites.expectations import Bound, Number, RuleResult, Severity, check_suite
-from validations.suites.metrics import Metrics
-from validations.suites.microdata_findings import CHANGE, REJECTED, all_numbers, described, findings
+from tabularium.validations.suites.expectations import Bound, Number, RuleResult, Severity, check_suite
+from tabularium.validations.suites.metrics import Metrics
+from tabularium.validations.suites.microdata_findings import (
+    CHANGE,
+    REJECTED,
+    all_numbers,
+    described,
+    findings,
+)
 
 _NO_LAST = "no earlier period has been published"
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.spec.parts.output_options import PostProcessing
-from validations.suites.expectations import Bound, Number, RuleResult, check_suite
-from validations.suites.published_table_rules import (
+from tabularium.validations.spec.parts.output_options import PostProcessing
+from tabularium.validations.suites.expectations import Bound, Number, RuleResult, check_suite
+from tabularium.validations.suites.published_table_rules import (
     NEGATIVE,
     NO_NUMBER,
     NOT_THE_SUM,

@@ -1,8 +1,9 @@
 """What can be wrong with a published table, and in which cells.
 
-These are the rules of a finished table. :mod:`validations.suites.publication_suite` counts the cells that
-fail them and decides whether the table may be published; `table_faults` names the cells, also of what may be
-published all the same: margins of error that are missing, differences that rounding could not avoid.
+These are the rules of a finished table. :mod:`tabularium.validations.suites.publication_suite` counts the
+cells that fail them and decides whether the table may be published; `table_faults` names the cells, also of
+what may be published all the same: margins of error that are missing, differences that rounding could not
+avoid.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.inference import Hierarchy
-from mechanisms.inference.arrays import strips
-from validations.spec.parts.output_options import PostProcessing
+from tabularium.mechanisms.inference import Hierarchy
+from tabularium.mechanisms.inference.arrays import strips
+from tabularium.validations.spec.parts.output_options import PostProcessing
 
 Codes = Callable[[int, int], dict[str, str]]
 """Row and column of a table to the code of every dimension there."""

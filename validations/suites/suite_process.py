@@ -17,11 +17,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from validations.suites import gx_engine
-from validations.suites.gx_engine import Expected, Number
+from tabularium.validations.suites import gx_engine
+from tabularium.validations.suites.gx_engine import Expected, Number
 
 _PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from validations.suites.suite_process import serve; serve()"
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from tabularium.validations.suites.suite_process import serve; serve()"
 )
 
 _process: ContextVar[subprocess.Popen[bytes] | None] = ContextVar("tabularium_suites", default=None)
@@ -37,7 +38,7 @@ def suites_beside() -> Iterator[None]:
         yield
         return
     process = subprocess.Popen(  # noqa: S603 - this very Python
-        [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[2])],
+        [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[3])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -55,7 +56,7 @@ def suites_beside() -> Iterator[None]:
 def run_suite(
     name: str, numbers: Mapping[str, Sequence[Number]], expected: Sequence[Expected]
 ) -> tuple[list[bool], str]:
-    """Run a suite where suites run: as :func:`validations.suites.gx_engine.run_suite`."""
+    """Run a suite where suites run: as :func:`tabularium.validations.suites.gx_engine.run_suite`."""
     process = _process.get()
     if process is None:
         return gx_engine.run_suite(name, numbers, expected)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mechanisms.errors import InputError
-from mechanisms.queries.grammar import Test
-from validations.domains.domains import Domain
-from validations.spec.parts.table_parts import Table
-from validations.universes.universe import Universe, universe_of, universe_of_tests
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.queries.grammar import Test
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.universes.universe import Universe, universe_of, universe_of_tests
 
 
 def put_within(tests: Sequence[Test], table: Table, domains: Mapping[str, Domain]) -> tuple[Test, ...] | None:

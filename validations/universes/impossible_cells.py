@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.derivation.derived_columns import source_column
-from validations.derivation.derived_parts import Derivation
-from validations.derivation.nested_codings import parents_of
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.levels import cut, nodes_to
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import Table
-from validations.universes.universe import CELL_BY_CELL, universe_of
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation.derived_parts import Derivation
+from tabularium.validations.derivation.nested_codings import parents_of
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.levels import cut, nodes_to
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.universes.universe import CELL_BY_CELL, universe_of
 
 Bools = NDArray[np.bool_]
 Cells = NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Records that say what cannot be: rejected, or counted under another value, each by its own columns alone.
 
 Facts are taken one after the other, on cell codes: a value that went to a column's ``other`` is that one.
-After the last fact no kept record is in the cells of any (`validations.spec.checks.impossible_checks`).
+After the last fact no kept record is in the cells of any (`validations/spec/checks/impossible_checks`).
 Nothing but the record itself and public facts decides, as in coding, of which this is the last step; so
 adding or removing a unit changes what is counted by that unit's own records, as before.
 """
@@ -13,11 +13,11 @@ from typing import Any
 
 import ibis
 
-from validations.domains.domains import Domain
-from validations.domains.encoding import coded_names
-from validations.spec.parts.impossible_part import Impossible
-from validations.universes.impossible_cells import values_of
-from validations.universes.universe import among
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.domains.encoding import coded_names
+from tabularium.validations.spec.parts.impossible_part import Impossible
+from tabularium.validations.universes.impossible_cells import values_of
+from tabularium.validations.universes.universe import among
 
 IMPOSSIBLE = "impossible"
 """The column that says, of a coded record, whether it is rejected for what cannot be."""
@@ -29,7 +29,7 @@ def without_impossible(rows: Any, facts: Sequence[Impossible], domains: Mapping[
     Parameters
     ----------
     rows
-        Ibis table with what :func:`validations.domains.encoding.coded` added.
+        Ibis table with what :func:`tabularium.validations.domains.encoding.coded` added.
 
     Returns
     -------

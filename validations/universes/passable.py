@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from validations.universes.universe import Mask, Universe
+from tabularium.validations.universes.universe import Mask, Universe
 
 _MOST = 10_000
 """Ways through alternatives that are tried; where none of them passed, one is taken to."""

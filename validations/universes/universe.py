@@ -1,12 +1,13 @@
 """The universe of a table: the records that its ``where`` is true of.
 
 A test is about declared columns and their public domains, in the language of queries
-(:mod:`mechanisms.queries.grammar`), so that whoever reads a spec can ask the published tables the same. It
-says of each column in which cells it holds; a record is judged by its own cells alone. Where a column is
-null, a test of its values neither holds nor fails, also where nulls are counted as ``other``: null is not a
-value. ``and`` and ``or`` go by that (Kleene's three values, as in SQL), and ``is null`` and ``is not null``
-are always one or the other. A table counts the records of which all is true. A rate is of those of which its
-test is true or false (:meth:`Universe.truth`), and may ask of any column of the source whether it is null.
+(:mod:`tabularium.mechanisms.queries.grammar`), so that whoever reads a spec can ask the published tables the
+same. It says of each column in which cells it holds; a record is judged by its own cells alone. Where a
+column is null, a test of its values neither holds nor fails, also where nulls are counted as ``other``: null
+is not a value. ``and`` and ``or`` go by that (Kleene's three values, as in SQL), and ``is null`` and ``is not
+null`` are always one or the other. A table counts the records of which all is true. A rate is of those of
+which its test is true or false (:meth:`Universe.truth`), and may ask of any column of the source whether it
+is null.
 
 Why sensitivity is unchanged. Bounding keeps at most c records of a unit, by the unit's own records; a
 universe then drops some of the kept records, each by its own columns. Both go unit by unit, so that adding,
@@ -24,15 +25,15 @@ import ibis
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.queries.attributes import AnyAttribute
-from mechanisms.queries.grammar import Either, Null, Test, Word, parse_tests, plain, query_error
-from mechanisms.queries.query_plan import bound, find
-from validations.domains.domains import Domain
-from validations.domains.encoding import CodedNames, coded_names, is_missing
-from validations.domains.query_attributes import attribute_of
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import Histogram, Table
+from tabularium.mechanisms.queries.attributes import AnyAttribute
+from tabularium.mechanisms.queries.grammar import Either, Null, Test, Word, parse_tests, plain, query_error
+from tabularium.mechanisms.queries.query_plan import bound, find
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing
+from tabularium.validations.domains.query_attributes import attribute_of
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 Mask = NDArray[np.bool_]
 CELL_BY_CELL = ("identity", "cells", "gaussian", "bounded_sums")
@@ -107,7 +108,7 @@ class Universe:
         Parameters
         ----------
         records
-            Ibis table of kept records, with what :func:`validations.domains.encoding.coded` added.
+            Ibis table of kept records, with what :func:`tabularium.validations.domains.encoding.coded` added.
         domains
             Of all declared columns.
         raw

@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.demo.demo_delivery import deliver, drop_lies_in
-from flows.cli.demo.demo_server import await_run, running_installation
-from flows.cli.demo.demo_typing import shown, title, typed
-from flows.cli.demo.demo_views import nation, plot, show_places, show_table
-from flows.cli.terminal import TerminalReporter, one_line_errors, out
-from ledger import Ledger
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.cli.demo.demo_delivery import deliver, drop_lies_in
+from tabularium.flows.cli.demo.demo_server import await_run, running_installation
+from tabularium.flows.cli.demo.demo_typing import shown, title, typed
+from tabularium.flows.cli.demo.demo_views import nation, plot, show_places, show_table
+from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 _ACCOUNT, _PERIOD = "people", "2025"  # as the spec of the sample has them
 # What another shell set must not send the demo to a real ledger, a real server or somebody's key.
@@ -134,7 +134,7 @@ def _open_account(home: Home, key: Path) -> None:
 
 def _ask_again(spec: Path, home: Home) -> Path:
     """Ask for the release by hand: it is there, and costs nothing."""
-    from flows.cli.run_command import run_release
+    from tabularium.flows.cli.run_command import run_release
 
     out.print(f"\n[bold]$ tabularium run {shown(spec)} --home {shown(home.path)}[/bold]", soft_wrap=True)
     outcome = run_release(spec, None, None, home.path, TerminalReporter(quiet=True))

@@ -7,9 +7,9 @@ import json
 import shutil
 from pathlib import Path
 
-from flows.cli.demo.demo_typing import shown
-from flows.cli.terminal import out
-from tasks.arrival.manifest import MANIFEST
+from tabularium.flows.cli.demo.demo_typing import shown
+from tabularium.flows.cli.terminal import out
+from tabularium.tasks.arrival.manifest import MANIFEST
 
 _NAME = "delivery-1"
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.demo.demo_delivery import drop_lies_in
-from flows.cli.demo.demo_typing import shown
-from flows.cli.terminal import out, working
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.cli.demo.demo_delivery import drop_lies_in
+from tabularium.flows.cli.demo.demo_typing import shown
+from tabularium.flows.cli.terminal import out, working
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -73,7 +73,7 @@ def running_installation(home: Home, port: int) -> Iterator[UpProcess]:
     """Run ``tabularium up`` while the block runs."""
     words = ["up", "--home", str(home.path), "--port", str(port)]
     process = subprocess.Popen(  # noqa: S603 - this very program
-        [sys.executable, "-P", "-m", "flows.cli.app", *words],
+        [sys.executable, "-P", "-m", "tabularium.flows.cli.app", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -108,7 +108,7 @@ def await_run(home: Home, product: str, *wanted: str, after: Stop | None = None)
     """
     from prefect.client.orchestration import get_client
 
-    from flows.operations.prefect_api import connected
+    from tabularium.flows.operations.prefect_api import connected
 
     began, now = time.monotonic(), None
     with connected(home) as url, get_client(sync_client=True) as client, working("the run"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from flows.cli.terminal import out
+from tabularium.flows.cli.terminal import out
 
 
 def shown(word: object) -> str:
@@ -30,7 +30,7 @@ def typed(*words: object) -> None:
     typer.Exit
         If it fails; it has said why.
     """
-    from flows.cli.app import app
+    from tabularium.flows.cli.app import app
 
     out.print(f"[bold]$ tabularium {' '.join(map(shown, words))}[/bold]", soft_wrap=True, highlight=False)
     command = typer.main.get_command(app)

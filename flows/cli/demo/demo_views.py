@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.demo.demo_typing import shown
-from flows.cli.terminal import out, table
+from tabularium.flows.cli.demo.demo_typing import shown
+from tabularium.flows.cli.terminal import out, table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.ledger.shared_options import (
+from tabularium.flows.cli.ledger.shared_options import (
     SYMBOLS,
     KeyOrNone,
     Reason,
@@ -18,10 +18,10 @@ from flows.cli.ledger.shared_options import (
     say,
     signer,
 )
-from flows.cli.options import HomePath
-from ledger import amounts
-from ledger.measurement.release_lock import hold
-from mechanisms.errors import InputError
+from tabularium.flows.cli.options import HomePath
+from tabularium.ledger import amounts
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.mechanisms.errors import InputError
 
 Amount = Annotated[str | None, typer.Option(help="An exact amount such as 1, 0.1 or 1/3; none for no cap.")]
 

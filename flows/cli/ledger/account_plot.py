@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ledger import Ledger
-from ledger.amounts import from_text
-from mechanisms.errors import InputError
+from tabularium.ledger import Ledger
+from tabularium.ledger.amounts import from_text
+from tabularium.mechanisms.errors import InputError
 
 FORMATS = (".svg", ".png", ".pdf")
 _MOST_POINTS = 2000  # more than the picture has dots

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import (
+from tabularium.flows.cli.ledger.shared_options import (
     KeyFile,
     Reason,
     app,
@@ -22,14 +22,21 @@ from flows.cli.ledger.shared_options import (
     say,
     say_who_waits,
 )
-from flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
-from flows.cli.terminal import one_line_errors, out, print_json, table
-from ledger import Ledger
-from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_private, read_public
-from ledger.records import Key
-from ledger.release_keys import ReleaseKey
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table
+from tabularium.ledger import Ledger
+from tabularium.ledger.officers.keys import (
+    key_id,
+    make_key,
+    public_hex,
+    public_pem,
+    read_private,
+    read_public,
+)
+from tabularium.ledger.records import Key
+from tabularium.ledger.release_keys import ReleaseKey
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
 keys = typer.Typer(
@@ -172,7 +179,7 @@ def _named(
         return account, spec, None
     if not Path(spec).exists():
         raise InputError("no such spec", where=spec, mend="give a spec file, or a digest with --account")
-    from validations.spec.load import load_spec
+    from tabularium.validations.spec.load import load_spec
 
     loaded = load_spec(Path(spec), period=period, revises=revises, measurements_of=measurements_of)
     if (earlier := loaded.spec.measurements_of) is not None:

@@ -9,25 +9,25 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import KeyOrNone, app, open_ledger, say, signer
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import one_line_errors, out, print_json, working, write
-from ledger import ChainBroken, Charge, Entry, Head, Ledger, ReadOnly
-from ledger.chain import export as exported
-from ledger.chain.restored import CONFIRM
-from ledger.chain.verify import Verified
-from ledger.chain.witness import ALONE
-from ledger.measurement.store import MeasurementStore
-from ledger.records import STEPS
-from ledger.storage.migration import migrate as migrate_ledger
-from ledger.storage.schema import REVISION
-from ledger.transactions import GUARD, RESTORE
-from mechanisms.errors import InputError, PublicationError
-from tasks.arrival.claims import Claims
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.runtime.home import Home
-from validations.public_files import Unreadable, json_object, read_plain
+from tabularium.flows.cli.ledger.shared_options import KeyOrNone, app, open_ledger, say, signer
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working, write
+from tabularium.ledger import ChainBroken, Charge, Entry, Head, Ledger, ReadOnly
+from tabularium.ledger.chain import export as exported
+from tabularium.ledger.chain.restored import CONFIRM
+from tabularium.ledger.chain.verify import Verified
+from tabularium.ledger.chain.witness import ALONE
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.records import STEPS
+from tabularium.ledger.storage.migration import migrate as migrate_ledger
+from tabularium.ledger.storage.schema import REVISION
+from tabularium.ledger.transactions import GUARD, RESTORE
+from tabularium.mechanisms.errors import InputError, PublicationError
+from tabularium.tasks.arrival.claims import Claims
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.runtime.home import Home
+from tabularium.validations.public_files import Unreadable, json_object, read_plain
 
 Certificates = Annotated[
     list[Path] | None,
@@ -163,7 +163,7 @@ def roles() -> None:
     Run it as the owner of the database and of the tables, after `tabularium ledger migrate`. It takes
     CONNECT from PUBLIC: first GRANT CONNECT ON DATABASE to every login that is to keep it.
     """
-    write((files("ledger.storage") / "roles.sql").read_text(encoding="utf-8"), last=True)
+    write((files("tabularium.ledger.storage") / "roles.sql").read_text(encoding="utf-8"), last=True)
 
 
 def _report(found: Verified, as_json: bool) -> None:

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import KeyFile, app, go_on, open_ledger, passphrase, say
-from flows.cli.options import HomePath
-from ledger import Draft, Ledger, WrongState
-from ledger.measurement.release_lock import hold
-from ledger.officers.keys import read_private
-from tasks.publish.draft_folder import LaidOut, publish_accepted, remove_draft, require_whole
-from tasks.runtime.home import Home
+from tabularium.flows.cli.ledger.shared_options import KeyFile, app, go_on, open_ledger, passphrase, say
+from tabularium.flows.cli.options import HomePath
+from tabularium.ledger import Draft, Ledger, WrongState
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.officers.keys import read_private
+from tabularium.tasks.publish.draft_folder import LaidOut, publish_accepted, remove_draft, require_whole
+from tabularium.tasks.runtime.home import Home
 
 Release = Annotated[str, typer.Argument(help="Release id, as the run that laid out the draft said it.")]
 Consulted = Annotated[

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import KeyFile, app, open_ledger, passphrase, say
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import print_json, working
-from ledger.officers.keys import read_private
-from ledger.refusals import unknown_release
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.cli.ledger.shared_options import KeyFile, app, open_ledger, passphrase, say
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import print_json, working
+from tabularium.ledger.officers.keys import read_private
+from tabularium.ledger.refusals import unknown_release
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 
 @app.command(
@@ -46,7 +46,7 @@ def evidence(
         with working("reading the input"):
             digest = _digest(source, spec, charge.period, Home.at(home))
         ledger.ask_for_evidence(charge, by=by, reason=reason)
-        from tasks.input_binding import has_source, is_bound
+        from tabularium.tasks.input_binding import has_source, is_bound
 
         same = is_bound(Home.at(home), release, digest)
         if same is False and spec is None and has_source(Home.at(home), release, digest):
@@ -64,8 +64,8 @@ def evidence(
 
 
 def _digest(source: str, spec: Path | None, period: str, home: Home) -> str:
-    from tasks.ingest.ingest import files_digest, ingest
-    from tasks.runtime.run import Request, opened
+    from tabularium.tasks.ingest.ingest import files_digest, ingest
+    from tabularium.tasks.runtime.run import Request, opened
 
     if spec is not None:
         with opened(Request.of(spec, source, period, home.path), to_publish=False) as run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from flows.cli.ledger import (
+from tabularium.flows.cli.ledger import (
     account_commands,
     approvals,
     custody,
@@ -15,7 +15,7 @@ from flows.cli.ledger import (
     show,
     spending_review,
 )
-from flows.cli.ledger.shared_options import app
+from tabularium.flows.cli.ledger.shared_options import app
 
 __all__ = [
     "account_commands",

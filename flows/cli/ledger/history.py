@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from flows.cli.ledger.shared_options import (
+from tabularium.flows.cli.ledger.shared_options import (
     WIDE,
     Books,
     app,
@@ -17,13 +17,13 @@ from flows.cli.ledger.shared_options import (
     print_each,
     print_rows,
 )
-from flows.cli.ledger.show import One, whom
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import out, table
-from ledger import Entry, Ledger
-from ledger.amounts import from_text
-from ledger.records import Key, Terms
-from mechanisms.errors import InputError
+from tabularium.flows.cli.ledger.show import One, whom
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import out, table
+from tabularium.ledger import Entry, Ledger
+from tabularium.ledger.amounts import from_text
+from tabularium.ledger.records import Key, Terms
+from tabularium.mechanisms.errors import InputError
 
 #: Terms that may change, and what people call them.
 _TERMS = {

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.approvals import make_pair, show_keys
-from flows.cli.ledger.shared_options import KeyFile, Reason, app, open_ledger, passphrase, say
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import one_line_errors, out
-from ledger.officers.keys import public_pem, read_private, read_public
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
-from tasks.sign import release_key
+from tabularium.flows.cli.ledger.approvals import make_pair, show_keys
+from tabularium.flows.cli.ledger.shared_options import KeyFile, Reason, app, open_ledger, passphrase, say
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import one_line_errors, out
+from tabularium.ledger.officers.keys import public_pem, read_private, read_public
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.sign import release_key
 
 release_keys = typer.Typer(
     help="The agency's keys for releases: new, enrol, revoke, show; alone, it lists them.",

@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.terminal import one_line_errors, out, write
-from ledger import Ledger
-from ledger.amounts import exact
-from ledger.chain.export import restore
-from ledger.measurement.store import MeasurementStore
-from ledger.officers.keys import read_private
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.cli.terminal import one_line_errors, out, write
+from tabularium.ledger import Ledger
+from tabularium.ledger.amounts import exact
+from tabularium.ledger.chain.export import restore
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.officers.keys import read_private
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
 
@@ -125,7 +125,7 @@ def go_on(
     list of str
         The digest of the spec of each.
     """
-    from flows.operations.waiting import resume_waiting
+    from tabularium.flows.operations.waiting import resume_waiting
 
     installation = Home.at(home)
     try:
@@ -143,8 +143,8 @@ def say_who_waits(home: Path | None) -> None:
 
     Where no Prefect API is known, or it does not answer, nothing is said.
     """
-    from flows.operations.prefect_api import configured_url, connected
-    from flows.operations.server_address import written_address
+    from tabularium.flows.operations.prefect_api import configured_url, connected
+    from tabularium.flows.operations.server_address import written_address
 
     installation = Home.at(home)
     if configured_url() is None and written_address(installation) is None:
@@ -154,7 +154,7 @@ def say_who_waits(home: Path | None) -> None:
             return
         from prefect.client.orchestration import get_client
 
-        from flows.operations.told.runs_seen import waiting_for_officers
+        from tabularium.flows.operations.told.runs_seen import waiting_for_officers
 
         with get_client(sync_client=True) as client:
             others = waiting_for_officers(client)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flows.cli.ledger.shared_options import (
+from tabularium.flows.cli.ledger.shared_options import (
     SYMBOLS,
     WIDE,
     Books,
@@ -21,11 +21,11 @@ from flows.cli.ledger.shared_options import (
     print_rows,
     say,
 )
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import bar, out, table
-from ledger import Account, Charge, Ledger, Sums, Terms
-from ledger.chain.witness import ALONE
-from mechanisms.errors import InputError
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import bar, out, table
+from tabularium.ledger import Account, Charge, Ledger, Sums, Terms
+from tabularium.ledger.chain.witness import ALONE
+from tabularium.mechanisms.errors import InputError
 
 One = Annotated[str | None, typer.Argument(help="One account; all if absent.")]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import (
+from tabularium.flows.cli.ledger.shared_options import (
     SYMBOLS,
     Books,
     app,
@@ -19,11 +19,11 @@ from flows.cli.ledger.shared_options import (
     open_ledger,
     say,
 )
-from flows.cli.ledger.show import One, sums_json, whom
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import bar, out, print_json, table
-from ledger.review import DELTA, AccountView, NotComposable, Reviewer, UnitView
-from mechanisms.errors import InputError
+from tabularium.flows.cli.ledger.show import One, sums_json, whom
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import bar, out, print_json, table
+from tabularium.ledger.review import DELTA, AccountView, NotComposable, Reviewer, UnitView
+from tabularium.mechanisms.errors import InputError
 
 _HOLDS = (
     "Both figures hold where budgets were settled beforehand. Where a budget was chosen in view of earlier "
@@ -90,7 +90,7 @@ def plot(
     home: HomePath = None,
 ) -> None:
     """Plot what was reserved and spent over time, and the cap."""
-    from flows.cli.ledger.account_plot import FORMATS, plot_spending
+    from tabularium.flows.cli.ledger.account_plot import FORMATS, plot_spending
 
     with open_ledger(home, reading=True) as ledger:
         if file.suffix.lower() not in FORMATS:

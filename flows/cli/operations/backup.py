@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import one_line_errors, out, print_json, working
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 _PASSPHRASE = "TABULARIUM_BACKUP_PASSPHRASE"  # noqa: S105 - the name of a variable
 
@@ -32,8 +32,8 @@ def backup(
     All but the ledger's export is encrypted: with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, or one that
     is asked for, or to a public key. Releases may go on meanwhile. The folder appears only when it is whole.
     """
-    from tasks.custody import backing_up
-    from tasks.custody.sealing import Lock
+    from tabularium.tasks.custody import backing_up
+    from tabularium.tasks.custody.sealing import Lock
 
     with one_line_errors():
         installation = Home.found(home)
@@ -69,10 +69,10 @@ def restore(
 
     No file is ever replaced. What was cut off is finished by the same command.
     """
-    from ledger import Ledger
-    from ledger.chain.restored import CONFIRM
-    from tasks.custody import putting_back
-    from tasks.custody.sealing import Lock
+    from tabularium.ledger import Ledger
+    from tabularium.ledger.chain.restored import CONFIRM
+    from tabularium.tasks.custody import putting_back
+    from tabularium.tasks.custody.sealing import Lock
 
     with one_line_errors():
         lock = Lock(identities=_identities(identity)) if identity else Lock(_passphrase(again=False))

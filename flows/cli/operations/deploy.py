@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, HomePath, SameInput, SpecPath
-from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
+from tabularium.flows.cli.options import AsJson, HomePath, SameInput, SpecPath
+from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 
 if TYPE_CHECKING:
-    from flows.operations.deployments.deployment import Wanted
-    from tasks.arrival.inboxes import Inbox
-    from tasks.runtime.home import Home
+    from tabularium.flows.operations.deployments.deployment import Wanted
+    from tabularium.tasks.arrival.inboxes import Inbox
+    from tabularium.tasks.runtime.home import Home
 
 
 def deploy(
@@ -68,7 +68,7 @@ def deploy(
     a profile), or the one that `tabularium up` runs for this home.
     """
     with one_line_errors():
-        from tasks.runtime.home import Home
+        from tabularium.tasks.runtime.home import Home
 
         at = Home.found(home)
         if remove:
@@ -76,12 +76,17 @@ def deploy(
             said = f"{'No longer' if done['removed'] else 'Was not'} deployed: {done['deployment']}"
         else:
             reporter = TerminalReporter(quiet=as_json)
-            from flows.operations.deployments.deployment import Wanted
-            from flows.operations.deployments.deployment_checks import checked, description, timing, utc
-            from tasks.arrival.inbox_limits import DEFAULT
-            from tasks.arrival.inboxes import Inbox
-            from tasks.runtime.progress import note, reporting_to
-            from tasks.runtime.run import Request
+            from tabularium.flows.operations.deployments.deployment import Wanted
+            from tabularium.flows.operations.deployments.deployment_checks import (
+                checked,
+                description,
+                timing,
+                utc,
+            )
+            from tabularium.tasks.arrival.inbox_limits import DEFAULT
+            from tabularium.tasks.arrival.inboxes import Inbox
+            from tabularium.tasks.runtime.progress import note, reporting_to
+            from tabularium.tasks.runtime.run import Request
 
             limits = DEFAULT.changed(limit or [])
             with reporting_to(reporter):
@@ -136,13 +141,13 @@ def _make(
     """Make all that belongs to a deployment; return what programs are told of it."""
     from prefect.client.orchestration import get_client
 
-    from flows.operations import upkeep_schedules
-    from flows.operations.deployments.deployment import deploy as make
-    from flows.operations.deployments.triggers import Triggers, triggers_of
-    from flows.operations.names_in_prefect import FLOW, WORK_POOL
-    from flows.operations.prefect_api import connected
-    from flows.operations.told.budget_warnings import set_threshold
-    from tasks.arrival import inboxes
+    from tabularium.flows.operations import upkeep_schedules
+    from tabularium.flows.operations.deployments.deployment import deploy as make
+    from tabularium.flows.operations.deployments.triggers import Triggers, triggers_of
+    from tabularium.flows.operations.names_in_prefect import FLOW, WORK_POOL
+    from tabularium.flows.operations.prefect_api import connected
+    from tabularium.flows.operations.told.budget_warnings import set_threshold
+    from tabularium.tasks.arrival import inboxes
 
     with connected(home) as url, get_client(sync_client=True) as client:
         before = triggers_of(client, home, wanted.product)
@@ -172,11 +177,11 @@ def _make(
 def _remove(home: Home, spec: Path) -> dict[str, Any]:
     from prefect.client.orchestration import get_client
 
-    from flows.operations.deployments.deployment import remove
-    from flows.operations.names_in_prefect import FLOW
-    from flows.operations.prefect_api import connected
-    from tasks.arrival import inboxes
-    from validations.spec.load import load_spec
+    from tabularium.flows.operations.deployments.deployment import remove
+    from tabularium.flows.operations.names_in_prefect import FLOW
+    from tabularium.flows.operations.prefect_api import connected
+    from tabularium.tasks.arrival import inboxes
+    from tabularium.validations.spec.load import load_spec
 
     # Of a spec that is gone the product's name is enough.
     product = load_spec(spec).spec.product if spec.exists() or spec.suffix else str(spec)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import one_line_errors, out, print_json, working
-from tasks.runtime.home import Home
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
+from tabularium.tasks.runtime.home import Home
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -31,15 +31,15 @@ def doctor(
     folders, inboxes, and on Prefect's side server, work pool, worker, deployments and runs. Opens no data.
     Exits with 1 if something fails.
     """
-    from flows.cli.operations.prefect_health import looks_at_prefect
-    from tasks.custody.home_health import looks_at, seen
+    from tabularium.flows.cli.operations.prefect_health import looks_at_prefect
+    from tabularium.tasks.custody.home_health import looks_at, seen
 
     with one_line_errors():
         installation = Home.found(home)
         with working("looking"):
             looks = [*looks_at(installation), *seen("server", lambda: looks_at_prefect(installation))]
             if account_for:
-                from tasks.custody import account_for as accounts
+                from tabularium.tasks.custody import account_for as accounts
 
                 looks += seen("accounts", lambda: accounts.account_for(installation))
         failed = any(look.state == "fail" for look in looks)

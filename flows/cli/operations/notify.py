@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import one_line_errors, out, print_json
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json
 
 
 def notify(
@@ -29,9 +29,9 @@ def notify(
     with one_line_errors():
         from prefect.client.orchestration import get_client
 
-        from flows.operations.deployments.notifications import load_automations
-        from flows.operations.prefect_api import connected
-        from tasks.runtime.home import Home
+        from tabularium.flows.operations.deployments.notifications import load_automations
+        from tabularium.flows.operations.prefect_api import connected
+        from tabularium.tasks.runtime.home import Home
 
         with connected(Home.found(home)), get_client(sync_client=True) as client:
             names = load_automations(client, file, to or "")

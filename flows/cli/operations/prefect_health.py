@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flows.operations.names_in_prefect import FLOW, WORK_POOL
-from flows.operations.prefect_api import configured_url, connected
-from flows.operations.server_address import answers, written_address
-from tasks.custody.home_health import Look
-from tasks.runtime.home import Home
+from tabularium.flows.operations.names_in_prefect import FLOW, WORK_POOL
+from tabularium.flows.operations.prefect_api import configured_url, connected
+from tabularium.flows.operations.server_address import answers, written_address
+from tabularium.tasks.custody.home_health import Look
+from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -103,8 +103,8 @@ def _deployments(client: SyncPrefectClient) -> Iterator[Look]:
 
 
 def _runs(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
-    from flows.operations.told import runs_seen
-    from flows.operations.waiting import decided_runs
+    from tabularium.flows.operations.told import runs_seen
+    from tabularium.flows.operations.waiting import decided_runs
 
     found = []
     decided = [run for run in decided_runs(client, home) if runs_seen.since_a_minute(run)]

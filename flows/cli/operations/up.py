@@ -12,26 +12,26 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import HomePath
-from flows.cli.terminal import err, one_line_errors, out
-from flows.operations.installation import (
+from tabularium.flows.cli.options import HomePath
+from tabularium.flows.cli.terminal import err, one_line_errors, out
+from tabularium.flows.operations.installation import (
     Installation,
     database_url,
     is_loopback,
     most_runs,
     wait_until_ready,
 )
-from flows.operations.listeners import LOOPBACK, listening, listens
-from flows.operations.server_address import (
+from tabularium.flows.operations.listeners import LOOPBACK, listening, listens
+from tabularium.flows.operations.server_address import (
     alone,
     forget_address,
     server_folder,
     write_address,
 )
-from flows.operations.supervisor import end_with_the_keeper, keeping
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
-from tasks.runtime.progress import stopping
+from tabularium.flows.operations.supervisor import end_with_the_keeper, keeping
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import stopping
 
 _FAREWELL_SECONDS = 30.0
 
@@ -127,7 +127,7 @@ def _prefects_side(installation: Installation, *words: str) -> subprocess.Popen[
     """Start what is done through Prefect's client, which this process never imports."""
     return subprocess.Popen(  # noqa: S603 - this very Python
         [
-            *(sys.executable, "-P", "-m", "flows.operations.deployments.prepare"),
+            *(sys.executable, "-P", "-m", "tabularium.flows.operations.deployments.prepare"),
             *("--home", str(installation.home.path), *words),
         ],
         env=installation.environment(),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.queries import Axes, KnownSums, TreeAttribute
-from tasks.postprocess.denominators import known_on_tree
-from validations.domains.domains import HierarchyDomain
-from validations.domains.known_marginals import KnownMarginal
-from validations.spec.load import Loaded
+from tabularium.mechanisms.queries import Axes, KnownSums, TreeAttribute
+from tabularium.tasks.postprocess.denominators import known_on_tree
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.domains.known_marginals import KnownMarginal
+from tabularium.validations.spec.load import Loaded
 
 
 def known_sums(known: KnownMarginal, axes: Axes, loaded: Loaded) -> KnownSums | None:

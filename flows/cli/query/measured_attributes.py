@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.queries import MeasuredAttribute
-from mechanisms.queries.attributes import shown_number
-from mechanisms.queries.grammar import Measure as Asked
-from validations.spec.measures.measure_fields import Kind, Measure
+from tabularium.mechanisms.queries import MeasuredAttribute
+from tabularium.mechanisms.queries.attributes import shown_number
+from tabularium.mechanisms.queries.grammar import Measure as Asked
+from tabularium.validations.spec.measures.measure_fields import Kind, Measure
 
 ANSWERS: dict[Kind, tuple[Asked, ...]] = {
     "sum": ("sum",),
@@ -28,8 +28,8 @@ SHOWN: dict[Kind, Asked] = {
 def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
     """Return a measure as the last attribute of its array, whose numbers are those of the array.
 
-    See :mod:`mechanisms.queries.measure_arrays`. Of a rate over another table the array has what passes its
-    test, and that is what can be asked for.
+    See :mod:`tabularium.mechanisms.queries.measure_arrays`. Of a rate over another table the array has what
+    passes its test, and that is what can be asked for.
     """
     answers = ANSWERS[measure.kind] if measure.over is None else ("sum",)
     if measure.by is not None or measure.form == "choice":

@@ -6,12 +6,12 @@ from fractions import Fraction
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.queries import posterior_bounds, usefulness
-from mechanisms.registry import MECHANISMS
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.queries import posterior_bounds, usefulness
+from tabularium.mechanisms.registry import MECHANISMS
 
 if TYPE_CHECKING:
-    from mechanisms.queries import Answer
+    from tabularium.mechanisms.queries import Answer
 
 PRIOR = 0.1
 

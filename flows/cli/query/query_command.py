@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 from rich.markup import escape
 
-from flows.cli.options import AsJson
-from flows.cli.terminal import one_line_errors, out, print_json, table
-from mechanisms.errors import InputError
+from tabularium.flows.cli.options import AsJson
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table
+from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:
-    from flows.cli.query.query_release import OpenRelease, ReleasedTable
-    from mechanisms.queries import Answer, Row
+    from tabularium.flows.cli.query.query_release import OpenRelease, ReleasedTable
+    from tabularium.mechanisms.queries import Answer, Row
 
 _SHOWN_VALUES = 12
 _EXAMPLES = """\
@@ -68,11 +68,11 @@ def query(
         if level is not None and not 0 < level < 1:
             raise InputError("the level is not between 0 and 1", where="--level", mend="0.9 means 90 percent")
         if text is not None:
-            from mechanisms.queries import parse
+            from tabularium.mechanisms.queries import parse
 
             parse(text)  # before the release is read: a slip of the pen is said at once
-        from flows.cli.query.query_release import open_release
-        from tasks.publish.release_folder import well_formed
+        from tabularium.flows.cli.query.query_release import open_release
+        from tabularium.tasks.publish.release_folder import well_formed
 
         with well_formed(folder):
             release = open_release(folder, table=table_name, verify=not unverified)
@@ -92,8 +92,8 @@ def _show_answer(
     bounds: bool,
     as_json: bool,
 ) -> None:
-    from mechanisms.queries import ask, explain
-    from tasks.published_digits import all_in_digits
+    from tabularium.mechanisms.queries import ask, explain
+    from tabularium.tasks.published_digits import all_in_digits
 
     answer = ask(text, release.asked, level=level, source=source)
     promised = _bounds(release, answer) if bounds else {}
@@ -136,7 +136,7 @@ def _show_answer(
     for line in _conflicts(release).values():
         _say(line)
     if promised:
-        from flows.cli.query.query_bounds import in_words
+        from tabularium.flows.cli.query.query_bounds import in_words
 
         for line in in_words(promised["usefulness"], promised["posterior"]):
             _say(line)
@@ -201,7 +201,7 @@ def _checked(release: OpenRelease) -> str:
 
 
 def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
-    from flows.cli.query.query_bounds import promised_error, promised_privacy
+    from tabularium.flows.cli.query.query_bounds import promised_error, promised_privacy
 
     if answer.of is not None:
         none = {"none": "what is promised beforehand is about counts"}

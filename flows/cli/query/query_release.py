@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.cli.query.known_numbers import known_sums
-from flows.cli.query.measured_attributes import measured_attribute
-from mechanisms.errors import InputError
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.queries import (
+from tabularium.flows.cli.query.known_numbers import known_sums
+from tabularium.flows.cli.query.measured_attributes import measured_attribute
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.queries import (
     Attribute,
     Axes,
     KnownSums,
@@ -26,20 +26,20 @@ from mechanisms.queries import (
     PublishedCells,
     PublishedTable,
 )
-from mechanisms.queries.answer_sources import NoisySource
-from mechanisms.queries.cell_measurements import table_of
-from mechanisms.queries.grammar import Query
-from mechanisms.queries.linear_tables import MeasuredLevel
-from mechanisms.registry import MECHANISMS, restore
-from tasks.margins.error_model import LevelError, margin_base
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
-from tasks.publish.read_release import Released, ReleasedNumbers
-from validations.domains.query_attributes import attribute_of, tree_of
-from validations.spec.measures.array_owners import array_of
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.parts.table_parts import Table
-from validations.universes.asked_universe import put_within
+from tabularium.mechanisms.queries.answer_sources import NoisySource
+from tabularium.mechanisms.queries.cell_measurements import table_of
+from tabularium.mechanisms.queries.grammar import Query
+from tabularium.mechanisms.queries.linear_tables import MeasuredLevel
+from tabularium.mechanisms.registry import MECHANISMS, restore
+from tabularium.tasks.margins.error_model import LevelError, margin_base
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
+from tabularium.tasks.publish.read_release import Released, ReleasedNumbers
+from tabularium.validations.domains.query_attributes import attribute_of, tree_of
+from tabularium.validations.spec.measures.array_owners import array_of
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.universes.asked_universe import put_within
 
 
 @dataclass(frozen=True, eq=False)

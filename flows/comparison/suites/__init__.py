@@ -5,18 +5,18 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 
-from flows.comparison.experiments import Suite
-from mechanisms.errors import InputError
+from tabularium.flows.comparison.experiments import Suite
+from tabularium.mechanisms.errors import InputError
 
 SUITES = {
-    "general": "flows.comparison.suites.general",
-    "ranges": "flows.comparison.suites.ranges",
-    "acs-2012": "flows.comparison.suites.acs_2012",
-    "xu-2013": "flows.comparison.suites.xu_2013",
-    "xiao-2010": "flows.comparison.suites.xiao_2010",
-    "chen-2024": "flows.comparison.suites.chen_2024",
-    "suresh-2019": "flows.comparison.suites.suresh_2019",
-    "speed": "flows.comparison.suites.speed",
+    "general": "tabularium.flows.comparison.suites.general",
+    "ranges": "tabularium.flows.comparison.suites.ranges",
+    "acs-2012": "tabularium.flows.comparison.suites.acs_2012",
+    "xu-2013": "tabularium.flows.comparison.suites.xu_2013",
+    "xiao-2010": "tabularium.flows.comparison.suites.xiao_2010",
+    "chen-2024": "tabularium.flows.comparison.suites.chen_2024",
+    "suresh-2019": "tabularium.flows.comparison.suites.suresh_2019",
+    "speed": "tabularium.flows.comparison.suites.speed",
 }
 
 

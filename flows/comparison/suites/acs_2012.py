@@ -4,8 +4,8 @@ compression", ICDM 2012, section VI.
 
 from __future__ import annotations
 
-from flows.comparison.data_sets import made_up_set
-from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
+from tabularium.flows.comparison.data_sets import made_up_set
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 
 _LARGE = tuple(made_up_set(name) for name in ("location", "search_log", "nettrace"))
 _ROCHDALE = made_up_set("rochdale")

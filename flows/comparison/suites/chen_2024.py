@@ -4,8 +4,8 @@ balancing small-bin availability first", Algorithms 17 (2024) 293, section 5.
 
 from __future__ import annotations
 
-from flows.comparison.data_sets import made_up_set
-from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
+from tabularium.flows.comparison.data_sets import made_up_set
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 
 _DATA = tuple(made_up_set(name) for name in ("location", "search_log", "nettrace", "social_network"))
 _EPSILONS = epsilons("1", "0.1", "0.01")

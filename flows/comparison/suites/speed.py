@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flows.comparison.data_sets import made_up_set
-from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
-from flows.comparison.made_up import MADE_UP
+from tabularium.flows.comparison.data_sets import made_up_set
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite, epsilons
+from tabularium.flows.comparison.made_up import MADE_UP
 
 _NAMES = (
     *("identity", "efpa", "p_hpartition", "noise_first", "sreb_gca", "denoise"),

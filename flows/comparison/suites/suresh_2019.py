@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flows.comparison.data_sets import made_up_set
-from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
+from tabularium.flows.comparison.data_sets import made_up_set
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 
 SUITE = Suite(
     "suresh-2019",

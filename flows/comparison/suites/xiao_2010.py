@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from flows.comparison.data_sets import made_up_set
-from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
+from tabularium.flows.comparison.data_sets import made_up_set
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 
 _CENSUS = made_up_set("census")
 _ALPHAS = epsilons("0.01", "0.02", "0.05", "0.1", "0.2", "0.5")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.comparison.data_sets import DataSet, made_up_set
-from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
+from tabularium.flows.comparison.data_sets import DataSet, made_up_set
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 
 _RECORDS = {
     "age": 100_078_675,

@@ -1,7 +1,7 @@
 """A product's deployment: how Prefect knows what to run, when, and with which parameters.
 
 Making it again changes what differs and nothing else: a deployment has one name, and a work pool that is
-there is left as it is. Runs of what arrives are made by the watcher (:mod:`flows.arrival`).
+there is left as it is. Runs of what arrives are made by the watcher (:mod:`tabularium.flows.arrival`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flows.operations.names_in_prefect import (
+from tabularium.flows.operations.names_in_prefect import (
     ENTRYPOINT,
     FLOW,
     JOB_VARIABLES,
@@ -20,8 +20,8 @@ from flows.operations.names_in_prefect import (
     WORK_POOL_TYPE,
     deployment_tags,
 )
-from flows.operations.periods import fires_at, zone
-from mechanisms.errors import InputError
+from tabularium.flows.operations.periods import fires_at, zone
+from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -53,7 +53,7 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
 
-    from flows.release import release
+    from tabularium.flows.release import release
 
     make_work_pool(client)
     schedules = []

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from flows.operations.deployments.deployment import next_time
-from flows.operations.periods import fires_at, is_template, resolve, skipped_times, zone
-from flows.operations.waiting import told_to_officers
-from ledger import NotApproved
-from tasks.dry_run import dry_run_spec
-from tasks.ledger_stages import check_account
-from tasks.runtime.progress import note
-from tasks.runtime.run import Request, load, opened
-from validations.spec.load import Loaded
+from tabularium.flows.operations.deployments.deployment import next_time
+from tabularium.flows.operations.periods import fires_at, is_template, resolve, skipped_times, zone
+from tabularium.flows.operations.waiting import told_to_officers
+from tabularium.ledger import NotApproved
+from tabularium.tasks.dry_run import dry_run_spec
+from tabularium.tasks.ledger_stages import check_account
+from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.run import Request, load, opened
+from tabularium.validations.spec.load import Loaded
 
 
 @dataclass(frozen=True)

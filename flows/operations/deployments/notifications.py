@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from flows.operations.deployments.automations import set_automation
-from mechanisms.errors import InputError
+from tabularium.flows.operations.deployments.automations import set_automation
+from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:
     from uuid import UUID

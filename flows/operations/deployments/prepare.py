@@ -1,7 +1,7 @@
 """What an installation needs on its server: the pool, upkeep, and its runs of last time, which go on.
 
-    python -m flows.operations.deployments.prepare --home HOME --runs N [--export-to FOLDER]
-    python -m flows.operations.deployments.prepare --home HOME --stopping
+    python -m tabularium.flows.operations.deployments.prepare --home HOME --runs N [--export-to FOLDER]
+    python -m tabularium.flows.operations.deployments.prepare --home HOME --stopping
 
 ``up`` has a process of its own do it: it lives for months, and need not keep the client in its memory.
 """
@@ -12,11 +12,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from flows.operations import run_keeper, upkeep_schedules
-from flows.operations.deployments.deployment import make_work_pool
-from flows.operations.waiting import until_the_server_answers
-from tasks.runtime.home import Home
-from tasks.runtime.stage import sanitised
+from tabularium.flows.operations import run_keeper, upkeep_schedules
+from tabularium.flows.operations.deployments.deployment import make_work_pool
+from tabularium.flows.operations.waiting import until_the_server_answers
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.stage import sanitised
 
 
 def prepare(home: Home, runs: int, export_to: Path | None) -> None:

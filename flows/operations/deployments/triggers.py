@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flows.operations.names_in_prefect import FLOW
-from tasks.arrival.inboxes import inbox_of
-from tasks.runtime.home import Home
+from tabularium.flows.operations.names_in_prefect import FLOW
+from tabularium.tasks.arrival.inboxes import inbox_of
+from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from flows.operations.events import Event, emit
-from flows.operations.names_in_prefect import of_account, of_product, run_tags
-from flows.operations.told.budget_warnings import left_and_cap, threshold
-from tasks.runtime.home import Home
+from tabularium.flows.operations.events import Event, emit
+from tabularium.flows.operations.names_in_prefect import of_account, of_product, run_tags
+from tabularium.flows.operations.told.budget_warnings import left_and_cap, threshold
+from tabularium.tasks.runtime.home import Home
 
 
 @contextlib.contextmanager

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from flows.operations.told.budget_warnings import left_and_cap
-from flows.release_chain import Outcome
-from tasks.publish.read_release import Released
-from tasks.publish.release_folder import certificate_in
-from tasks.report.order_statistics import OrderStatistics
-from tasks.report.released_cells import Part, ReleasedCells, look_through
-from tasks.runtime.home import Home
-from tasks.sign.statement import STATEMENT
+from tabularium.flows.operations.told.budget_warnings import left_and_cap
+from tabularium.flows.release_chain import Outcome
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.publish.release_folder import certificate_in
+from tabularium.tasks.report.order_statistics import OrderStatistics
+from tabularium.tasks.report.released_cells import Part, ReleasedCells, look_through
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.sign.statement import STATEMENT
 
 _BAR = 24
 

@@ -9,10 +9,10 @@ import json
 import re
 from fractions import Fraction
 
-from ledger import Ledger
-from ledger.durable_files import create, sync_folder
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.ledger.durable_files import create, sync_folder
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 _FILE = "budget-warnings.json"
 _DEFAULT = Fraction(1, 5)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from flows.operations.told.announcements import telling
-from tasks.runtime.progress import Reporter, reporter, reporting_to
+from tabularium.flows.operations.told.announcements import telling
+from tabularium.tasks.runtime.progress import Reporter, reporter, reporting_to
 
 _STAGES = (
     *("look up in the ledger", "dry run", "read the input", "count", "tally", "reserve budget", "measure"),

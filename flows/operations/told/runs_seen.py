@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from flows.operations.names_in_prefect import FLOW
+from tabularium.flows.operations.names_in_prefect import FLOW
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.accounting.transcript import Event
 
 Part = tuple[Any, Any, str]
 

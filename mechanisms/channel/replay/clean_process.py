@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, BinaryIO, TypeVar
 
-from mechanisms.errors import InternalError
+from tabularium.mechanisms.errors import InternalError
 
 Answer = TypeVar("Answer")
 Loaded = tuple[list[str], list[tuple[str, list[Any]]]]
@@ -106,7 +106,7 @@ def _serve(asked: BinaryIO, told: BinaryIO, inherited: tuple[Any, ...]) -> None:
 
 def loaded() -> Loaded:
     """Return what this process has imported and compiled: names of modules, kernels and their signatures."""
-    kernels = getattr(sys.modules.get("mechanisms.kernels.compiled"), "KERNELS", {})
+    kernels = getattr(sys.modules.get("tabularium.mechanisms.kernels.compiled"), "KERNELS", {})
     signatures = {name: list(getattr(kernel, "signatures", ())) for name, kernel in kernels.items()}
     return list(sys.modules), [(name, found) for name, found in signatures.items() if found]
 
@@ -115,9 +115,9 @@ def load(found: Loaded) -> None:
     """Import and compile here what a fork had to, so that the next one need not. No function is called."""
     modules, signatures = found
     for name in modules:
-        if name not in sys.modules and name.startswith(("mechanisms.", "numba", "scipy")):
+        if name not in sys.modules and name.startswith(("tabularium.mechanisms.", "numba", "scipy")):
             import_module(name)
-    kernels = getattr(sys.modules.get("mechanisms.kernels.compiled"), "KERNELS", {})
+    kernels = getattr(sys.modules.get("tabularium.mechanisms.kernels.compiled"), "KERNELS", {})
     for name, wanted in signatures:
         for signature in wanted:
             if name in kernels and signature not in kernels[name].signatures:

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.accounting.transcript import CHOICES, GAUSSIANS
-from mechanisms.channel.least_noisy_partition import weight_of_change
-from mechanisms.channel.noise_source import Integers
-from mechanisms.channel.replay.choice_probabilities import log_ratios
-from mechanisms.channel.replay.replay_findings import Draw
+from tabularium.mechanisms.accounting.transcript import CHOICES, GAUSSIANS
+from tabularium.mechanisms.channel.least_noisy_partition import weight_of_change
+from tabularium.mechanisms.channel.noise_source import Integers
+from tabularium.mechanisms.channel.replay.choice_probabilities import log_ratios
+from tabularium.mechanisms.channel.replay.replay_findings import Draw
 
 
 def loss_of(draw: Draw, inputs: Integers) -> Fraction:

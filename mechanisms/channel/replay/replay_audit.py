@@ -15,8 +15,8 @@ the draws, and between two neighbours the privacy loss at those outputs is the s
 So what is published is what a process computes from the recorded outputs that never had the counts. The
 processes are forks of the one that asks, made before the mechanism sees anything: no cache, no memory of the
 first data, nor any other state can carry a table from one to another. The channel looks to the mechanism as
-it does in a release (``mechanisms.channel.facade``). The audit trusts nothing that the mechanism declares
-except the noise scale, which the distribution tests check.
+it does in a release (``tabularium.mechanisms.channel.facade``). The audit trusts nothing that the mechanism
+declares except the noise scale, which the distribution tests check.
 
 An error is no equality: the loss is infinite. Only a ``MechanismError`` before the first draw, the same for
 both tables, is a refusal by a public condition, and raised as what it is. What accepts them and refuses a
@@ -45,20 +45,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.channel.argument_checks import Amount, exact
-from mechanisms.channel.budget_meter import Meter
-from mechanisms.channel.event_builder import Place
-from mechanisms.channel.metered_channel import Channel
-from mechanisms.channel.noise_source import Integers, Source
-from mechanisms.channel.replay.bitwise_comparison import difference_between
-from mechanisms.channel.replay.clean_process import CleanProcess, load, loaded
-from mechanisms.channel.replay.draw_losses import loss_of
-from mechanisms.channel.replay.overheard import listening
-from mechanisms.channel.replay.replay_findings import Audited, Draw, Force, Replay
-from mechanisms.channel.replay.scripted_sources import Diverged, Player, Recorder
-from mechanisms.errors import MechanismError
-from mechanisms.measured import Measured, Release
+from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.channel.argument_checks import Amount, exact
+from tabularium.mechanisms.channel.budget_meter import Meter
+from tabularium.mechanisms.channel.event_builder import Place
+from tabularium.mechanisms.channel.metered_channel import Channel
+from tabularium.mechanisms.channel.noise_source import Integers, Source
+from tabularium.mechanisms.channel.replay.bitwise_comparison import difference_between
+from tabularium.mechanisms.channel.replay.clean_process import CleanProcess, load, loaded
+from tabularium.mechanisms.channel.replay.draw_losses import loss_of
+from tabularium.mechanisms.channel.replay.overheard import listening
+from tabularium.mechanisms.channel.replay.replay_findings import Audited, Draw, Force, Replay
+from tabularium.mechanisms.channel.replay.scripted_sources import Diverged, Player, Recorder
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.measured import Measured, Release
 
 _NOTHING: Integers = np.zeros(0, dtype=np.int64)
 

@@ -9,16 +9,16 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
-from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.channel.metered_channel import Channel
-from mechanisms.channel.noise_source import Integers
-from mechanisms.measured import Measured, Release
+from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.channel.metered_channel import Channel
+from tabularium.mechanisms.channel.noise_source import Integers
+from tabularium.mechanisms.measured import Measured, Release
 
 Output = Integers | int
 
 
 class Audited(Protocol):
-    """What the audit asks of a mechanism; see ``mechanisms.mechanism.Mechanism``."""
+    """What the audit asks of a mechanism; see ``tabularium.mechanisms.mechanism.Mechanism``."""
 
     @property
     def definitions(self) -> tuple[Definition, ...]:

@@ -10,10 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel.least_noisy_partition import LARGEST_SUM, least_partition
-from mechanisms.channel.noise_source import Integers, Sampler
-from mechanisms.channel.replay.replay_findings import Draw, Force
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel.least_noisy_partition import LARGEST_SUM, least_partition
+from tabularium.mechanisms.channel.noise_source import Integers, Sampler
+from tabularium.mechanisms.channel.replay.replay_findings import Draw, Force
 
 
 class Diverged(BaseException):

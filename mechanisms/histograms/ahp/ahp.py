@@ -16,14 +16,14 @@ number of records; and noise is a floating-point number, whose last digits tell 
 What differs from the paper, and why:
 
 - ``grouping="expected"``, the default, sorts and clusters by each cell's expected count given its noisy one
-  (see ``mechanisms.kernels.prevalence``). A threshold clears small noisy counts of noise, but large ones are
-  noisy too: the largest are mostly those with the largest noise. ``"threshold"`` is the paper's: noisy counts
-  of at most η·ln(n)·s become zero, s being the noise scale (1/ε1; σ under zCDP).
+  (see ``tabularium.mechanisms.kernels.prevalence``). A threshold clears small noisy counts of noise, but
+  large ones are noisy too: the largest are mostly those with the largest noise. ``"threshold"`` is the
+  paper's: noisy counts of at most η·ln(n)·s become zero, s being the noise scale (1/ε1; σ under zCDP).
 - The search for the least error of a cluster yet to be opened tries lengths that grow by an eighth.
 - v is the variance of the discrete noise; noise is added to a cluster's sum, in integers.
 - ``nonnegative``: a mean below zero is released as zero.
 
-Cost: O(n log n). Sums do not overflow: see ``mechanisms.histograms.noisy_sums.addable``.
+Cost: O(n log n). Sums do not overflow: see ``tabularium.mechanisms.histograms.noisy_sums.addable``.
 
 Source: Zhang, Chen, Xu, Meng, Xie 2014; the defaults of its parameters after Hay and others 2016 (DPBench).
 """
@@ -38,20 +38,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.noisy_sums import addable, variance_for
-from mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
-from mechanisms.linear_measurements.linear_measurement import (
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noisy_sums import addable, variance_for
+from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
     NoisyCells,
     draws,
     noisy_counts,
 )
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import Noise, noise_in
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import Noise, noise_in
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Ahp(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the clusters' noisy sums, which were chosen by the noisy counts of all cells."""
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         noisy, starts, sums = (measured.arrays[key] for key in ("cells", "starts", "sums"))
         of = np.empty(noisy.size, np.intp)
@@ -133,7 +133,7 @@ class Ahp(Mechanism):
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the clusters begin, from released numbers only."""
-        from mechanisms.histograms.ahp.greedy_clusters import cluster_starts
+        from tabularium.mechanisms.histograms.ahp.greedy_clusters import cluster_starts
 
         return cluster_starts(self._cleared(ascending, event), variance_for(rest, event.definition))
 
@@ -151,7 +151,7 @@ def _expected(ascending: Counts, noise: Noise) -> NDArray[np.float64]:
     The odds of counts are known on points that lie a 64th of themselves apart. Where that is more than a
     quarter of the noise scale, noisy counts say more, and stay as they are.
     """
-    from mechanisms.kernels.prevalence import odds
+    from tabularium.mechanisms.kernels.prevalence import odds
 
     near = int(np.searchsorted(ascending, 16 * noise.scale))
     found = ascending.astype(np.float64)

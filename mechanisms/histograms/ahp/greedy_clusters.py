@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 

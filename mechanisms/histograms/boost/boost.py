@@ -11,9 +11,9 @@ number of cells, the budget and the parameters alone. What follows, least square
 
 The branching. More children make fewer levels, each with less noise, but longer sums. ``"optimal"`` takes
 the b for which a random range has the smallest variance, by the closed form of
-``mechanisms.histograms.boost.even_trees``, over all ranges or, beyond 64 cells, over 2 048 that are spread
-evenly. For each height h only the least b with b^h >= n is worth a look. Even shares of the budget were best
-among geometric ones for every n that was tried.
+``tabularium.mechanisms.histograms.boost.even_trees``, over all ranges or, beyond 64 cells, over 2 048 that
+are spread evenly. For each height h only the least b with b^h >= n is worth a look. Even shares of the budget
+were best among geometric ones for every n that was tried.
 
 What differs from the paper: a branching other than 2; the root (the total) is not measured by default, since
 its share of the budget is better spent below (``root=True, branching=2`` is the paper's tree); noise is in
@@ -36,17 +36,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.boost.even_trees import EvenTree, height, level_variances
-from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
-from mechanisms.histograms.parameter_checks import switch, whole_number
-from mechanisms.kernels.bin_trees import one_tree
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_in, variance_of
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.boost.even_trees import EvenTree, height, level_variances
+from tabularium.mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
+from tabularium.mechanisms.histograms.parameter_checks import switch, whole_number
+from tabularium.mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in, variance_of
 
 LARGEST_BRANCHING = 1 << 20
 _NO_NOISE = 1e-60  # stands for a variance of 0, at a vast budget
@@ -94,7 +94,7 @@ class Boost(Mechanism):
 
     def finish(self, measured: Measured) -> Release:
         """Return the leaves of the consistent tree, float64, in the shape of the counts, with variances."""
-        from mechanisms.inference import Hierarchy, consistency
+        from tabularium.mechanisms.inference import Hierarchy, consistency
 
         shape, branching = tuple(measured.meta["shape"]), measured.meta["branching"]
         cells, noisy = prod(shape), measured.arrays["nodes"]
@@ -115,8 +115,8 @@ class Boost(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy sums of all levels that were measured."""
-        from mechanisms.inference.hierarchy import Hierarchy
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.inference.hierarchy import Hierarchy
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         noisy = measured.arrays["nodes"]
         stand = one_tree(prod(measured.meta["shape"]), measured.meta["branching"])

@@ -2,8 +2,8 @@
 
 At level d from the leaves a node covers b^d cells in a row, the last one maybe fewer; the root, at level h,
 covers all. The nodes of a level were measured with independent errors of one variance (infinite: not at
-all), and made consistent by weighted least squares (``mechanisms.inference.consistency``, whose symbols
-these are).
+all), and made consistent by weighted least squares (``tabularium.mechanisms.inference.consistency``, whose
+symbols these are).
 
 All subtrees of full nodes of a level are alike. So the variance t of the best estimate of a node from its
 own subtree takes two values a level, that of full nodes and that of the last one, and O(h) numbers describe

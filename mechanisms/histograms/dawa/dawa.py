@@ -11,9 +11,9 @@ What one record changes, and why the loss is at most ε.
   Around the median, the least of Σ|x_i - c| over c, a cost moves by at most 1, since every one of these sums
   does. Around the mean it moves by less than 2: by 1 - 1/m for the cell itself and 1/m for each of the m - 1
   others; two numbers that differ by less than 2u differ by at most 2u after rounding. So Δ is 1 or 2, and
-  ``Channel.partition`` (whose proof is in ``mechanisms.channel.least_noisy_partition``) loses ε1, although it
-  has more noise draws than there are cells: only the noise of the one interval of the chosen partition that
-  holds the cell has to make up for the record, by 2Δ.
+  ``Channel.partition`` (whose proof is in ``tabularium.mechanisms.channel.least_noisy_partition``) loses ε1,
+  although it has more noise draws than there are cells: only the noise of the one interval of the chosen
+  partition that holds the cell has to make up for the record, by 2Δ.
 - Which intervals are on offer, and what noise costs, depends on the form of the table and the budget alone.
 - Given the partition, one record changes one sum by 1: ε2. In a tree over the intervals it changes one node
   of each level, and the levels' shares add up to ε2. The shares depend on the partition, which is released.
@@ -30,7 +30,8 @@ What else differs, and why:
 - Intervals of 1, b, b², … cells are aligned, b = ``branching``. The paper has 2^k cells anywhere: log n times
   as many costs to draw noise for, for partitions that are not much better.
 - ``merge``: proper noise cuts even stretches into pieces. Neighbouring intervals whose noisy sums do not
-  speak against it are given one mean (as in ``mechanisms.histograms.noise_first.merging``): post-processing.
+  speak against it are given one mean (as in ``tabularium.mechanisms.histograms.noise_first.merging``):
+  post-processing.
 - ``workload="ranges"``: a tree over the intervals, with a share for each level; the paper has one for each
   node.
 - Tables of any number of dimensions, and any sides.
@@ -52,19 +53,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.noisy_sums import addable
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.kernels.bin_trees import one_tree
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import family_for, noise_in, noise_of, variance_of
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noisy_sums import addable
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from tabularium.mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import family_for, noise_in, noise_of, variance_of
 
 if TYPE_CHECKING:
-    from mechanisms.histograms.dawa.interval_costs import Intervals
+    from tabularium.mechanisms.histograms.dawa.interval_costs import Intervals
 
 _UNIT = 4  # steps of a cost per record
 _SENSITIVITY = {"median": 1, "mean": 2}
@@ -123,7 +124,7 @@ class Dawa(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Choose the partition, then measure its intervals with all that is left."""
-        from mechanisms.histograms.dawa.interval_costs import aligned
+        from tabularium.mechanisms.histograms.dawa.interval_costs import aligned
 
         order, digits = self._row(counts.shape)
         row = addable(counts).reshape(-1)[order]
@@ -160,7 +161,7 @@ class Dawa(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy sums of the intervals, or of the tree over them, which were chosen before."""
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         shape, starts = tuple(measured.meta["shape"]), measured.arrays["starts"]
         interval = np.empty(prod(shape), np.intp)
@@ -172,7 +173,7 @@ class Dawa(Mechanism):
 
     def _row(self, shape: tuple[int, ...]) -> tuple[Counts, Counts]:
         """Return the cells in their order, and in how many digits each differs from the one before."""
-        from mechanisms.histograms.dawa.hilbert import hilbert_order, row_order
+        from tabularium.mechanisms.histograms.dawa.hilbert import hilbert_order, row_order
 
         return hilbert_order(shape) if self.order == "hilbert" else row_order(prod(shape))
 
@@ -185,7 +186,7 @@ class Dawa(Mechanism):
 
     def _choose_starts(self, row: Counts, intervals: Intervals, channel: Channel) -> Counts:
         """Return the first cell of each interval of a privately chosen partition."""
-        from mechanisms.histograms.dawa.interval_costs import deviations
+        from tabularium.mechanisms.histograms.dawa.interval_costs import deviations
 
         spend = channel.remaining * self.share
         rest = channel.remaining - spend
@@ -208,7 +209,7 @@ class Dawa(Mechanism):
         own = sums / widths
         if not self.merge or own.size == 1:
             return own, int(own.size)
-        from mechanisms.histograms.dawa.weighted_segments import weighted_segments
+        from tabularium.mechanisms.histograms.dawa.weighted_segments import weighted_segments
 
         variance = max(variance_of(measured.transcript[-1]), _NO_NOISE)
         width = widths.astype(np.float64)
@@ -241,7 +242,7 @@ def _price(rest: Fraction, definition: Definition) -> int:
 
 def _measure_tree(sums: Counts, starts: Counts, cells: int, channel: Channel) -> tuple[Counts, list[int]]:
     """Return the noisy nodes of the levels that are worth it, root first, and which levels those are."""
-    from mechanisms.histograms.dawa.greedy_levels import shares_of_levels
+    from tabularium.mechanisms.histograms.dawa.greedy_levels import shares_of_levels
 
     rest = channel.remaining
     shares = shares_of_levels(starts, cells, _CHILDREN, family_for(channel.definition))[::-1]
@@ -257,8 +258,8 @@ def _measure_tree(sums: Counts, starts: Counts, cells: int, channel: Channel) ->
 
 def _noisy_tree(measured: Measured, interval: NDArray[np.intp], intervals: int) -> LinearMeasurement:
     """Return the noisy nodes down to the lowest level that was measured, the leaves of what is known."""
-    from mechanisms.inference.hierarchy import Hierarchy
-    from mechanisms.linear_measurements.noisy_tree import NoisyTree
+    from tabularium.mechanisms.inference.hierarchy import Hierarchy
+    from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
     tree, levels = one_tree(intervals, _CHILDREN), measured.meta["levels"]
     kept = tree.starts[: levels[-1] + 1]
@@ -274,7 +275,7 @@ def _noisy_tree(measured: Measured, interval: NDArray[np.intp], intervals: int) 
 
 def _from_tree(measured: Measured, intervals: int) -> Floats:
     """Return consistent sums of the intervals."""
-    from mechanisms.inference import Hierarchy, consistency
+    from tabularium.mechanisms.inference import Hierarchy, consistency
 
     tree, levels = one_tree(intervals, _CHILDREN), measured.meta["levels"]
     events = dict(zip(levels, measured.transcript[-len(levels) :], strict=True))

@@ -34,7 +34,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise_distributions import NoiseFamily
+from tabularium.mechanisms.noise_distributions import NoiseFamily
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

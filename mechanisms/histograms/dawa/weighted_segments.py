@@ -15,7 +15,7 @@ from math import inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -15,7 +15,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic_boxes import (
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
     best_partition,
     boxes_of,
@@ -25,11 +25,11 @@ from mechanisms.histograms.denoise.dyadic_boxes import (
     part_levels_if,
     spread,
 )
-from mechanisms.histograms.denoise.partition_mixture import ascend, descend, levels_if
-from mechanisms.histograms.denoise.probes import Probes
-from mechanisms.histograms.denoise.tiles import Layout, shape_of
-from mechanisms.histograms.denoise.tree_prior import TreePrior
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.partition_mixture import ascend, descend, levels_if
+from tabularium.mechanisms.histograms.denoise.probes import Probes
+from tabularium.mechanisms.histograms.denoise.tiles import Layout, shape_of
+from tabularium.mechanisms.histograms.denoise.tree_prior import TreePrior
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

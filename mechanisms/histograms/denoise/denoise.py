@@ -23,8 +23,8 @@ and whether it is taken then, the noisy table decides (``empties.sparse_tables``
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
 
 With ``workload="ranges"`` sums over boxes of cells are measured as well as cells, or in place of them, and
-smoothed on a tree: ``mechanisms.histograms.denoise_ranges.range_form`` says what is drawn, and why that is
-private.
+smoothed on a tree: ``tabularium.mechanisms.histograms.denoise_ranges.range_form`` says what is drawn, and why
+that is private.
 
 Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013 (the idea); Donoho 1997; Coifman, Donoho 1995; Willems,
 Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise distributions and the error estimate are ours.
@@ -36,17 +36,21 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
-from mechanisms.histograms.denoise.tiles import Layout, axes_of
-from mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums, noisy_tree
-from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells, noisy_counts
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_in
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.tiles import Layout, axes_of
+from tabularium.mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums, noisy_tree
+from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
+    LinearMeasurement,
+    NoisyCells,
+    noisy_counts,
+)
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in
 
 MOST_SHIFTS = 256
 LONGEST = 1 << 40
@@ -160,7 +164,7 @@ class Denoise(Mechanism):
 
     def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]]:
         """Return what ``finish`` would make of each of many tables."""
-        from mechanisms.histograms.denoise.many.many_tables import denoise_tables
+        from tabularium.mechanisms.histograms.denoise.many.many_tables import denoise_tables
 
         wishes = self._wishes()
         if self.form == "sparse":

@@ -12,8 +12,8 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.estimate_forms import STRENGTHS, FormName, Task, estimates
-from mechanisms.histograms.denoise.estimated_error import (
+from tabularium.mechanisms.histograms.denoise.estimate_forms import STRENGTHS, FormName, Task, estimates
+from tabularium.mechanisms.histograms.denoise.estimated_error import (
     CLOSED,
     Judged,
     Sign,
@@ -21,9 +21,9 @@ from mechanisms.histograms.denoise.estimated_error import (
     errors_by_level,
     judged,
 )
-from mechanisms.histograms.denoise.probes import Probes
-from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.probes import Probes
+from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ _FOR_LARGE: tuple[FormName, ...] = ("mixture", "none")
 
 @dataclass(frozen=True)
 class Wishes:
-    """How a table is to be denoised; see ``mechanisms.histograms.denoise.denoise``.
+    """How a table is to be denoised; see ``tabularium.mechanisms.histograms.denoise.denoise``.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ def _if_sparse(task: Task, wishes: Wishes) -> list[Judged]:
     """
     if wishes.form != "sparse":
         return []
-    from mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
+    from tabularium.mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
 
     if not may_be_empty(task.sample, task.sample_layout):
         return []

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.probes import Probes
-from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.probes import Probes
+from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.noise_distributions import Noise
 
 if TYPE_CHECKING:
-    from mechanisms.histograms.denoise.cycle_spinning import Smoother
-    from mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
-    from mechanisms.histograms.denoise.tree_prior import TreePrior
+    from tabularium.mechanisms.histograms.denoise.cycle_spinning import Smoother
+    from tabularium.mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
+    from tabularium.mechanisms.histograms.denoise.tree_prior import TreePrior
 
 Floats = NDArray[np.float64]
 FormName = Literal["mixture", "sparse", "partition", "wavelet", "none"]
@@ -106,7 +106,7 @@ def _none(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the mixture over all partitions; its strength: how likely flatness is when learning begins."""
-    from mechanisms.histograms.denoise.cycle_spinning import learn, mixture
+    from tabularium.mechanisms.histograms.denoise.cycle_spinning import learn, mixture
 
     for start in strengths:
         if start not in task.priors:
@@ -119,8 +119,11 @@ def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _sparse(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the mixture in which halves may be empty; its strength is that of the mixture."""
-    from mechanisms.histograms.denoise.cycle_spinning import passes_over
-    from mechanisms.histograms.denoise.empties.sparse_tables import learn_empties, mixture_with_empties
+    from tabularium.mechanisms.histograms.denoise.cycle_spinning import passes_over
+    from tabularium.mechanisms.histograms.denoise.empties.sparse_tables import (
+        learn_empties,
+        mixture_with_empties,
+    )
 
     for start in strengths:
         if start not in task.with_empties:
@@ -135,7 +138,7 @@ def _sparse(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _partition(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the best partition; its strength is the price of a part, in ln(cells)·V."""
-    from mechanisms.histograms.denoise.cycle_spinning import partition
+    from tabularium.mechanisms.histograms.denoise.cycle_spinning import partition
 
     smoothers = [partition(task.noise, task.whole.cells, strength) for strength in strengths]
     yield from _spun(task, "partition", strengths, smoothers)
@@ -145,7 +148,7 @@ def _spun(
     task: Task, form: FormName, strengths: tuple[float, ...], smoothers: list[Smoother]
 ) -> Iterator[Estimate]:
     """Yield what each smoother makes of the tables, averaged over places of the grid."""
-    from mechanisms.histograms.denoise.cycle_spinning import spun
+    from tabularium.mechanisms.histograms.denoise.cycle_spinning import spun
 
     fits = spun(task.tables, task.layout, task.shifts, task.probes, smoothers)
     for strength, fit in zip(strengths, fits, strict=True):
@@ -166,8 +169,8 @@ def shrunken(
 
     ``whole``: the cells of a whole table.
     """
-    from mechanisms.histograms.denoise.noise_correlation import threshold_covariance
-    from mechanisms.histograms.denoise.wavelet import haar_shrinkage
+    from tabularium.mechanisms.histograms.denoise.noise_correlation import threshold_covariance
+    from tabularium.mechanisms.histograms.denoise.wavelet import haar_shrinkage
 
     tail = 1 / (2 * max(whole, 2))
 
@@ -191,7 +194,7 @@ def noise_quantile(family: str, cells: int, tail: float) -> float:
 
     In standard deviations of that mean. Of few Laplace variables it grows like ln(1/tail), not like its root.
     """
-    from mechanisms.histograms.denoise.tree_prior import NORMAL_CELLS, sum_of_laplaces
+    from tabularium.mechanisms.histograms.denoise.tree_prior import NORMAL_CELLS, sum_of_laplaces
 
     if family != "laplace" or cells >= NORMAL_CELLS:
         return -NormalDist().inv_cdf(tail)

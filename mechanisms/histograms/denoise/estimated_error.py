@@ -26,12 +26,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.estimate_forms import Estimate, FormName
-from mechanisms.histograms.denoise.noise_correlation import ramp_covariance
-from mechanisms.histograms.denoise.probes import Probes
-from mechanisms.histograms.nonnegative_levels import common_reduction
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.estimate_forms import Estimate, FormName
+from tabularium.mechanisms.histograms.denoise.noise_correlation import ramp_covariance
+from tabularium.mechanisms.histograms.denoise.probes import Probes
+from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Sign = Literal["free", "total", "cut"]

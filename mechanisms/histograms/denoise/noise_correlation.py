@@ -22,8 +22,8 @@ from math import exp, expm1, floor, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.wavelet import Covariance
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.wavelet import Covariance
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 

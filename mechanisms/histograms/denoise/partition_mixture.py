@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic_boxes import (
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
     advance,
     around,
@@ -32,7 +32,7 @@ from mechanisms.histograms.denoise.dyadic_boxes import (
     follow,
     retreat,
 )
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 Shares = NDArray[np.float32]

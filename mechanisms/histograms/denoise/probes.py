@@ -8,10 +8,10 @@ from math import ceil, log2, prod, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.noise_correlation import draw_steps
-from mechanisms.histograms.denoise.tiles import Layout, Tile
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.noise_correlation import draw_steps
+from tabularium.mechanisms.histograms.denoise.tiles import Layout, Tile
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -10,7 +10,7 @@ from math import ceil, log2, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.errors import MechanismError
 
 Floats = NDArray[np.float64]
 Tile = tuple[slice, ...]

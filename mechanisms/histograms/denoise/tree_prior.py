@@ -28,8 +28,8 @@ from math import lgamma, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.partition_mixture import Prior
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.partition_mixture import Prior
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 

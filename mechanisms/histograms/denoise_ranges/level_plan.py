@@ -27,9 +27,9 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.histograms.denoise_ranges.split_tree import split_axes
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.histograms.denoise_ranges.split_tree import split_axes
+from tabularium.mechanisms.noise.synthetic import generator
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

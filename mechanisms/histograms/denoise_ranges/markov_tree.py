@@ -31,9 +31,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise_ranges.division_kernel import judge
-from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
-from mechanisms.histograms.denoise_ranges.tree_sums import Level, first_share
+from tabularium.mechanisms.histograms.denoise_ranges.division_kernel import judge
+from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree
+from tabularium.mechanisms.histograms.denoise_ranges.tree_sums import Level, first_share
 
 Floats = NDArray[np.float64]
 

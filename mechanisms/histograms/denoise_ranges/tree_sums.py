@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
+from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree
 
 Floats = NDArray[np.float64]
 

@@ -30,8 +30,8 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.kd_tree.boxes import Corners, Integers, first_row, next_row, strides_of
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.histograms.kd_tree.boxes import Corners, Integers, first_row, next_row, strides_of
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 OUTLIER = 7.0  # a false alarm in e^7 = 1 100 boxes

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.kernels.compiled import compiled
-from mechanisms.measured import Measured
+from tabularium.mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.measured import Measured
 
 Integers = NDArray[np.int64]
 Corners = NDArray[np.int32]

@@ -36,13 +36,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.channel import Channel
-from mechanisms.histograms.kd_tree.kd_tree import sides, within_sums
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_in
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.kd_tree.kd_tree import sides, within_sums
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in
 
 MOST_LEVELS = 64
 DEFAULT_LEVELS = 8
@@ -81,7 +81,7 @@ class HierarchicalKdTree(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Cut all boxes, level by level, and measure those of the last level."""
-        from mechanisms.histograms.kd_tree.boxes import box_sums
+        from tabularium.mechanisms.histograms.kd_tree.boxes import box_sums
 
         cells, shape = within_sums(counts).reshape(-1), sides(counts.shape)
         amount = channel.remaining * self.structure / max(self.height, 1)
@@ -106,7 +106,7 @@ class HierarchicalKdTree(Mechanism):
 
     def finish(self, measured: Measured) -> Release:
         """Return the cells of the boxes, float64, in the shape of the counts."""
-        from mechanisms.histograms.kd_tree.boxes import box_sizes, fill_boxes
+        from tabularium.mechanisms.histograms.kd_tree.boxes import box_sizes, fill_boxes
 
         shape = tuple(measured.meta["shape"])
         sums, lows, highs = (measured.arrays[key] for key in ("sums", "lows", "highs"))
@@ -123,8 +123,8 @@ class HierarchicalKdTree(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy sums of the last level's boxes, which were chosen before they were drawn."""
-        from mechanisms.histograms.kd_tree.boxes import boxes_of_cells
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.histograms.kd_tree.boxes import boxes_of_cells
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         noise = noise_in(measured.transcript[-1])
         return NoisyTree.flat(boxes_of_cells(measured), measured.arrays["sums"], noise)
@@ -141,7 +141,7 @@ class HierarchicalKdTree(Mechanism):
         channel: Channel,
     ) -> Counts:
         """Return how many slices of each box go to its left side, at least one and not all."""
-        from mechanisms.histograms.kd_tree.boxes import line_sums
+        from tabularium.mechanisms.histograms.kd_tree.boxes import line_sums
 
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
         lines = line_sums(cells, shape, *boxes, axes, starts)

@@ -40,19 +40,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
-from mechanisms.linear_measurements.linear_measurement import (
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
     NoisyCells,
     draws,
     noisy_counts,
 )
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
-from mechanisms.noise_distributions import Noise, noise_in, noise_of
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import Noise, noise_in, noise_of
 
 LARGEST_SUM = 1 << 60
 DEFAULT_MOST = 8.0  # ξ0 in units of s = √(v2/2), the scale of the noise in a part's sum
@@ -122,7 +122,7 @@ class KdTree(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Measure the total and the cells, grow the boxes on them, and measure the boxes."""
-        from mechanisms.histograms.kd_tree.boxes import box_sums
+        from tabularium.mechanisms.histograms.kd_tree.boxes import box_sums
 
         clipped = within_sums(counts)
         budget = channel.remaining
@@ -139,8 +139,8 @@ class KdTree(Mechanism):
 
     def finish(self, measured: Measured) -> Release:
         """Return the cells of the boxes, float64, in the shape of the counts."""
-        from mechanisms.histograms.kd_tree.boxes import box_sizes, box_sums, fill_boxes
-        from mechanisms.histograms.kd_tree.two_phases import combined, estimated_risk, second_alone
+        from tabularium.mechanisms.histograms.kd_tree.boxes import box_sizes, box_sums, fill_boxes
+        from tabularium.mechanisms.histograms.kd_tree.two_phases import combined, estimated_risk, second_alone
 
         shape = tuple(measured.meta["shape"])
         lows, highs, sums = (measured.arrays[key] for key in ("lows", "highs", "sums"))
@@ -168,15 +168,15 @@ class KdTree(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the boxes' sums of phase two; the boxes were chosen by the cells and total of phase one."""
-        from mechanisms.histograms.kd_tree.boxes import boxes_of_cells
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.histograms.kd_tree.boxes import boxes_of_cells
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         first, noise = self._phase_one(measured), noise_in(draws(measured, "sums")[0])
         return NoisyTree.flat(boxes_of_cells(measured), measured.arrays["sums"], noise, chosen_by=first)
 
     def _phase_one(self, measured: Measured) -> LinearMeasurement | None:
-        from mechanisms.inference.hierarchy import Hierarchy
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.inference.hierarchy import Hierarchy
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         cells = self.noisy_cells(measured)
         if cells is None or not self.total:
@@ -191,7 +191,7 @@ class KdTree(Mechanism):
 
     def _grow(self, noisy: dict[str, Array], first: Noise, fresh: Noise) -> tuple[Array, Array]:
         """Return the corners of the boxes; sees outputs of the channel only."""
-        from mechanisms.histograms.kd_tree.box_growth import grown
+        from tabularium.mechanisms.histograms.kd_tree.box_growth import grown
 
         most = DEFAULT_MOST * sqrt(fresh.variance / 2) if self.xi0 is None else float(self.xi0)
         return grown(

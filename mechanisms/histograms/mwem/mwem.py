@@ -44,18 +44,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.mwem.mwem_workloads import (
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.mwem.mwem_workloads import (
     MarginalWorkload,
     RangeWorkload,
     TilingWorkload,
     Workload,
 )
-from mechanisms.histograms.noisy_sums import addable
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.histograms.noisy_sums import addable
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 
 WORKLOADS = ("tilings", "ranges", "marginals")
 MOST_ROUNDS = 1024
@@ -202,7 +202,12 @@ class Mwem(Mechanism):
     def _workload(self, shape: tuple[int, ...], narrowest: int) -> Workload:
         if self.workload == "marginals":
             return MarginalWorkload.of(shape, self.order)
-        from mechanisms.histograms.mwem.range_queries import block_runs, prefixes, scattered, tilings
+        from tabularium.mechanisms.histograms.mwem.range_queries import (
+            block_runs,
+            prefixes,
+            scattered,
+            tilings,
+        )
 
         cells = prod(shape)
         if self.workload == "tilings":

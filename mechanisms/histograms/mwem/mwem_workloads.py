@@ -53,7 +53,8 @@ class Workload(Protocol):
 class _RowWorkload:
     """Sums of cells in a row; a table of several dimensions is read row by row.
 
-    The model is a pair: edges and masses of segments (``mechanisms.histograms.mwem.multiplicative_weights``).
+    The model is a pair: edges and masses of segments
+    (``tabularium.mechanisms.histograms.mwem.multiplicative_weights``).
     """
 
     shape: tuple[int, ...]
@@ -106,7 +107,7 @@ class RangeWorkload(_RowWorkload):
         self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
     ) -> tuple[Integers, Floats]:
         """Return edges and masses. Answers to the same query are averaged."""
-        from mechanisms.histograms.mwem.multiplicative_weights import fit_to_ranges
+        from tabularium.mechanisms.histograms.mwem.multiplicative_weights import fit_to_ranges
 
         asked, means = _averaged(queries, answers)
         flat = np.concatenate([np.empty(0), *means])
@@ -123,7 +124,7 @@ class TilingWorkload(_RowWorkload):
     shape
         Of the counts.
     tilings
-        Width and offset of each (``mechanisms.histograms.mwem.range_queries.tilings``).
+        Width and offset of each (``tabularium.mechanisms.histograms.mwem.range_queries.tilings``).
     """
 
     tilings: tuple[tuple[int, int], ...]
@@ -152,7 +153,7 @@ class TilingWorkload(_RowWorkload):
         self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
     ) -> tuple[Integers, Floats]:
         """Return edges and masses. Answers to the same query are averaged."""
-        from mechanisms.histograms.mwem.multiplicative_weights import fit_to_tilings
+        from tabularium.mechanisms.histograms.mwem.multiplicative_weights import fit_to_tilings
 
         cells = prod(self.shape)
         if not answers:
@@ -162,7 +163,7 @@ class TilingWorkload(_RowWorkload):
         return fit_to_tilings(edges, np.concatenate(means), slack, total, passes)
 
     def _at_edges(self, sums: Integers, query: int) -> Integers:
-        from mechanisms.histograms.mwem.range_queries import at_edges
+        from tabularium.mechanisms.histograms.mwem.range_queries import at_edges
 
         return at_edges(sums, *self.tilings[query])
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.noise_first.occupied_ranks import above, below, clear, empty, put
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.histograms.noise_first.occupied_ranks import above, below, clear, empty, put
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Integers = NDArray[np.int64]
 Counts = NDArray[np.int32]

@@ -28,10 +28,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.noise_first.unbiased_risk import Risk, check_runs, estimate_risk
-from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
-from mechanisms.noise_distributions import Noise, noise_of
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noise_first.unbiased_risk import Risk, check_runs, estimate_risk
+from tabularium.mechanisms.histograms.parameter_checks import one_of, switch, whole_number
+from tabularium.mechanisms.noise_distributions import Noise, noise_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -221,7 +221,7 @@ def merge(table: NDArray[Any], noise: Noise, merging: Merging, *, risk_runs: int
 
 
 def _merged(table: NDArray[Any], noise: Noise, merging: Merging) -> Improved:
-    from mechanisms.histograms.noise_first.segmentation import segment, segment_into
+    from tabularium.mechanisms.histograms.noise_first.segmentation import segment, segment_into
 
     flat = np.ascontiguousarray(table).reshape(-1)
     if merging.bins is None:

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Literal
 
-from mechanisms.channel import Channel
-from mechanisms.histograms.noise_first.merging import Improved, Merging, merge
-from mechanisms.histograms.noise_first.unbiased_risk import check_runs
-from mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_in
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.noise_first.merging import Improved, Merging, merge
+from tabularium.mechanisms.histograms.noise_first.unbiased_risk import check_runs
+from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in
 
 
 @dataclass(frozen=True)

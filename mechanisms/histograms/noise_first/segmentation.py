@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.noise_first.mean_segments import mean_layer, traced
-from mechanisms.histograms.noise_first.median_segments import median_layer
+from tabularium.mechanisms.histograms.noise_first.mean_segments import mean_layer, traced
+from tabularium.mechanisms.histograms.noise_first.median_segments import median_layer
 
 Centre = Literal["mean", "median"]
 Integers = NDArray[np.int64]

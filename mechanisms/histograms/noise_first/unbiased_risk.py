@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import whole_number
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.parameter_checks import whole_number
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 SHARE = 16
 MOST_RUNS = 1000

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.histograms.p_hpartition.deviations import bisection_costs, split_order
+from tabularium.mechanisms.histograms.p_hpartition.deviations import bisection_costs, split_order
 
 Integers = NDArray[np.int64]
 

@@ -48,15 +48,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.nonnegative_levels import common_reduction
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_in, variance_of
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in, variance_of
 
 SENSITIVITY = 2  # of a score
 MOST_CELLS = 1 << 21  # times counts of at most 2^40: sums stay within 2^61
@@ -168,7 +168,7 @@ class PHPartition(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy sums of the parts; None where counts were sorted and belong to no cell."""
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         if self.unattributed:
             return None
@@ -179,7 +179,7 @@ class PHPartition(Mechanism):
 
     def _cut(self, bins: Counts, channel: Channel) -> _Cuts:
         """Choose the cuts of all levels, each level with its part of the budget for them."""
-        from mechanisms.histograms.p_hpartition.bisection import Frontier
+        from tabularium.mechanisms.histograms.p_hpartition.bisection import Frontier
 
         budget = channel.remaining
         depth = self.depth or max(1, (bins.size - 1).bit_length())
@@ -226,7 +226,7 @@ class PHPartition(Mechanism):
 
     def _prune(self, measured: Measured, cells: int) -> Counts:
         """Return the parts that remain when cuts that the sums speak against are taken back."""
-        from mechanisms.histograms.p_hpartition.pruning import pruned
+        from tabularium.mechanisms.histograms.p_hpartition.pruning import pruned
 
         sums, starts, levels = (measured.arrays[key] for key in ("sums", "starts", "levels"))
         price = max(2.0, log(starts.size))

@@ -1,9 +1,9 @@
 """Noisy Haar coefficients as linear measurements: as many as cells, so every sum has one estimate.
 
-A sum of cells has a factor for each coefficient (:mod:`mechanisms.histograms.privelet.haar_sums`), and no
-other coefficient has a part in it. All coefficients have noise of one distribution, so the covariance of two
-sums is its variance times the sum of the products of their factors. The factors of all sums are carried up
-together as a sparse matrix: a cell is in at most Π(1 + ⌈log2 n_i⌉) coefficients.
+A sum of cells has a factor for each coefficient (:mod:`tabularium.mechanisms.histograms.privelet.haar_sums`),
+and no other coefficient has a part in it. All coefficients have noise of one distribution, so the covariance
+of two sums is its variance times the sum of the products of their factors. The factors of all sums are
+carried up together as a sparse matrix: a cell is in at most Π(1 + ⌈log2 n_i⌉) coefficients.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from math import prod
 
 import numpy as np
 
-from mechanisms.histograms.privelet.haar_sums import cells_from, depth
-from mechanisms.linear_measurements.linear_measurement import (
+from tabularium.mechanisms.histograms.privelet.haar_sums import cells_from, depth
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
     Bools,
     Floats,
     Indices,

@@ -1,8 +1,8 @@
 """Privelet: noise on the Haar wavelet coefficients of a table, so that sums over boxes need little of it.
 
 Along each axis the table is replaced by its total and by the differences of halves, of halves of halves and
-so on (``mechanisms.histograms.privelet.haar_sums``). Every range is a combination of few of these, whatever
-its length.
+so on (``tabularium.mechanisms.histograms.privelet.haar_sums``). Every range is a combination of few of these,
+whatever its length.
 
 What one record changes, and why the loss is at most ε: along an axis of n cells one cell is in the total and
 in at most ⌈log2 n⌉ differences, each of which moves by 1. In d dimensions the coefficients that hold a cell
@@ -39,12 +39,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
-from mechanisms.histograms.parameter_checks import one_of, whole_number
-from mechanisms.histograms.privelet.haar_sums import (
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
+from tabularium.mechanisms.histograms.parameter_checks import one_of, whole_number
+from tabularium.mechanisms.histograms.privelet.haar_sums import (
     cell_energies,
     cells_from,
     depth,
@@ -52,10 +52,10 @@ from mechanisms.histograms.privelet.haar_sums import (
     range_energies,
     sums_and_differences,
 )
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_in, variance_of
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in, variance_of
 
 MOST_AXES = 64
 
@@ -110,7 +110,7 @@ class Privelet(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy coefficients."""
-        from mechanisms.histograms.privelet.noisy_wavelets import NoisyWavelets
+        from tabularium.mechanisms.histograms.privelet.noisy_wavelets import NoisyWavelets
 
         noise = noise_in(measured.transcript[0])
         return NoisyWavelets(measured.arrays["coefficients"], (noise,), axes=tuple(measured.meta["axes"]))

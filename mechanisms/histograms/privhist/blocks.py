@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.kernels.compiled import compiled
 
 
 @compiled

@@ -48,18 +48,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.histograms.privhist.run_lengths import (
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from tabularium.mechanisms.histograms.privhist.run_lengths import (
     LARGEST_TOTAL,
     AnonymizedRelease,
     Runs,
     merged,
     prevalences,
 )
-from mechanisms.measured import Array, Measured
-from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism, check_counts
+from tabularium.mechanisms.measured import Array, Measured
+from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism, check_counts
 
 LONGEST_LIST = 1 << 17
 LEAST_GROWTH = 1 / (1 << 15)
@@ -171,7 +171,7 @@ def _level(channel: Channel) -> float:
 
 def boundaries_of(total: int, epsilon: float) -> NDArray[np.int64]:
     """Return s_0 … s_m for ``total`` >= 1 records, a noisy number, at ε; see the head of this module."""
-    from mechanisms.histograms.privhist.blocks import widening
+    from tabularium.mechanisms.histograms.privhist.blocks import widening
 
     least = -(-total // LONGEST_LIST)
     if epsilon > 1:
@@ -220,7 +220,7 @@ def histogram(
     tied
         See ``PrivHist``.
     """
-    from mechanisms.inference.isotonic import isotonic, whole
+    from tabularium.mechanisms.inference.isotonic import isotonic, whole
 
     widths = np.diff(boundaries).astype(np.float64)
     reach, over = isotonic(blocks / widths, widths**2, increasing=False), listed.astype(np.float64)
@@ -242,7 +242,7 @@ def items_beyond(
     the regression is the larger of it and the bound. Squares are summed for all g at once, less what does not
     depend on g.
     """
-    from mechanisms.histograms.privhist.prefix_regression import explained
+    from tabularium.mechanisms.histograms.privhist.prefix_regression import explained
 
     places = np.arange(listed.size + 1)
     # Blocks whose f is below g come last. They are Σ (blocks - g·widths)² instead of Σ (blocks - f·widths)².

@@ -21,8 +21,8 @@ from math import acosh, cosh, floor, inf, isfinite, lgamma, log
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.privhist.run_lengths import merged, pairs_of
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.privhist.run_lengths import merged, pairs_of
 
 Floats = NDArray[np.float64]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.measured import Release
-from mechanisms.mechanism import check_counts
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.measured import Release
+from tabularium.mechanisms.mechanism import check_counts
 
 Runs = NDArray[np.int64]
 

@@ -34,7 +34,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.spectral.fourier_passes import (
+from tabularium.mechanisms.histograms.spectral.fourier_passes import (
     cosines,
     halves,
     pass_any,
@@ -43,7 +43,7 @@ from mechanisms.histograms.spectral.fourier_passes import (
     powers,
     turn_rows,
 )
-from mechanisms.histograms.spectral.roots_of_unity import table
+from tabularium.mechanisms.histograms.spectral.roots_of_unity import table
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ Source: Dekker 1971 (exact product), Knuth (exact sum), as analysed by Joldes, M
 
 from __future__ import annotations
 
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.kernels.compiled import compiled
 
 _SPLITTER = 134217729.0  # 2^27 + 1
 

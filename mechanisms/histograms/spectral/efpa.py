@@ -4,8 +4,9 @@ A share of the budget chooses how many frequencies to keep, by a score that weig
 dropped against the noise on what is kept. The rest goes into noise on **every** kept real coefficient.
 
 Why the loss is at most ε: the score has sensitivity 1 (``spectral.choose_radii``), so the choice costs its
-share; the kept coefficients have the sensitivity proven in ``mechanisms.histograms.spectral.spectral_plan``,
-so their noise costs the rest; the inverse transform is post-processing.
+share; the kept coefficients have the sensitivity proven in
+``tabularium.mechanisms.histograms.spectral.spectral_plan``, so their noise costs the rest; the inverse
+transform is post-processing.
 
 What differs from the paper, and why:
 
@@ -42,12 +43,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.histograms.spectral.spectral import COUNT_CAP, ChosenSpectral, pure_budget
-from mechanisms.histograms.spectral.spectral_plan import Plan
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from tabularium.mechanisms.histograms.spectral.spectral import COUNT_CAP, ChosenSpectral, pure_budget
+from tabularium.mechanisms.histograms.spectral.spectral_plan import Plan
 
 if TYPE_CHECKING:
-    from mechanisms.histograms.spectral.transforms import Layout
+    from tabularium.mechanisms.histograms.spectral.transforms import Layout
 
 Floats = NDArray[np.float64]
 

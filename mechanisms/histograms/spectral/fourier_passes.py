@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.spectral.double_words import plus, times, turn
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.histograms.spectral.double_words import plus, times, turn
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]

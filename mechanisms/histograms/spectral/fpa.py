@@ -1,7 +1,7 @@
 """FPA, the Fourier Perturbation Algorithm: the k slowest frequencies of a table, each with noise.
 
 What one record changes, the sensitivity of the kept coefficients and the proof: see
-``mechanisms.histograms.spectral.spectral_plan``. The whole budget goes into one draw. k is public.
+``tabularium.mechanisms.histograms.spectral.spectral_plan``. The whole budget goes into one draw. k is public.
 
 What differs from the paper: the transform is the real one, without the redundant half; noise is discrete, on
 a lattice; ``sensitivity="tight"`` needs a fraction of the noise of the paper's √z (the default here, since
@@ -15,11 +15,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mechanisms.channel import Channel
-from mechanisms.histograms.parameter_checks import whole_number
-from mechanisms.histograms.spectral.spectral import COUNT_CAP, Spectral, exact_coordinates, measure, public
-from mechanisms.measured import Array
-from mechanisms.mechanism import Counts
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.parameter_checks import whole_number
+from tabularium.mechanisms.histograms.spectral.spectral import (
+    COUNT_CAP,
+    Spectral,
+    exact_coordinates,
+    measure,
+    public,
+)
+from tabularium.mechanisms.measured import Array
+from tabularium.mechanisms.mechanism import Counts
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What ``fpa``, ``spa`` and ``efpa`` do alike: choose how many slow waves to keep, measure, transform back.
 
-The sensitivities and their proofs are in ``mechanisms.histograms.spectral.spectral_plan``.
+The sensitivities and their proofs are in ``tabularium.mechanisms.histograms.spectral.spectral_plan``.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
-from mechanisms.accounting.exact_roots import root_above, rounded_up
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
-from mechanisms.histograms.spectral.spectral_plan import (
+from tabularium.mechanisms.accounting import epsilon_within
+from tabularium.mechanisms.accounting.exact_roots import root_above, rounded_up
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.parameter_checks import one_of, switch, whole_number
+from tabularium.mechanisms.histograms.spectral.spectral_plan import (
     LARGEST_INFLATION,
     SENSITIVITIES,
     Plan,
     plan_for,
     refusal,
 )
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
-from mechanisms.noise_distributions import variance_of
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import variance_of
 
 if TYPE_CHECKING:
-    from mechanisms.histograms.spectral.transforms import Layout
+    from tabularium.mechanisms.histograms.spectral.transforms import Layout
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ def choose_radii(
     candidates
         Which numbers of radii may be chosen, shape (m,).
     """
-    from mechanisms.histograms.spectral.fourier_passes import tail_energies
+    from tabularium.mechanisms.histograms.spectral.fourier_passes import tail_energies
 
     largest = float(plan.largest_norm) + float(added[0])
     error = plan.error + Fraction(2 * largest) * Fraction(4, 1 << 53)
@@ -97,7 +97,7 @@ class Spectral(Mechanism):
     count_cap: int
 
     def _check_parameters(self) -> None:
-        from mechanisms.histograms.spectral.transforms import TRANSFORMS
+        from tabularium.mechanisms.histograms.spectral.transforms import TRANSFORMS
 
         one_of(self.sensitivity, SENSITIVITIES, "sensitivity")
         one_of(self.transform, TRANSFORMS, "transform")
@@ -125,7 +125,7 @@ class Spectral(Mechanism):
 
     def finish(self, measured: Measured) -> Release:
         """Drop the other coordinates and transform back: float64, in the shape of the counts."""
-        from mechanisms.histograms.spectral.transforms import forward, inverse, layout
+        from tabularium.mechanisms.histograms.spectral.transforms import forward, inverse, layout
 
         shape, radii = tuple(measured.meta["shape"]), measured.meta["radii"]
         plan = layout(self._shape(shape), self.transform)
@@ -214,7 +214,7 @@ def measure(
 
 def exact_coordinates(bounded: Counts, plan: Plan) -> Floats:
     """Return the coordinates of a table, double words of shape (2, N)."""
-    from mechanisms.histograms.spectral.transforms import coordinates
+    from tabularium.mechanisms.histograms.spectral.transforms import coordinates
 
     return coordinates(bounded, plan.layout)
 

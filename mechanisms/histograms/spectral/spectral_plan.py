@@ -1,8 +1,8 @@
 """How much noise the slow waves of a table need: the sensitivities behind ``fpa``, ``spa`` and ``efpa``.
 
 Coordinates are those of an orthonormal real transform of the table, from slow to fast (see
-``mechanisms.histograms.spectral.transforms``). The first z of them get noise on a lattice; the others are
-dropped.
+``tabularium.mechanisms.histograms.spectral.transforms``). The first z of them get noise on a lattice; the
+others are dropped.
 
 What one record changes: one cell by 1, hence the coordinate vector by one column of the transform. Counts are
 first cut off at the public ``count_cap``, which cannot bring two tables further apart; with ``unattributed``
@@ -63,12 +63,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.exact_roots import root_above, rounded_up
-from mechanisms.accounting.transcript import Definition
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting.exact_roots import root_above, rounded_up
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.errors import MechanismError
 
 if TYPE_CHECKING:
-    from mechanisms.histograms.spectral.transforms import Layout
+    from tabularium.mechanisms.histograms.spectral.transforms import Layout
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -125,7 +125,7 @@ class Plan:
             return np.sqrt(kept) if pure else np.ones(kept.size)
         if self.layout.transform == "dft":
             return kept / np.sqrt(self.layout.size) if pure else np.sqrt(kept / self.layout.size)
-        from mechanisms.histograms.spectral.transforms import corner
+        from tabularium.mechanisms.histograms.spectral.transforms import corner
 
         waves = corner(self.layout)
         sums = np.cumsum(waves if pure else waves * waves)[self.ends - 1]
@@ -180,8 +180,8 @@ def plan_for(
 def _plan(
     shape: tuple[int, ...], transform: str, sensitivity: str, definition: Definition, cap: int, where: str
 ) -> Plan:
-    from mechanisms.histograms.spectral.double_fourier import relative_error
-    from mechanisms.histograms.spectral.transforms import layout
+    from tabularium.mechanisms.histograms.spectral.double_fourier import relative_error
+    from tabularium.mechanisms.histograms.spectral.transforms import layout
 
     size = prod(shape)
     if size >= 1 << 31:

@@ -86,9 +86,9 @@ def coordinates(counts: NDArray[np.int64], plan: Layout) -> Floats:
 
     Their error is bounded by ``double_fourier.relative_error``.
     """
-    from mechanisms.histograms.spectral import double_fourier
-    from mechanisms.histograms.spectral.fourier_passes import gathered
-    from mechanisms.histograms.spectral.roots_of_unity import square_root
+    from tabularium.mechanisms.histograms.spectral import double_fourier
+    from tabularium.mechanisms.histograms.spectral.fourier_passes import gathered
+    from tabularium.mechanisms.histograms.spectral.roots_of_unity import square_root
 
     values = np.zeros((2, *plan.shape))
     values[0] = counts.reshape(plan.shape)

@@ -1,7 +1,7 @@
 """Greedy groups of ascending counts by mean relative error: the loop of SReB_GCA.
 
 Source: Chen et al. 2024, Definition 5 and Algorithm 2 (GGS), with the two slips mended that
-``mechanisms.histograms.sreb_gca.sreb_gca`` names.
+``tabularium.mechanisms.histograms.sreb_gca.sreb_gca`` names.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.kernels.compiled import compiled
 
 
 @compiled

@@ -16,9 +16,9 @@ What differs from the paper, and why:
   starts again one cell late).
 - Noise is added to the group's sum, in integers, and divided by the group's size afterwards.
 - ``grouping="expected"``, the default, groups by each cell's expected count given its noisy one (see
-  ``mechanisms.kernels.prevalence``) instead of the noisy count itself, of which the largest and smallest are
-  mostly noise; large counts, where the odds are coarser than the noise of a cell on its own, stay noisy.
-  ``"noisy"`` is the paper's, with counts below zero taken for zero.
+  ``tabularium.mechanisms.kernels.prevalence``) instead of the noisy count itself, of which the largest and
+  smallest are mostly noise; large counts, where the odds are coarser than the noise of a cell on its own,
+  stay noisy. ``"noisy"`` is the paper's, with counts below zero taken for zero.
 - ``nonnegative``: a mean below zero is released as zero.
 
 Cost: O(n log n) for the sort, O(n) for the groups.
@@ -37,19 +37,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.channel import Channel
-from mechanisms.histograms.noisy_sums import addable
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.linear_measurements.linear_measurement import (
+from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.noisy_sums import addable
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
     NoisyCells,
     draws,
     noisy_counts,
 )
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_in
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in
 
 _COARSE = 4 * 64  # what a count is to a quarter of the distance between points of the odds
 DELTA = 1
@@ -115,7 +115,7 @@ class SrebGca(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the groups' noisy sums, which were chosen by the noisy counts of all cells."""
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         noisy, starts, sums = (measured.arrays[key] for key in ("cells", "starts", "sums"))
         of = np.empty(noisy.size, np.intp)
@@ -125,7 +125,7 @@ class SrebGca(Mechanism):
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the groups begin, from released numbers only."""
-        from mechanisms.histograms.sreb_gca.greedy_groups import group_starts
+        from tabularium.mechanisms.histograms.sreb_gca.greedy_groups import group_starts
 
         noise = _mean_deviation(event.definition, rest)
         by = np.maximum(ascending, 0).astype(np.float64)
@@ -141,7 +141,7 @@ def _expected(ascending: Counts, event: Event, noise: float) -> NDArray[np.float
     quarter of that distance off on average. Where that is more than ``noise``, the mean absolute noise of a
     cell on its own, noisy counts stay as they are.
     """
-    from mechanisms.kernels.prevalence import odds
+    from tabularium.mechanisms.kernels.prevalence import odds
 
     found = np.maximum(ascending, 0).astype(np.float64)
     near = int(np.searchsorted(ascending, _COARSE * noise))
@@ -170,7 +170,7 @@ def _relative_error(ascending: Counts, released: NDArray[np.float64], event: Eve
     The true counts are unknown; their odds come from the noisy counts of the first measurement. Counts that
     the noise cannot tell from zero are taken for zero, which makes the estimate too high rather than too low.
     """
-    from mechanisms.kernels.prevalence import odds, relative_errors
+    from tabularium.mechanisms.kernels.prevalence import odds, relative_errors
 
     found = odds(ascending, noise_in(event))
     cells, errors = relative_errors(found, released)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Integers = NDArray[np.int64]
 Ranks = tuple[NDArray[np.int32], Integers, Integers, Integers, Integers]
@@ -104,7 +104,8 @@ def mean_costs(sums: Integers, edges: Integers, cap: int, unit: int, last: int) 
     """Return the costs floor(unit·S·(cap - S/w)) of the bins that end at edge ``last``, by first edge.
 
     S is a bin's sum and w its number of cells; S·(cap - S/w) is the squared error around the mean but for a
-    term that all bins together always have (see ``mechanisms.histograms.structure_first.structure_first``).
+    term that all bins together always have (see
+    ``tabularium.mechanisms.histograms.structure_first.structure_first``).
 
     Parameters
     ----------

@@ -46,16 +46,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import ratio
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.noisy_sums import addable
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
-from mechanisms.histograms.structure_first.budget_split import Bound, least_bound
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
-from mechanisms.measured import Array, Measured, Release
-from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
-from mechanisms.noise_distributions import (
+from tabularium.mechanisms.accounting import ratio
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noisy_sums import addable
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
+from tabularium.mechanisms.histograms.structure_first.budget_split import Bound, least_bound
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import (
     Noise,
     family_for,
     gaussian_variance,
@@ -65,7 +65,7 @@ from mechanisms.noise_distributions import (
 )
 
 if TYPE_CHECKING:
-    from mechanisms.histograms.structure_first.optimal_histograms import Optima
+    from tabularium.mechanisms.histograms.structure_first.optimal_histograms import Optima
 
 _LARGEST = 1 << 62
 _FINENESS = 1 << 10
@@ -173,7 +173,7 @@ class StructureFirst(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy sums of the bins, or of the trees inside them; None where there are medians."""
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         starts, noisy = measured.arrays["starts"], measured.arrays["measured"]
         size = prod(measured.meta["shape"])
@@ -185,9 +185,9 @@ class StructureFirst(Mechanism):
         return NoisyTree.flat(part, noisy, noise_in(measured.transcript[-1]))
 
     def _noisy_trees(self, measured: Measured, size: int) -> LinearMeasurement:
-        from mechanisms.inference.hierarchy import Hierarchy
-        from mechanisms.kernels.bin_trees import stands
-        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+        from tabularium.mechanisms.inference.hierarchy import Hierarchy
+        from tabularium.mechanisms.kernels.bin_trees import stands
+        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 
         rest, parents, drawn = Fraction(measured.meta["rest"]), [], []
         noise: list[Noise] = []
@@ -241,7 +241,7 @@ class StructureFirst(Mechanism):
 
     def _optima(self, flat: Counts, edges: NDArray[np.int64], bins: int) -> tuple[Optima, int]:
         """Return the best histograms of all prefixes, and the sensitivity of their costs."""
-        from mechanisms.histograms.structure_first.optimal_histograms import (
+        from tabularium.mechanisms.histograms.structure_first.optimal_histograms import (
             optima_around_means,
             optima_around_medians,
         )
@@ -257,7 +257,7 @@ class StructureFirst(Mechanism):
 
     def _measure_trees(self, flat: Counts, starts: NDArray[np.int64], channel: Channel) -> Counts:
         """Return the noisy nodes of all trees, shape (nodes,); bins are disjoint, levels are not."""
-        from mechanisms.kernels.bin_trees import stands
+        from tabularium.mechanisms.kernels.bin_trees import stands
 
         share = channel.remaining
         noisy = []
@@ -270,8 +270,8 @@ class StructureFirst(Mechanism):
 
     def _from_trees(self, measured: Measured, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return consistent cells and their noise variances, shape (size,)."""
-        from mechanisms.inference import Hierarchy, consistency
-        from mechanisms.kernels.bin_trees import stands
+        from tabularium.mechanisms.inference import Hierarchy, consistency
+        from tabularium.mechanisms.kernels.bin_trees import stands
 
         values, variances = np.empty(size), np.empty(size)
         rest, noisy, used = float(Fraction(measured.meta["rest"])), measured.arrays["measured"], 0

@@ -28,12 +28,12 @@ from math import prod
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.consistency import consistency
-from mechanisms.inference.estimate import Estimate, contradiction
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.consistency import consistency
+from tabularium.mechanisms.inference.estimate import Estimate, contradiction
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
 
 DIMENSIONS = 12
 """Flat dimensions of one table beyond which 2^d terms are too many to be the quicker way."""

@@ -28,13 +28,13 @@ from functools import cached_property
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats
-from mechanisms.inference.consistency import consistency
-from mechanisms.inference.joint.covariance import Covariance
-from mechanisms.inference.joint.preconditioner import LinkPreconditioner
-from mechanisms.inference.joint.shared_marginals import Link, Overlap
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.inference.consistency import consistency
+from tabularium.mechanisms.inference.joint.covariance import Covariance
+from tabularium.mechanisms.inference.joint.preconditioner import LinkPreconditioner
+from tabularium.mechanisms.inference.joint.shared_marginals import Link, Overlap
+from tabularium.mechanisms.noise.synthetic import generator
 
 Tables = dict[str, Floats]
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.consistency import in_parallel, sibling_variances
-from mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.consistency import in_parallel, sibling_variances
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 
 class Covariance:

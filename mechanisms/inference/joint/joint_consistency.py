@@ -18,14 +18,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.consistency import consistency
-from mechanisms.inference.estimate import Estimate, finite_estimate, table_of, variances_of
-from mechanisms.inference.joint.anova import anova_estimates, separable
-from mechanisms.inference.joint.conjugate_gradients import JointSystem
-from mechanisms.inference.joint.joint_variances import estimated_variances, exact_variances
-from mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.consistency import consistency
+from tabularium.mechanisms.inference.estimate import Estimate, finite_estimate, table_of, variances_of
+from tabularium.mechanisms.inference.joint.anova import anova_estimates, separable
+from tabularium.mechanisms.inference.joint.conjugate_gradients import JointSystem
+from tabularium.mechanisms.inference.joint.joint_variances import estimated_variances, exact_variances
+from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
 
 SMALL = 4_000_000
 """Cells times agreements up to which the variances of the general way are exact."""
@@ -107,7 +107,7 @@ def joint_consistency(
     Two tables measured their common total as 10 and as 4 + 3, all with variance 1: x = 10 - 3/3 * 1.
 
     >>> import numpy as np
-    >>> from mechanisms.inference.joint.shared_marginals import Frame
+    >>> from tabularium.mechanisms.inference.joint.shared_marginals import Frame
     >>> tables = Overlap({"all": Frame(), "sexes": Frame({"sex": 2})})
     >>> made = joint_consistency(tables, {"all": [[10.0]], "sexes": [[4.0, 3.0]]}, {"all": 1.0, "sexes": 1.0})
     >>> made.estimates["all"].values.round(6).tolist(), made.estimates["sexes"].values.round(6).tolist()

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats
-from mechanisms.inference.estimate import Estimate
-from mechanisms.inference.joint.joint_consistency import checked_estimates
-from mechanisms.inference.joint.nonnegative_projection import project, project_families
-from mechanisms.inference.joint.settling_order import (
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.inference.estimate import Estimate
+from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
+from tabularium.mechanisms.inference.joint.nonnegative_projection import project, project_families
+from tabularium.mechanisms.inference.joint.settling_order import (
     MarginalTables,
     Step,
     failed_families,
@@ -41,8 +41,8 @@ from mechanisms.inference.joint.settling_order import (
     tables_of,
     unstacked,
 )
-from mechanisms.inference.joint.shared_marginals import Marginal, Overlap, View
-from mechanisms.inference.nonnegativity import nonnegativity
+from tabularium.mechanisms.inference.joint.shared_marginals import Marginal, Overlap, View
+from tabularium.mechanisms.inference.nonnegativity import nonnegativity
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -101,7 +101,7 @@ def joint_nonnegativity(overlap: Overlap, estimates: Mapping[str, Estimate]) -> 
     Both tables have 10 people; the middle age cannot be -1, so its lack is taken from the other two alike.
 
     >>> import numpy as np
-    >>> from mechanisms.inference.joint.shared_marginals import Frame
+    >>> from tabularium.mechanisms.inference.joint.shared_marginals import Frame
     >>> tables = Overlap({"all": Frame(), "ages": Frame({"age": 3})})
     >>> given = {"all": Estimate(np.array([[10.0]]), np.ones((1, 1))),
     ...          "ages": Estimate(np.array([[8.0, -1.0, 3.0]]), np.ones((1, 1)))}

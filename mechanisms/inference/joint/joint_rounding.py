@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
-from mechanisms.inference.estimate import Estimate, refuse_node
-from mechanisms.inference.joint.controlled_rounding import Conditions, round_to_sums
-from mechanisms.inference.joint.joint_consistency import checked_estimates
-from mechanisms.inference.joint.settling_order import (
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.inference.estimate import Estimate, refuse_node
+from tabularium.mechanisms.inference.joint.controlled_rounding import Conditions, round_to_sums
+from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
+from tabularium.mechanisms.inference.joint.settling_order import (
     Step,
     WholeMarginalTables,
     failed_families,
@@ -46,9 +46,9 @@ from mechanisms.inference.joint.settling_order import (
     tables_of,
     unstacked,
 )
-from mechanisms.inference.joint.shared_marginals import Overlap
-from mechanisms.inference.joint.violations import Violation, violations
-from mechanisms.inference.rounding import SNAP, STEPS, largest, rounding
+from tabularium.mechanisms.inference.joint.shared_marginals import Overlap
+from tabularium.mechanisms.inference.joint.violations import Violation, violations
+from tabularium.mechanisms.inference.rounding import SNAP, STEPS, largest, rounding
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -109,7 +109,7 @@ def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Round
     Examples
     --------
     >>> import numpy as np
-    >>> from mechanisms.inference.joint.shared_marginals import Frame
+    >>> from tabularium.mechanisms.inference.joint.shared_marginals import Frame
     >>> tables = Overlap({"sexes": Frame({"sex": 2}), "ages": Frame({"age": 3})})
     >>> given = {"sexes": Estimate(np.array([[4.6, 5.4]]), np.ones((1, 1))),
     ...          "ages": Estimate(np.array([[3.4, 3.3, 3.3]]), np.ones((1, 1)))}

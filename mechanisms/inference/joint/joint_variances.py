@@ -24,9 +24,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.arrays import Floats, Indices
-from mechanisms.inference.joint.conjugate_gradients import JointSystem, pseudo_inverse_root
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference.arrays import Floats, Indices
+from tabularium.mechanisms.inference.joint.conjugate_gradients import JointSystem, pseudo_inverse_root
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 def exact_variances(joint: JointSystem) -> dict[str, Floats]:

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.family_projection import Families
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.inference.family_projection import Families
 
 if TYPE_CHECKING:
     from scipy import sparse

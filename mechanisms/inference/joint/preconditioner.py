@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.inference.joint.covariance import Covariance
-from mechanisms.inference.joint.shared_marginals import Frame, Link, View
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.joint.covariance import Covariance
+from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Link, View
 
 FLOOR = 1e-6
 """Exact measurements count as this much of the largest variance: an approximation needs no zeros."""

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints, Number
-from mechanisms.inference.joint.shared_marginals import Frame, Marginal, Overlap, View
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints, Number
+from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Marginal, Overlap, View
 
 if TYPE_CHECKING:
     from scipy import sparse

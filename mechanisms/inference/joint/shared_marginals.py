@@ -22,9 +22,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Indices, Number
-from mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Indices, Number
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats, Ints
-from mechanisms.inference.joint.shared_marginals import Frame, Overlap
-from mechanisms.inference.rounding import SNAP
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Ints
+from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.inference.rounding import SNAP
 
 
 @dataclass(frozen=True, slots=True)

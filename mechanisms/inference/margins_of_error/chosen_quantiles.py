@@ -10,7 +10,7 @@ So with a = (1 - level)/5 and z the one-sided quantile of what is left, 4(1 - le
 out holds M with at least the stated probability, whatever is in the cell.
 
 What is released of each cell of a table is a row: the position, the rate, and the noisy sums of
-``mechanisms.kernels.outward_cells``.
+``tabularium.mechanisms.kernels.outward_cells``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import math
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.kernels.outward_cells import reaches
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.kernels.outward_cells import reaches
 
 PARTS_BESIDE = 2
 """The numbers of a row before its sums: position and rate."""

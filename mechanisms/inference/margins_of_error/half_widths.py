@@ -21,7 +21,7 @@ exact comparison never below what is needed, for sums of 1 to 100 terms, scales 
 The margins are for linear estimates. Non-negativity and rounding are not linear. What they did to a number is
 known, so an interval around what they made of it can be as wide as it takes to hold the interval of the
 linear estimate (``covering``): valid for every cell by itself, and in sparse tables much too wide. Narrower
-ones are simulated (:mod:`mechanisms.inference.margins_of_error.simulation`).
+ones are simulated (:mod:`tabularium.mechanisms.inference.margins_of_error.simulation`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms import noise_distributions
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Floats
+from tabularium.mechanisms import noise_distributions
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Floats
 
 POINTS = 1 << 20
 """Lattice points of the numerical inversion of a sum's characteristic function."""

@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import Definition
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Ints
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Ints
 
 UNIT = 256
 """Parts of a record in which errors are counted; one record changes the sum by this many parts."""

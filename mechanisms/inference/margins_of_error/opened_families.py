@@ -4,9 +4,9 @@ The steps from measurements to published numbers go down a hierarchy family by f
 comes of its children depends on nothing outside of them. So the errors of a level can be learnt from some of
 its families, if whatever is above them is as it would be. It is: a node whose children are left out keeps the
 best estimate from all measurements at and below it, whose variance t is known without any of them
-(:mod:`mechanisms.inference.consistency`: 1/t = 1/s + 1/(sum of the children's t)). As the measurement of a
-leaf with that variance it says of all that is above and beside it exactly what the left-out ones would have
-said. Its error is a weighted sum of theirs, taken to be normal.
+(:mod:`tabularium.mechanisms.inference.consistency`: 1/t = 1/s + 1/(sum of the children's t)). As the
+measurement of a leaf with that variance it says of all that is above and beside it exactly what the left-out
+ones would have said. Its error is a weighted sum of theirs, taken to be normal.
 
 For tables that share marginals below such a node the variance is an upper bound: it is the table's own
 estimate, and does not know what the other tables would have told of the children. Where the levels of the
@@ -26,9 +26,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.consistency import in_parallel
-from mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.inference.consistency import in_parallel
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 GOLDEN = (5**0.5 - 1) / 2
 

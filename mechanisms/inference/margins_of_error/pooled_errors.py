@@ -13,9 +13,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats, Indices, Ints
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Rows, summed
+from tabularium.mechanisms.inference.arrays import Floats, Indices, Ints
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Rows, summed
 
 SIZE_ENDS = np.array([0, 1 / 4, 1 / 2, 1, 2, 4])
 """Upper ends of the size classes, in standard deviations of the linear estimate; the last is open."""

@@ -1,8 +1,8 @@
 """Quantiles from a tree of noisy counts over a public grid, with intervals that hold for each cell.
 
 The bins of the grid are counted in groups, those in smaller ones, down to single bins; every level is
-measured, the total is not. Least squares over all levels (``mechanisms.inference.consistency``) give the
-bins. The quantile of rank q is the first bin b with
+measured, the total is not. Least squares over all levels (``tabularium.mechanisms.inference.consistency``)
+give the bins. The quantile of rank q is the first bin b with
 
     L(b) = (number up to b) - q·(number in all)  >=  0,
 
@@ -24,12 +24,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.boost.even_trees import EvenTree, level_variances
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.consistency import consistency
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.histograms.boost.even_trees import EvenTree, level_variances
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.consistency import consistency
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.kernels.bin_trees import one_tree
 
 ROUNDING = 1e-6
 """What least squares may be off by in doubles: less than this below zero is zero."""

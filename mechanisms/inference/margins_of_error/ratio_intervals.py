@@ -27,15 +27,15 @@ L(p) = A - p·B has the variance Var A + p²·Var B, and the interval is all p f
 not rejected, A and B lifted likewise.
 
 The quantile is that of weighted sums of discrete Laplace or Gaussian errors
-(:func:`mechanisms.inference.margins_of_error.half_widths.quantile`).
+(:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.quantile`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 
 
 def ratio_of(parts: Floats) -> Floats:

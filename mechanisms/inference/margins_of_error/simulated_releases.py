@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints, strips
-from mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints, strips
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 CHECKS = 4
 """One simulated release in so many, two at least, is kept for checking the margins that the others gave."""

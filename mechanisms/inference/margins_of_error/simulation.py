@@ -35,12 +35,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.inference.margins_of_error.half_widths import margins
-from mechanisms.inference.margins_of_error.pooled_errors import Pool, Strata
-from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Release, Rows, Runs
-from mechanisms.inference.margins_of_error.tallies import Tally
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
+from tabularium.mechanisms.inference.margins_of_error.pooled_errors import Pool, Strata
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import (
+    Assumed,
+    Made,
+    Release,
+    Rows,
+    Runs,
+)
+from tabularium.mechanisms.inference.margins_of_error.tallies import Tally
 
 PLENTY = 5000
 """Simulated errors from which on their 90 % quantile has a standard error of about 1 %."""

@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats, Ints
-from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.inference.margins_of_error.simulated_releases import Made, summed
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Ints
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Made, summed
 
 SIZES: tuple[tuple[int, int | None], ...] = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 """Classes of counts: first and last."""

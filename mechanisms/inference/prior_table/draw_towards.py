@@ -8,10 +8,10 @@
 
 A class holds cells of like size in the prior: that an empty cell stays empty and that a large one changes by
 little are different beliefs, and each is formed by how the noisy counts of its own cells lie about what is
-expected of them (:mod:`mechanisms.inference.prior_table.law_of_changes`). A prior that fits is trusted; one
-that has nothing to do with the counts leaves residuals as wide as the table itself, and little is drawn. In
-a sparse table zero then makes the noisy counts of a class likelier than the prior does, and stands in its
-place.
+expected of them (:mod:`tabularium.mechanisms.inference.prior_table.law_of_changes`). A prior that fits is
+trusted; one that has nothing to do with the counts leaves residuals as wide as the table itself, and little
+is drawn. In a sparse table zero then makes the noisy counts of a class likelier than the prior does, and
+stands in its place.
 
 *Privacy.* The prior is public and the noisy counts are paid for; nothing else is looked at.
 
@@ -29,11 +29,11 @@ from math import sqrt
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Ints
-from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.inference.prior_table.law_of_changes import Grid, Law, laws_behind
-from mechanisms.noise_distributions import NOTHING, Noise
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Bools, Floats, Ints
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.inference.prior_table.law_of_changes import Grid, Law, laws_behind
+from tabularium.mechanisms.noise_distributions import NOTHING, Noise
 
 LEAST = 200
 """Cells of a class: below, none is drawn, or the class is joined to the one of larger cells."""

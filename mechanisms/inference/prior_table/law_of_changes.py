@@ -18,8 +18,8 @@ from math import exp, floor, sqrt
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats, Ints
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.inference.arrays import Floats, Ints
+from tabularium.mechanisms.noise_distributions import Noise
 
 REACH = 40
 """Largest change that is weighed, in standard deviations of the noise."""

@@ -10,9 +10,9 @@ drawn towards the mean of the node's siblings by the share of their spread that 
 Stein).
 
 *Why the other cells.* The law of changes is learnt from how noisy cells lie about what is expected of them
-(:mod:`mechanisms.inference.prior_table.law_of_changes`), and takes a cell's noise to be independent of that.
-A cell's own noise must not come back to it by way of the node's sum: it would look as if nothing was left to
-explain, the more so the more of the node is in the cell.
+(:mod:`tabularium.mechanisms.inference.prior_table.law_of_changes`), and takes a cell's noise to be
+independent of that. A cell's own noise must not come back to it by way of the node's sum: it would look as if
+nothing was left to explain, the more so the more of the node is in the cell.
 
 *Privacy.* All of it is made of noisy counts that are paid for.
 """
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Floats, Ints
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.arrays import Floats, Ints
 
 _ALL = 1 - 1e-6
 """Share of a node in one cell from which the others say nothing of it."""

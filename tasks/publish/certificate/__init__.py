@@ -5,11 +5,11 @@ the release, and nothing else: :func:`stated` puts them together, and makes them
 see that it fits itself. ``certificate.schema.json`` says what each of them holds.
 """
 
-from tasks.publish.certificate.certificate_parts import Charged, Contents
-from tasks.publish.certificate.certifying import certificate
-from tasks.publish.certificate.installed_code import software_versions
-from tasks.publish.certificate.sections import FORMAT, public_digests, stated
-from tasks.publish.certificate.spending import whole
+from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents
+from tabularium.tasks.publish.certificate.certifying import certificate
+from tabularium.tasks.publish.certificate.installed_code import software_versions
+from tabularium.tasks.publish.certificate.sections import FORMAT, public_digests, stated
+from tabularium.tasks.publish.certificate.spending import whole
 
 __all__ = [
     "FORMAT",

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from ledger import Sums, Terms
-from ledger.charges.reservation import Approved, Reservation
-from tasks.publish.certificate.spending import own_amount
-from validations.spec.exact_facts import exact_facts
-from validations.spec.model import ReleaseSpec
+from tabularium.ledger import Sums, Terms
+from tabularium.ledger.charges.reservation import Approved, Reservation
+from tabularium.tasks.publish.certificate.spending import own_amount
+from tabularium.validations.spec.exact_facts import exact_facts
+from tabularium.validations.spec.model import ReleaseSpec
 
 _WORDS = (
     "All figures are of the ledger's entry that reserved this charge; they never change, and an export of "

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ledger import Withheld
-from ledger.charges.reservation import Reservation
-from mechanisms.accounting import Event
-from tasks.published_heads import StampedHead
+from tabularium.ledger import Withheld
+from tabularium.ledger.charges.reservation import Reservation
+from tabularium.mechanisms.accounting import Event
+from tabularium.tasks.published_heads import StampedHead
 
 
 @dataclass(frozen=True)

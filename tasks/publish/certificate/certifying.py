@@ -6,18 +6,18 @@ import datetime as dt
 import platform
 from typing import Any
 
-from ledger import Ledger
-from mechanisms.errors import PublicationError
-from tasks.ledger_stages import MeasuredHandle
-from tasks.postprocess.postprocessing import VERSION
-from tasks.publish.certificate.certificate_parts import Charged, Contents
-from tasks.publish.certificate.installed_code import code_told, software_versions
-from tasks.publish.certificate.sections import stated
-from tasks.publish.certificate.spending import whole
-from tasks.published_heads import stamped_head
-from tasks.runtime.run import Run
-from validations.spec.exact_facts import neighbours
-from validations.spec.parts.source_part import public_name
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.ledger_stages import MeasuredHandle
+from tabularium.tasks.postprocess.postprocessing import VERSION
+from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents
+from tabularium.tasks.publish.certificate.installed_code import code_told, software_versions
+from tabularium.tasks.publish.certificate.sections import stated
+from tabularium.tasks.publish.certificate.spending import whole
+from tabularium.tasks.published_heads import stamped_head
+from tabularium.tasks.runtime.run import Run
+from tabularium.validations.spec.exact_facts import neighbours
+from tabularium.validations.spec.parts.source_part import public_name
 
 
 def certificate(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from validations.domains.sdmx_code_lists import published_name
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import RowCountRule
-from validations.spec.parts.source_part import public_name
-from validations.spec.parts.table_parts import ABOVE
+from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.rules import RowCountRule
+from tabularium.validations.spec.parts.source_part import public_name
+from tabularium.validations.spec.parts.table_parts import ABOVE
 
 _TUNING = (
     "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or "

@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from mechanisms import build
-from mechanisms.accounting import Event, ratio, spent
-from mechanisms.accounting.transcript import CHOOSING, GAUSSIANS
-from mechanisms.mechanism import Mechanism
-from tasks.publish.certificate.installed_code import audits
-from tasks.publish.certificate.spending import budgets, by_measurement
-from validations.spec.checks.histogram_checks import MECHANISM
-from validations.spec.model import ReleaseSpec
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting import Event, ratio, spent
+from tabularium.mechanisms.accounting.transcript import CHOOSING, GAUSSIANS
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.tasks.publish.certificate.installed_code import audits
+from tabularium.tasks.publish.certificate.spending import budgets, by_measurement
+from tabularium.validations.spec.checks.histogram_checks import MECHANISM
+from tabularium.validations.spec.model import ReleaseSpec
 
 _LAPLACE = "integer noise z with P(z) ∝ exp(-|z|/scale)"
 _GAUSSIAN = "integer noise z with P(z) ∝ exp(-z²/(2·scale²))"

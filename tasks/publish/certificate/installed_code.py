@@ -10,11 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from mechanisms.errors import PublicationError
+from tabularium.mechanisms.errors import PublicationError
 
 OWN = ("flows", "ledger", "mechanisms", "tasks", "validations")
 NOT_AUDITED = "mechanisms/queries"  # asks published numbers; no mechanism imports it
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[3]  # the package, which reaches each of these folders
 _LEFT_OUT = {"__pycache__", ".compiled"}
 _PACKAGES = (
     "tabularium-dp",
@@ -53,12 +53,13 @@ def software_versions() -> dict[str, str]:
 def code_digest(*packages: str, without: str | None = None) -> str:
     """Return the SHA-256 over the files of these packages of ours: names and contents, in order of the names.
 
-    Files in the folder ``without`` are left out.
+    Files in the folder ``without`` are left out. With all packages go the modules of the public API.
 
     It is taken over lines ``<SHA-256 of a file>  <its name>``, sorted by name, as ``sha256sum`` prints them.
     """
     lines = {}
-    for path in (path for package in packages for path in (_ROOT / package).rglob("*")):
+    own = _ROOT.glob("*.py") if packages == OWN else ()
+    for path in (*own, *(path for package in packages for path in (_ROOT / package).rglob("*"))):
         name = path.relative_to(_ROOT)
         if without is not None and name.is_relative_to(without):
             continue
@@ -76,7 +77,7 @@ def audited_code() -> str:
 @lru_cache
 def commit() -> str | None:
     """Return the git commit of the program, where it runs from a working copy; None where it is installed."""
-    if not (_ROOT / ".git").exists():
+    if not (_ROOT.parent / ".git").exists():
         return None
     try:
         told = subprocess.run(  # noqa: S603 - fixed words

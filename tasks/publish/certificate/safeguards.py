@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mechanisms.accounting import Event
+from tabularium.mechanisms.accounting import Event
 
 SIDE_CHANNELS = (
     {

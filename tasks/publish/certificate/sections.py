@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mechanisms.accounting import Event
-from tasks.margins.error_model import MEANING
-from tasks.publish.certificate.account_section import account_section, approval_section
-from tasks.publish.certificate.certificate_parts import Charged, Contents
-from tasks.publish.certificate.declared import domains, look_ups, postprocessing, tuning, validation
-from tasks.publish.certificate.draws import audited, measured
-from tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
-from tasks.publish.certificate.spending import (
+from tabularium.mechanisms.accounting import Event
+from tabularium.tasks.margins.error_model import MEANING
+from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
+from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents
+from tabularium.tasks.publish.certificate.declared import (
+    domains,
+    look_ups,
+    postprocessing,
+    tuning,
+    validation,
+)
+from tabularium.tasks.publish.certificate.draws import audited, measured
+from tabularium.tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
+from tabularium.tasks.publish.certificate.spending import (
     allocation,
     composition,
     conversion,
@@ -20,15 +26,15 @@ from tasks.publish.certificate.spending import (
     rests_on,
     whole,
 )
-from tasks.publish.guarantee import privacy_numbers
-from tasks.publish.release_folder import CERTIFICATE
-from validations.domains import prior_tables
-from validations.domains.sdmx_code_lists import published_name
-from validations.spec.exact_facts import Neighbours, along_of, facts_of_release
-from validations.spec.load import published, spec_digest
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import Invariant
-from validations.spec.summary import tally_about
+from tabularium.tasks.publish.guarantee import privacy_numbers
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.validations.domains import prior_tables
+from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.spec.exact_facts import Neighbours, along_of, facts_of_release
+from tabularium.validations.spec.load import published, spec_digest
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.table_parts import Invariant
+from tabularium.validations.spec.summary import tally_about
 
 FORMAT = 1
 _PUBLIC = ("codes/", "figures/", "invariants/")
@@ -40,7 +46,7 @@ def stated(
 ) -> dict[str, Any]:
     """Return every section of a certificate, in the order in which it is read: what is exact comes first.
 
-    :mod:`tasks.publish.verify_certificate` makes them again from a certificate and compares.
+    :mod:`tabularium.tasks.publish.verify_certificate` makes them again from a certificate and compares.
 
     Parameters
     ----------

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting import Event
-from tasks.publish.certificate.certificate_parts import Charged
-from tasks.publish.guarantee import settled_beforehand
-from validations.spec.model import ReleaseSpec
+from tabularium.mechanisms.accounting import Event
+from tabularium.tasks.publish.certificate.certificate_parts import Charged
+from tabularium.tasks.publish.guarantee import settled_beforehand
+from tabularium.validations.spec.model import ReleaseSpec
 
 _SUMS = (
     "Tallies, tables, levels and histograms see the same records one after the other: what they cost is "

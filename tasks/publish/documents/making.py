@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.publish.documents.bill_of_materials import bill_of_materials
-from tasks.publish.documents.registry_entry import registry_entry
-from tasks.report.report import report
+from tabularium.tasks.publish.documents.bill_of_materials import bill_of_materials
+from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.tasks.report.report import report
 
 Document = Callable[[Path, Mapping[str, Any], Path | None], bytes]
 """``(aside, told, last) -> content``, as in :func:`write_documents`; slow imports belong inside."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from tasks.publish.guarantee import at_most
+from tabularium.tasks.publish.guarantee import at_most
 
 _VARIANTS = {"pure": "Pure DP", "zcdp": "Zero-concentrated DP"}
 _ASKED = {  # fields that the registry requires, and that may be unknown

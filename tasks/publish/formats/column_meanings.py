@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.margins.error_model import MEANING
-from tasks.publish.published_tables import PublishedTable
-from tasks.publish.quality import FLAGS
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.spec.load import Loaded
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.parts.output_options import About, Quality
-from validations.spec.parts.table_parts import Histogram, Table
-from validations.universes.universe import counted_in
+from tabularium.tasks.margins.error_model import MEANING
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.tasks.publish.quality import FLAGS
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.output_options import About, Quality
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.universes.universe import counted_in
 
 RECORDS = "records"
 _FLAG_MEANING = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.publish.formats.csv_rows import Taking, rows_into_csv
-from tasks.publish.formats.csvw_metadata import metadata_text
-from tasks.publish.published_tables import PublishedTable
-from validations.spec.load import Loaded
+from tabularium.tasks.publish.formats.csv_rows import Taking, rows_into_csv
+from tabularium.tasks.publish.formats.csvw_metadata import metadata_text
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.validations.spec.load import Loaded
 
 
 def csv_file(loaded: Loaded, name: str, table: PublishedTable, aside: Path) -> Taking:

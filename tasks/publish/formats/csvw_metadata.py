@@ -14,12 +14,17 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from tasks.publish.formats.column_meanings import ColumnMeaning, column_meanings, title_of, title_of_release
-from tasks.publish.published_tables import PublishedTable
-from validations.domains.csv_code_lists import LANGUAGE
-from validations.domains.domains import HierarchyDomain
-from validations.domains.sdmx_code_lists import published_name
-from validations.spec.load import Loaded
+from tabularium.tasks.publish.formats.column_meanings import (
+    ColumnMeaning,
+    column_meanings,
+    title_of,
+    title_of_release,
+)
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.validations.domains.csv_code_lists import LANGUAGE
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.spec.load import Loaded
 
 MOST_CODES = 1_000  # written out; longer lists can be read from the file itself
 _DIALECT = {

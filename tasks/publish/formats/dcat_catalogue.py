@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.arrival.calendar_periods import first_and_last
-from tasks.publish.formats.column_meanings import title_of, title_of_release, title_with_period
-from tasks.publish.published_tables import PublishedTable
-from tasks.publish.release_folder import digest_of
-from validations.spec.load import Loaded
-from validations.spec.parts.output_options import About
+from tabularium.tasks.arrival.calendar_periods import first_and_last
+from tabularium.tasks.publish.formats.column_meanings import title_of, title_of_release, title_with_period
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.tasks.publish.release_folder import digest_of
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.output_options import About
 
 NAME = "catalogue.jsonld"
 _IANA = "https://www.iana.org/assignments/media-types/"
@@ -93,7 +93,7 @@ def language_address(tag: str) -> str:
 
     That has languages by their three letters, without regions. Of what has none it knows "undetermined".
     """
-    from tasks.publish.formats.language_codes import THREE_LETTERS
+    from tabularium.tasks.publish.formats.language_codes import THREE_LETTERS
 
     language = tag.partition("-")[0].casefold()
     known = language if len(language) > 2 else THREE_LETTERS.get(language, "und")

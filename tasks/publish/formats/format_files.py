@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.model import ReleaseSpec
 
 #: Format -> endings of the files of each table, after its name.
 OF_A_TABLE = {"csv": ("csv", "csv-metadata.json"), "parquet": ("parquet",), "sdmx": ("sdmx.csv",)}

@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
-from tasks.publish.formats.column_meanings import (
+from tabularium.tasks.publish.formats.column_meanings import (
     ColumnMeaning,
     column_meanings,
     title_of,
     title_of_release,
 )
-from tasks.publish.formats.csv_rows import Take, Taking
-from tasks.publish.frames import ROWS
-from tasks.publish.published_tables import PublishedTable
-from validations.spec.load import Loaded
+from tabularium.tasks.publish.formats.csv_rows import Take, Taking
+from tabularium.tasks.publish.frames import ROWS
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.validations.spec.load import Loaded
 
 
 def parquet_file(loaded: Loaded, name: str, table: PublishedTable, aside: Path) -> Taking:

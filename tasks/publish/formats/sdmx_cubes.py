@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tasks.publish.published_tables import PublishedTable
-from tasks.publish.quality import FLAGS
-from validations.domains.sdmx_names import component_ids, measure_columns, measure_id, time_period
-from validations.spec.load import Loaded
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import Histogram
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.tasks.publish.quality import FLAGS
+from tabularium.validations.domains.sdmx_names import component_ids, measure_columns, measure_id, time_period
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.table_parts import Histogram
 
 #: Flag of a cell -> status of an observation, of SDMX's cross-domain list.
 STATUS = dict(zip(FLAGS, ("A", "U", "Q", "V", "N", "A"), strict=True))

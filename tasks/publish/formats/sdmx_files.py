@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.publish.formats.csv_rows import Take, rows_into_csv
-from tasks.publish.formats.sdmx_cubes import cubes
-from tasks.publish.formats.sdmx_rows import sdmx_rows
-from tasks.publish.published_tables import PublishedTable
-from validations.spec.load import Loaded
+from tabularium.tasks.publish.formats.csv_rows import Take, rows_into_csv
+from tabularium.tasks.publish.formats.sdmx_cubes import cubes
+from tabularium.tasks.publish.formats.sdmx_rows import sdmx_rows
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.validations.spec.load import Loaded
 
 
 @contextmanager
@@ -24,7 +24,9 @@ def sdmx_file(loaded: Loaded, name: str, table: PublishedTable, aside: Path) -> 
 
 def write_structure(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: Path) -> None:
     """Write ``structure.sdmx.xml``, or ``.json`` where the spec says so."""
-    from tasks.publish.formats.sdmx_structure import structure_message  # pysdmx takes long to import
+    from tabularium.tasks.publish.formats.sdmx_structure import (
+        structure_message,  # pysdmx takes long to import
+    )
 
     path = aside / f"structure.sdmx.{loaded.spec.publication.sdmx.structure}"
     found = [cube for _, cube in cubes(loaded, tables)]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from tasks.publish.formats.sdmx_cubes import STATUS, Cube
-from tasks.publish.quality import FLAGS
-from validations.domains.sdmx_names import code_id
+from tabularium.tasks.publish.formats.sdmx_cubes import STATUS, Cube
+from tabularium.tasks.publish.quality import FLAGS
+from tabularium.validations.domains.sdmx_names import code_id
 
 
 def sdmx_rows(cube: Cube) -> Callable[[pa.Table], pa.Table]:

@@ -40,10 +40,10 @@ from pysdmx.model import (
 from pysdmx.model.code import LevelType
 from pysdmx.model.message import Header
 
-from tasks.publish.formats.sdmx_cubes import STATUS, Cube, product_id
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.sdmx_names import code_id
-from validations.spec.load import Loaded
+from tabularium.tasks.publish.formats.sdmx_cubes import STATUS, Cube, product_id
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.sdmx_names import code_id
+from tabularium.validations.spec.load import Loaded
 
 _FORMATS = {"xml": Format.STRUCTURE_SDMX_ML_3_0, "json": Format.STRUCTURE_SDMX_JSON_2_0_0}
 _URN = "urn:sdmx:org.sdmx.infomodel"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mechanisms.inference import Estimate
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.formats.writers import write_formats
-from tasks.publish.published_tables import PublishedTable, histogram_table, published_table
-from validations.spec.load import Loaded
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.formats.writers import write_formats
+from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
+from tabularium.validations.spec.load import Loaded
 
 
 def write_without_rows(loaded: Loaded, folder: Path) -> None:

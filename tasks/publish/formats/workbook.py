@@ -14,17 +14,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from mechanisms.errors import PublicationError
-from tasks.publish.formats.column_meanings import (
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.publish.formats.column_meanings import (
     column_meanings,
     confidence,
     title_of,
     title_of_release,
 )
-from tasks.publish.frames import Frame
-from tasks.publish.published_tables import PublishedTable
-from validations.spec.checks.publication_checks import SHEET_ROWS
-from validations.spec.load import Loaded
+from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.validations.spec.checks.publication_checks import SHEET_ROWS
+from tabularium.validations.spec.load import Loaded
 
 NAME = "tables.xlsx"
 NOTES = "Notes"

@@ -13,15 +13,15 @@ from concurrent.futures import Executor, Future, wait
 from contextlib import ExitStack
 from pathlib import Path
 
-from tasks.publish.formats.csv_files import csv_file, write_metadata
-from tasks.publish.formats.csv_rows import Take, Taking
-from tasks.publish.formats.dcat_catalogue import write_catalogue
-from tasks.publish.formats.parquet_files import parquet_file
-from tasks.publish.formats.sdmx_files import sdmx_file, write_structure
-from tasks.publish.formats.workbook import write_workbook
-from tasks.publish.published_tables import PublishedTable
-from tasks.publish.side_by_side import threads
-from validations.spec.load import Loaded
+from tabularium.tasks.publish.formats.csv_files import csv_file, write_metadata
+from tabularium.tasks.publish.formats.csv_rows import Take, Taking
+from tabularium.tasks.publish.formats.dcat_catalogue import write_catalogue
+from tabularium.tasks.publish.formats.parquet_files import parquet_file
+from tabularium.tasks.publish.formats.sdmx_files import sdmx_file, write_structure
+from tabularium.tasks.publish.formats.workbook import write_workbook
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.tasks.publish.side_by_side import threads
+from tabularium.validations.spec.load import Loaded
 
 Tables = Mapping[str, PublishedTable]
 

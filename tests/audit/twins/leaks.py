@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from mechanisms.channel import Channel
-from mechanisms.measured import Measured, Release
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.measured import Measured, Release
 from tests.audit.cases import Case, Counts
 from tests.audit.twins.twin import Drawn, Twin
 

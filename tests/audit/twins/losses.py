@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mechanisms.channel import Channel
+from tabularium.mechanisms.channel import Channel
 from tests.audit.cases import Case, Counts
 from tests.audit.twins.twin import Drawn, Twin
 

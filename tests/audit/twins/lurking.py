@@ -8,9 +8,9 @@ from zlib import crc32
 
 import numpy as np
 
-from mechanisms.channel import Channel
-from mechanisms.errors import MechanismError
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import Counts
 from tests.audit.twins.twin import Drawn, Twin
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mechanisms.channel import Channel
-from mechanisms.measured import Measured, Release
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.measured import Measured, Release
 from tests.audit.cases import Counts
 from tests.audit.twins.twin import Drawn, Twin
 

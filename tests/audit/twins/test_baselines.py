@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.channel import Channel
-from mechanisms.histograms.boost.boost import Boost
-from mechanisms.histograms.mwem.mwem import Mwem
-from mechanisms.histograms.mwem.mwem_workloads import TilingWorkload
-from mechanisms.histograms.privelet.haar_sums import sums_and_differences
-from mechanisms.histograms.privelet.privelet import Privelet
-from mechanisms.kernels.bin_trees import one_tree
-from mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.boost.boost import Boost
+from tabularium.mechanisms.histograms.mwem.mwem import Mwem
+from tabularium.mechanisms.histograms.mwem.mwem_workloads import TilingWorkload
+from tabularium.mechanisms.histograms.privelet.haar_sums import sums_and_differences
+from tabularium.mechanisms.histograms.privelet.privelet import Privelet
+from tabularium.mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit
 from tests.audit.twins.twin import Drawn

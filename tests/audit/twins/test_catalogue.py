@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.channel import SeededChannel, replay, replay_loss
-from mechanisms.errors import BudgetExceeded, MechanismError
+from tabularium.mechanisms.channel import SeededChannel, replay, replay_loss
+from tabularium.mechanisms.errors import BudgetExceeded, MechanismError
 from tests.audit.elsewhere import another_process, replay_elsewhere
 from tests.audit.replays import FORCES, NotPrivateError, audit
 from tests.audit.traps import OtherRandomnessError, trapped

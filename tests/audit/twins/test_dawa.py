@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from mechanisms.channel import Channel
-from mechanisms.histograms.dawa.dawa import Dawa
-from mechanisms.histograms.dawa.hilbert import row_order
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.dawa.dawa import Dawa
+from tabularium.mechanisms.histograms.dawa.hilbert import row_order
 from tests.audit.cases import CASES, Case, Counts
 from tests.audit.replays import NotPrivateError, audit, judge
 from tests.audit.twins.twin import Drawn

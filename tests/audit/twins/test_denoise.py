@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from mechanisms.channel import Channel
-from mechanisms.histograms.denoise.denoise import Denoise
-from mechanisms.histograms.denoise_ranges.markov_tree import few_peaks
-from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
-from mechanisms.measured import Measured, Release
-from mechanisms.mechanism import Counts
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.histograms.denoise.denoise import Denoise
+from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import few_peaks
+from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree
+from tabularium.mechanisms.measured import Measured, Release
+from tabularium.mechanisms.mechanism import Counts
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit
 from tests.audit.twins.twin import Drawn

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from mechanisms.channel import Channel, replay
-from mechanisms.histograms.spectral.efpa import Efpa
+from tabularium.mechanisms.channel import Channel, replay
+from tabularium.mechanisms.histograms.spectral.efpa import Efpa
 from tests.audit.cases import Case, Counts
 from tests.audit.replays import NotPrivateError, audit, judge
 from tests.audit.twins.twin import Drawn

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.channel import Channel, replay, replay_loss
-from mechanisms.histograms.kd_tree.hierarchical_kd_tree import HierarchicalKdTree
-from mechanisms.histograms.kd_tree.kd_tree import KdTree
-from mechanisms.mechanism import Mechanism
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.channel import Channel, replay, replay_loss
+from tabularium.mechanisms.histograms.kd_tree.hierarchical_kd_tree import HierarchicalKdTree
+from tabularium.mechanisms.histograms.kd_tree.kd_tree import KdTree
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.noise_distributions import Noise
 from tests.audit.cases import Case, Counts
 from tests.audit.replays import NotPrivateError, audit
 from tests.audit.twins.twin import Drawn

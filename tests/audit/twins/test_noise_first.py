@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mechanisms.channel import Channel, replay, replay_loss
-from mechanisms.histograms.noise_first.merging import improve
-from mechanisms.histograms.noise_first.noise_first import NoiseFirst
-from mechanisms.measured import Measured, Release
-from mechanisms.mechanism import Counts
+from tabularium.mechanisms.channel import Channel, replay, replay_loss
+from tabularium.mechanisms.histograms.noise_first.merging import improve
+from tabularium.mechanisms.histograms.noise_first.noise_first import NoiseFirst
+from tabularium.mechanisms.measured import Measured, Release
+from tabularium.mechanisms.mechanism import Counts
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit
 from tests.audit.twins.twin import Drawn

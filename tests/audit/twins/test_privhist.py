@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import build
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import Channel, replay
-from mechanisms.channel.replay.replay_audit import Audit
-from mechanisms.histograms.privhist import privhist
-from mechanisms.histograms.privhist.privhist import PrivHist
-from mechanisms.histograms.privhist.run_lengths import Runs, prevalences
-from mechanisms.histograms.sorted_isotonic import SortedIsotonic
-from mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import Channel, replay
+from tabularium.mechanisms.channel.replay.replay_audit import Audit
+from tabularium.mechanisms.histograms.privhist import privhist
+from tabularium.mechanisms.histograms.privhist.privhist import PrivHist
+from tabularium.mechanisms.histograms.privhist.run_lengths import Runs, prevalences
+from tabularium.mechanisms.histograms.sorted_isotonic import SortedIsotonic
+from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tests.audit.cases import CASES, Case, Counts
 from tests.audit.replays import BUDGETS, FORCES, NotPrivateError, audit, edge_pairs, judge, made_up
 from tests.audit.twins.twin import Drawn

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.channel import Channel, replay, replay_loss
-from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
-from mechanisms.histograms.structure_first.structure_first import StructureFirst
-from mechanisms.measured import Measured, Release
-from mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.channel import Channel, replay, replay_loss
+from tabularium.mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
+from tabularium.mechanisms.histograms.structure_first.structure_first import StructureFirst
+from tabularium.mechanisms.measured import Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit
 from tests.audit.twins.twin import Drawn
@@ -60,7 +60,7 @@ class WholeBudgetForEveryLevel(StructureFirst):
     """The trees of ``boost`` with the noise of one level: a record is in a node of each."""
 
     def _measure_trees(self, flat: Counts, starts: NDArray[np.int64], channel: Channel) -> Counts:
-        from mechanisms.kernels.bin_trees import stands
+        from tabularium.mechanisms.kernels.bin_trees import stands
 
         trees = list(stands(starts, flat.size, self.branching))
         nodes = np.concatenate([sums for stand in trees for sums in stand.sums(flat)])

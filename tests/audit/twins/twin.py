@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mechanisms.measured import Measured, Release
-from mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.measured import Measured, Release
+from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case
 
 Drawn = tuple[dict[str, Any], dict[str, Any]]

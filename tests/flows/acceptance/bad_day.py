@@ -25,13 +25,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flows.operations.installation import most_runs
-from flows.operations.prefect_api import runs_of
-from ledger import Ledger
-from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inboxes import Inbox, add, inbox_of
-from tasks.custody.account_for import account_for
-from tasks.runtime.home import Home
+from tabularium.flows.operations.installation import most_runs
+from tabularium.flows.operations.prefect_api import runs_of
+from tabularium.ledger import Ledger
+from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.arrival.inboxes import Inbox, add, inbox_of
+from tabularium.tasks.custody.account_for import account_for
+from tabularium.tasks.runtime.home import Home
 from tests.flows.operations.installations import Up, children, running
 from tests.flows.operations.products import officer_of, open_account, until
 from tests.flows.release.scene import write_scene
@@ -191,7 +191,11 @@ def _faults(
     gone.rename(aside)
     gone.symlink_to("/nonexistent")  # as an automatic mount that fails
     time.sleep(15)
-    for part in ("flows.operations.worker", "flows.operations.watcher", "flows.operations.prefect_server"):
+    for part in (
+        "tabularium.flows.operations.worker",
+        "tabularium.flows.operations.watcher",
+        "tabularium.flows.operations.prefect_server",
+    ):
         until(f"{part} is there", lambda part=part: up.part(part), 60)
         up.kill(part)
         time.sleep(10)

@@ -86,7 +86,7 @@ def _quarantine(scene: Scene) -> Iterator[None]:
 
 
 def _run(scene: Scene, run_state: Any) -> Any:
-    from flows.release import release
+    from tabularium.flows.release import release
 
     tags = ["product:mills", "period:2027"]
     return scene.client.create_flow_run(release, parameters={"spec": "x"}, tags=tags, state=run_state).id
@@ -119,7 +119,7 @@ def _nobody_decided(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def _decided_untold(scene: Scene) -> Iterator[None]:
-    watcher = scene.up.part("flows.operations.watcher")
+    watcher = scene.up.part("tabularium.flows.operations.watcher")
     os.kill(watcher, signal.SIGSTOP)
     key = str(officer_of(scene.up.home))
     scene.up.run_cli("ledger", "approve", str(scene.farms.spec), "--key", key, PREFECT_API_URL=_NOWHERE)
@@ -130,8 +130,8 @@ def _decided_untold(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def _worker_killed(scene: Scene) -> Iterator[None]:
-    scene.up.kill("flows.operations.worker")
-    until("another one runs", lambda: scene.up.part("flows.operations.worker"), 60)
+    scene.up.kill("tabularium.flows.operations.worker")
+    until("another one runs", lambda: scene.up.part("tabularium.flows.operations.worker"), 60)
     time.sleep(15)
     yield
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import COMMANDS, app, imported
-from ledger import Ledger
+from tabularium.flows.cli.app import COMMANDS, app, imported
+from tabularium.ledger import Ledger
 from tests.flows.release.scene import write_scene
 
 ROOT = Path(__file__).parents[3]
@@ -22,7 +22,7 @@ engine = pytest.mark.xdist_group("engine")
 
 def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli.app", *words],
+        [sys.executable, "-m", "tabularium.flows.cli.app", *words],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
@@ -136,7 +136,7 @@ def test_the_list_of_commands_imports_nothing_heavy() -> None:
         "great_expectations",
     ]
     code = (
-        "import sys; from typer.testing import CliRunner; from flows.cli.app import app; "
+        "import sys; from typer.testing import CliRunner; from tabularium.flows.cli.app import app; "
         f"print(CliRunner().invoke(app, ['--help']).exit_code, [m for m in {heavy!r} if m in sys.modules])"
     )
     shown = subprocess.run(

@@ -10,10 +10,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from mechanisms.errors import DataRefused, Finding, RunRefused
-from tasks.runtime import diagnoses
-from tasks.runtime.home import Home
+from tabularium.flows.cli.app import app
+from tabularium.mechanisms.errors import DataRefused, Finding, RunRefused
+from tabularium.tasks.runtime import diagnoses
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import write_scene
 
 ABOUT = {"spec": "/s.yaml", "product": "p", "period": "2026"}

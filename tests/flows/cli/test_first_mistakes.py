@@ -14,11 +14,11 @@ from click.testing import Result
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger import Ledger
-from tasks.publish.publish import EXCEPTIONS
+from tabularium.flows.cli.app import app
+from tabularium.ledger import Ledger
+from tabularium.tasks.publish.publish import EXCEPTIONS
+from tabularium.validations.spec.draft import RESERVED
 from tests.flows.release.scene import publish, write_scene
-from validations.spec.draft import RESERVED
 
 ROOT = Path(__file__).parents[3]
 
@@ -98,7 +98,7 @@ def test_a_key_that_cannot_be_read_names_the_passphrase(
 
 
 def test_the_help_of_keys_names_the_commands_that_are_there() -> None:
-    from flows.cli.ledger.approvals import keys
+    from tabularium.flows.cli.ledger.approvals import keys
 
     named = {command.name for command in keys.registered_commands}
     assert named == {"new", "enrol", "revoke"}
@@ -126,7 +126,7 @@ def test_a_working_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
                 str(gone),
                 sys.executable,
                 "-c",
-                "from flows.cli.app import main; main()",
+                "from tabularium.flows.cli.app import main; main()",
                 *words,
             ],
             env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
@@ -218,7 +218,7 @@ def test_a_home_that_may_only_be_read_can_be_read(tmp_path: Path) -> None:
     drop = [plain, "--bounding-set=-dac_override,-dac_read_search"] if plain else []
     words = list(ONLY_READ)
     program = (
-        "import sys; from typer.testing import CliRunner; from flows.cli.app import app\n"
+        "import sys; from typer.testing import CliRunner; from tabularium.flows.cli.app import app\n"
         "for words in sys.argv[2:]:\n"
         "    done = CliRunner().invoke(app, ['ledger', *words.split(), '--home', sys.argv[1]])\n"
         "    print(words, done.exit_code, done.output, sep='\\n', end='\\0')\n"

@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from mechanisms.errors import TabulariumError
-from tasks.dry_run import dry_run_priors
-from tasks.publish.release_folder import digest_of
-from tasks.runtime.run import without_data
+from tabularium.flows.cli.app import app
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.dry_run import dry_run_priors
+from tabularium.tasks.publish.release_folder import digest_of
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import publish
 from tests.flows.release.test_drawn_to_prior import fine, with_prior
-from validations.spec.load import load_spec
 
 SECONDS = 60  # of a busy machine
 MEMORY = 2 << 30  # bytes beyond what the process has
@@ -56,7 +56,7 @@ class Forged:
 def agency(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forged]:
     folder = tmp_path_factory.mktemp("agency")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+        patch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 8)
         spec, home = fine(folder, "pure")
         spec.write_text(
             spec.read_text().replace("{folder: releases}", "{folder: releases, formats: [csv, parquet]}")

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from flows.cli.improve import summary
-from mechanisms.histograms.noise_first.merging import improve
-from mechanisms.noise.synthetic import generator
+from tabularium.flows.cli.app import app
+from tabularium.flows.cli.improve import summary
+from tabularium.mechanisms.histograms.noise_first.merging import improve
+from tabularium.mechanisms.noise.synthetic import generator
 
 TRUE = np.repeat([40, 300, 8], 40)
 NOISY = TRUE + np.rint(generator(1).laplace(0, 10, TRUE.size)).astype(np.int64)

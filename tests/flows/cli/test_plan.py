@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
+from tabularium.flows.cli.app import app
+from tabularium.validations.spec.load import load_spec
 from tests.docs.pages import DOCS, blocks
-from validations.spec.load import load_spec
 
 PAGE = DOCS / "how-to" / "plan-a-budget.md"
 LISTS = DOCS / "reference" / "spec" / "levels.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mechanisms.inference import laplace_margin, laplace_variance
+from tabularium.mechanisms.inference import laplace_margin, laplace_variance
 from tests.flows.cli.test_query import asked, measured, query
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import SHARED, with_measures

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger import Ledger
-from ledger.chain.export import export
-from ledger.officers.keys import read_private
-from mechanisms.errors import InputError
-from tasks.custody.home_health import looks_at
-from tasks.remake import require_same_cells
+from tabularium.flows.cli.app import app
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.ledger.officers.keys import read_private
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.custody.home_health import looks_at
+from tabularium.tasks.remake import require_same_cells
+from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import SPEC, let_sign, publish, write_scene
-from validations.spec.load import load_spec
 
 REASON = "sums of rounded cells"
 TABLE = '  - {{name: by_sex, dimensions: [sex], share: "1/6"MEASURES\n'

@@ -9,7 +9,7 @@ from shlex import quote
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
+from tabularium.flows.cli.app import app
 from tests.flows.release.scene import publish, write_scene
 
 REASON = "late questionnaires"

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from flows.operations.prefect_api import OwnServer
-from ledger import Ledger
-from mechanisms.errors import InternalError
+from tabularium.flows.operations.prefect_api import OwnServer
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import InternalError
 from tests.flows.release.scene import publish_with, write_scene
 from tests.sizes import full
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("engine")
 
 COMMAND = """
 import sys
-from flows.cli.app import app
+from tabularium.flows.cli.app import app
 try:
     app(sys.argv[1:], standalone_mode=False)
 finally:
@@ -100,7 +100,7 @@ def test_without_an_api_a_release_needs_no_prefect_and_a_published_one_neither_l
 )
 def test_an_api_is_found_wherever_prefect_lets_it_be_named(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    asked = "from flows.operations.prefect_api import configured_url; print(configured_url())"
+    asked = "from tabularium.flows.operations.prefect_api import configured_url; print(configured_url())"
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", asked],

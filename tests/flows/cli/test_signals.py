@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from flows.cli.terminal import one_line_errors
-from ledger import Ledger
-from tasks.runtime.progress import stopping
+from tabularium.flows.cli.terminal import one_line_errors
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.progress import stopping
 from tests.flows.release.scene import write_scene
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +39,16 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
     log = tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli.app", "run", str(spec), "--home", str(home.path), *engine],
+            [
+                sys.executable,
+                "-m",
+                "tabularium.flows.cli.app",
+                "run",
+                str(spec),
+                "--home",
+                str(home.path),
+                *engine,
+            ],
             cwd=ROOT,
             env={**os.environ, "COLUMNS": "200"},
             stdout=output,
@@ -68,7 +77,7 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
 def test_under_nohup_a_terminal_that_closes_is_not_heard() -> None:
     asked = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from tasks.runtime.progress import stopping; stopping.listen(); signal.raise_signal(signal.SIGHUP)\n"
+        "from tabularium.tasks.runtime.progress import stopping; stopping.listen(); signal.raise_signal(signal.SIGHUP)\n"
         "print('goes on')"
     )
     done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)

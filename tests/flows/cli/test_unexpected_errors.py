@@ -17,7 +17,7 @@ module, name = sys.argv.pop(1).rsplit(".", 1)
 def planted(*_, **__):
     raise RuntimeError("Zebedee, planted")
 setattr(importlib.import_module(module), name, planted)
-from flows.cli.app import app
+from tabularium.flows.cli.app import app
 app()
 """
 
@@ -25,11 +25,11 @@ app()
 @pytest.mark.parametrize(
     ("command", "place", "shown"),
     [
-        ("check", "flows.cli.check_command.check", True),
-        ("check", "tasks.dry_run.dry_run_priors", True),
-        ("run", "validations.spec.load.check_source", True),
-        ("run", "tasks.ingest.csv_text.compression", False),
-        ("run", "validations.suites.metrics.kept", False),
+        ("check", "tabularium.flows.cli.check_command.check", True),
+        ("check", "tabularium.tasks.dry_run.dry_run_priors", True),
+        ("run", "tabularium.validations.spec.load.check_source", True),
+        ("run", "tabularium.tasks.ingest.csv_text.compression", False),
+        ("run", "tabularium.validations.suites.metrics.kept", False),
     ],
 )
 def test_a_planted_error(command: str, place: str, shown: bool, tmp_path: Path) -> None:

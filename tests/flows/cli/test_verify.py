@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger import Ledger
-from ledger.chain.export import export
+from tabularium.flows.cli.app import app
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
 from tests.flows.release.scene import publish, write_scene
 
 Series = tuple[Path, Path, Path]

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from flows.release_chain import find_published
-from ledger import Ledger
-from mechanisms.errors import LedgerError, PublicationError
-from tasks.publish.period_index import CURRENT, INDEX, period_index, renew_index
-from tasks.publish.release_folder import check_release, published_in
-from tasks.runtime.run import Request, load
+from tabularium.flows.cli.app import app
+from tabularium.flows.release_chain import find_published
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import LedgerError, PublicationError
+from tabularium.tasks.publish.period_index import CURRENT, INDEX, period_index, renew_index
+from tabularium.tasks.publish.release_folder import check_release, published_in
+from tabularium.tasks.runtime.run import Request, load
 from tests.flows.release.scene import publish, write_scene
 
 REASON, WHY = "late questionnaires", "a region was coded twice"

@@ -13,16 +13,16 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from flows.comparison.comparison import compare, contender, suite_of
-from flows.comparison.data_sets import made_up_set, public
-from flows.comparison.error_measures import CATALOGUE, comparable, random_rectangles
-from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
-from flows.comparison.made_up import MADE_UP, made_up
-from flows.comparison.run_suite import planned
-from flows.comparison.suites import SUITES, suite_called
-from mechanisms import MECHANISMS, build
-from mechanisms.errors import InputError, PublicationError
+from tabularium.flows.cli.app import app
+from tabularium.flows.comparison.comparison import compare, contender, suite_of
+from tabularium.flows.comparison.data_sets import made_up_set, public
+from tabularium.flows.comparison.error_measures import CATALOGUE, comparable, random_rectangles
+from tabularium.flows.comparison.experiments import Contender, Experiment, Suite, epsilons
+from tabularium.flows.comparison.made_up import MADE_UP, made_up
+from tabularium.flows.comparison.run_suite import planned
+from tabularium.flows.comparison.suites import SUITES, suite_called
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.errors import InputError, PublicationError
 from tests.browser import picture, share_of_colour
 from tests.debian import Unavailable
 from tests.flows.release.scene import publish, write_scene

@@ -8,9 +8,9 @@ from math import prod
 import numpy as np
 import pytest
 
-from flows.comparison.error_measures import divergence, mean_absolute, mean_relative, mean_squared
-from flows.comparison.lookalikes import LIKENESSES, lookalike
-from mechanisms.errors import MechanismError
+from tabularium.flows.comparison.error_measures import divergence, mean_absolute, mean_relative, mean_squared
+from tabularium.flows.comparison.lookalikes import LIKENESSES, lookalike
+from tabularium.mechanisms.errors import MechanismError
 
 
 @pytest.mark.parametrize("name", LIKENESSES)

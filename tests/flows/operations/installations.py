@@ -18,9 +18,9 @@ from typing import Any
 from click.testing import Result
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from flows.operations.prefect_api import connected
-from tasks.runtime.home import Home
+from tabularium.flows.cli.app import app
+from tabularium.flows.operations.prefect_api import connected
+from tabularium.tasks.runtime.home import Home
 
 ROOT = Path(__file__).parents[3]
 HALTING = Path(__file__).parent / "halting"
@@ -104,7 +104,7 @@ class Up:
         (self.halts / f"{product}.halted").unlink()
 
     def part(self, module: str) -> int:
-        """The process of ``up`` that runs ``module``, such as ``flows.operations.worker``; 0 while there is none."""
+        """The process of ``up`` that runs ``module``, such as ``tabularium.flows.operations.worker``; 0 while there is none."""
         return next((pid for pid, words in children(self.process.pid) if module in words), 0)
 
     def kill(self, module: str) -> None:

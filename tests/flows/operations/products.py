@@ -8,11 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from flows.operations.deployments.deployment import Wanted, deploy
-from ledger import Ledger
-from ledger.charges.charges import Charge
-from ledger.officers.keys import make_key, public_hex
-from tasks.runtime.home import Home
+from tabularium.flows.operations.deployments.deployment import Wanted, deploy
+from tabularium.ledger import Ledger
+from tabularium.ledger.charges.charges import Charge
+from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.tasks.runtime.home import Home
 from tests.flows.operations.installations import Up
 from tests.flows.release.scene import write_scene
 

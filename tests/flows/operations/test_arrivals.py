@@ -14,16 +14,16 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.arrival import announce
-from flows.cli.operations.deploy import _make
-from flows.operations.deployments.deployment import Wanted, deploy
-from flows.operations.deployments.deployment import remove as remove_deployment
-from flows.operations.prefect_api import OwnServer, settings_of
-from mechanisms.errors import InputError
-from tasks.arrival import drop_runs
-from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inboxes import Inbox, add, inbox_of, remove
-from tasks.arrival.look import look
+from tabularium.flows.arrival import announce
+from tabularium.flows.cli.operations.deploy import _make
+from tabularium.flows.operations.deployments.deployment import Wanted, deploy
+from tabularium.flows.operations.deployments.deployment import remove as remove_deployment
+from tabularium.flows.operations.prefect_api import OwnServer, settings_of
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival import drop_runs
+from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.arrival.inboxes import Inbox, add, inbox_of, remove
+from tabularium.tasks.arrival.look import look
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, runs_of, until
 from tests.sizes import runs

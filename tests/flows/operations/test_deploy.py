@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flows.operations.deployments.deployment import remove
+from tabularium.flows.operations.deployments.deployment import remove
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import open_account
 from tests.flows.release.scene import write_scene
@@ -96,7 +96,7 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
         assert str(made.id) == told[0]["id"]
         assert client.read_deployment_by_name("verify-ledger/upkeep").schedules
         assert made.job_variables["env"] == {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-        assert (made.work_pool_name, made.entrypoint) == ("tabularium", "flows.release.release")
+        assert (made.work_pool_name, made.entrypoint) == ("tabularium", "tabularium.flows.release.release")
         assert made.global_concurrency_limit is None
         assert [each.schedule.cron for each in made.schedules] == ["0 6 1 */3 *"]
         # Half past midnight of 1 October in Berlin is still September in Greenwich.

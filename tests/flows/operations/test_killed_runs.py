@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
-from flows.operations.deployments.deployment import Wanted, deploy
-from flows.operations.installation import Installation
-from flows.operations.prefect_api import url_of_home
-from ledger import Ledger
-from tasks.runtime.progress import Quiet, reporting_to
+from tabularium.flows.operations.deployments.deployment import Wanted, deploy
+from tabularium.flows.operations.installation import Installation
+from tabularium.flows.operations.prefect_api import url_of_home
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.operations.installations import Up, halting, worker
 from tests.flows.operations.products import Product, deployed, history, published_once, state, until
 from tests.flows.operations.test_waiting import waits_for_its_officer
@@ -59,7 +59,7 @@ def test_a_worker_and_its_runs_killed_in_two_stages_while_another_waits_for_its_
     with installation.client() as client:
 
         def meanwhile() -> None:
-            until("a worker runs again", lambda: installation.part("flows.operations.worker"), 30)
+            until("a worker runs again", lambda: installation.part("tabularium.flows.operations.worker"), 30)
             assert "the worker was killed (signal 9)" in installation.said.read_text()
             waits_for_its_officer(installation, client, tmp_path / "waits")
 
@@ -98,8 +98,8 @@ def test_a_worker_killed_alone(on_postgresql: Up, tmp_path: Path) -> None:
         on_postgresql.halt(product.name, "measure")
         run = product.start(client)
         until("it halts where it is told", lambda: on_postgresql.halted(product.name), 90)
-        on_postgresql.kill("flows.operations.worker")
-        until("a worker runs again", lambda: on_postgresql.part("flows.operations.worker"), 30)
+        on_postgresql.kill("tabularium.flows.operations.worker")
+        until("a worker runs again", lambda: on_postgresql.part("tabularium.flows.operations.worker"), 30)
         on_postgresql.go_on(product.name)
         until("it ends", lambda: state(client, run) == "Completed", 120, lambda: history(client, run))
         published_once(product)
@@ -190,7 +190,7 @@ def killed_and_started_again(
             60 + 20 * len(stages),
         )
     if worker_too:
-        up.kill("flows.operations.worker")
+        up.kill("tabularium.flows.operations.worker")
     for product, _ in runs:
         up.kill_halted(product.name)
     killed = datetime.now(UTC)

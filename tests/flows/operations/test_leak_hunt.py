@@ -26,11 +26,11 @@ from typing import Any
 
 import pytest
 
-from flows.operations.deployments.deployment import Wanted, deploy
-from ledger import Ledger
-from ledger.measurement.release_lock import hold
-from tasks.arrival.inboxes import Inbox, add
-from tasks.runtime.run import Request, opened
+from tabularium.flows.operations.deployments.deployment import Wanted, deploy
+from tabularium.ledger import Ledger
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.tasks.arrival.inboxes import Inbox, add
+from tabularium.tasks.runtime.run import Request, opened
 from tests.flows.operations.installations import Up, children
 from tests.flows.operations.products import officer_of, open_account, state, until
 from tests.flows.release.leak_driver import COUNT, INVALID, NAME, scene

@@ -14,13 +14,13 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.operations.installation import Installation
-from flows.operations.listeners import listening, listens
-from flows.operations.prefect_api import url_of_home
-from flows.operations.server_address import alone, answers, past_proxies, write_address
-from flows.operations.supervisor import Part
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.operations.installation import Installation
+from tabularium.flows.operations.listeners import listening, listens
+from tabularium.flows.operations.prefect_api import url_of_home
+from tabularium.flows.operations.server_address import alone, answers, past_proxies, write_address
+from tabularium.flows.operations.supervisor import Part
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 
 
 class Impostor(ThreadingHTTPServer):

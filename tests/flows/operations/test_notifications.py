@@ -10,9 +10,9 @@ from threading import Thread
 import pytest
 import yaml
 
-from flows.operations.deployments.notifications import _receiver, load_automations
-from flows.operations.events import Event
-from mechanisms.errors import InputError
+from tabularium.flows.operations.deployments.notifications import _receiver, load_automations
+from tabularium.flows.operations.events import Event
+from tabularium.mechanisms.errors import InputError
 
 # Of Apprise, on Python 3.11.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")

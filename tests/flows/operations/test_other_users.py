@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.listeners import LOOPBACK, listening
-from flows.operations.prefect_api import own_server
+from tabularium.flows.operations.listeners import LOOPBACK, listening
+from tabularium.flows.operations.prefect_api import own_server
 from tests.flows.operations.installations import CLI, children, plant_modules
 from tests.flows.operations.other_users import another_user, needs_root, port_of, request
 from tests.flows.operations.products import until
@@ -81,7 +81,7 @@ def test_nobody_takes_the_port_of_a_server_that_died() -> None:
 
 
 def test_a_run_that_outlives_its_server_keeps_the_port_from_others() -> None:
-    program = "import flows.upkeep, time; print('ready', flush=True); time.sleep(60)"
+    program = "import tabularium.flows.upkeep, time; print('ready', flush=True); time.sleep(60)"
     with listening(LOOPBACK, 0) as server:
         port = server.getsockname()[1]
         environment = {**os.environ, "PREFECT_API_URL": f"http://{LOOPBACK}:{port}/api"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.operations.waiting import (
+from tabularium.flows.operations.waiting import (
     DELIVERED,
     PASSING,
     OneLine,
@@ -17,9 +17,9 @@ from flows.operations.waiting import (
     _trying_again,
     told_to_officers,
 )
-from ledger.refusals import AwaitingReview, Busy, NotApproved
-from mechanisms.errors import InputError, InputMissing
-from tasks.runtime.run import Request
+from tabularium.ledger.refusals import AwaitingReview, Busy, NotApproved
+from tabularium.mechanisms.errors import InputError, InputMissing
+from tabularium.tasks.runtime.run import Request
 
 BUSY = Busy("another live process is working on it", where="release r1")
 UNSIGNED = NotApproved("is not approved", where="account a", mend="run: tabularium ledger approve SPEC")

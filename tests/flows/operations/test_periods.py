@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.operations.deployments.deployment import next_time
-from flows.operations.deployments.deployment_checks import timing
-from flows.operations.periods import resolve, skipped_times
-from flows.operations.told.budget_warnings import parse_threshold
-from mechanisms.errors import InputError
+from tabularium.flows.operations.deployments.deployment import next_time
+from tabularium.flows.operations.deployments.deployment_checks import timing
+from tabularium.flows.operations.periods import resolve, skipped_times
+from tabularium.flows.operations.told.budget_warnings import parse_threshold
+from tabularium.mechanisms.errors import InputError
 
 MIDNIGHT = datetime(2026, 10, 1, 0, 30, tzinfo=UTC)
 

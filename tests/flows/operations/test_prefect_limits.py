@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from flows.operations.prefect_api import OwnServer, settings_of
-from mechanisms.errors import InputError
+from tabularium.flows.operations.prefect_api import OwnServer, settings_of
+from tabularium.mechanisms.errors import InputError
 from tests.flows.release.scene import states, write_scene
 
 pytestmark = pytest.mark.xdist_group("engine")
@@ -65,7 +65,7 @@ def test_no_result_is_loaded(name: str, kind: str, in_record: bool, tmp_path: Pa
     import prefect.states
     from prefect.client.schemas.objects import State
 
-    import flows.release  # noqa: F401 - as every process does that runs a flow
+    import tabularium.flows.release  # noqa: F401 - as every process does that runs a flow
 
     prefect.states.RESULT_READ_MAXIMUM_ATTEMPTS = 1
     os.environ["PREFECT_LOCAL_STORAGE_PATH"] = str(tmp_path)
@@ -77,7 +77,7 @@ def test_no_result_is_loaded(name: str, kind: str, in_record: bool, tmp_path: Pa
 
 def test_nothing_is_imported_because_a_state_names_it() -> None:
     program = (
-        "import flows.upkeep, sys; from prefect.client.schemas.objects import State;"
+        "import tabularium.flows.upkeep, sys; from prefect.client.schemas.objects import State;"
         "State.model_validate({'type': 'COMPLETED', 'data': {'storage_key': 'x',"
         " 'serializer': {'type': 'pickle', 'picklelib': 'this'}}}); print('this' in sys.modules)"
     )
@@ -100,7 +100,7 @@ def test_a_pending_run_whose_state_is_forged_at_the_server(
     from prefect.flow_engine import run_flow
     from prefect.states import Pending
 
-    from flows.release import release
+    from tabularium.flows.release import release
 
     spec, home = write_scene(tmp_path)
     parameters = {"spec": str(spec), "home": str(home.path)}
@@ -116,7 +116,7 @@ def test_a_pending_run_whose_state_is_forged_at_the_server(
 
 
 def test_a_flow_that_is_called_without_an_api_starts_no_server(tmp_path: Path) -> None:
-    program = "from flows.upkeep import verify_ledger; verify_ledger()"
+    program = "from tabularium.flows.upkeep import verify_ledger; verify_ledger()"
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path), "TABULARIUM_HOME": str(tmp_path / "home")}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.operations.prefect_api import own_server, settings_of
+from tabularium.flows.operations.prefect_api import own_server, settings_of
 from tests.flows.operations.installations import worker
 from tests.flows.operations.products import history, state, until
 from tests.flows.release.scene import states, write_scene
@@ -45,7 +45,10 @@ def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stdout + done.stderr
         with settings_of(server.url, server.sign_in), get_client(sync_client=True) as client:
             made = client.read_deployment_by_name("tabularium-release/acs-persons")
-            assert (made.entrypoint, made.work_pool_name) == ("flows.release.release", "tabularium")
+            assert (made.entrypoint, made.work_pool_name) == (
+                "tabularium.flows.release.release",
+                "tabularium",
+            )
             assert made.parameters["period"] == "{scheduled:%Y}"
             (planned,), (schedule,) = made.schedules, told["schedules"]
             assert (planned.schedule.cron, planned.schedule.timezone) == ("0 6 1 2 *", schedule["timezone"])

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from flows.operations.deployments.deployment import Wanted, deploy
-from ledger import Ledger
-from tasks.runtime.home import Home
+from tabularium.flows.cli.app import app
+from tabularium.flows.operations.deployments.deployment import Wanted, deploy
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
 from tests.flows.operations.installations import Up, running
 from tests.flows.operations.products import history, state, until
 from tests.flows.release.test_reviewed import bytes_in, write_reviewed

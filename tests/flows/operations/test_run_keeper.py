@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flows.operations import prefect_api, run_keeper
-from flows.operations.worker import give_back, mark_ended
+from tabularium.flows.operations import prefect_api, run_keeper
+from tabularium.flows.operations.worker import give_back, mark_ended
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, state, until
 from tests.flows.operations.test_deploy import ROOT, webhook

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from flows.operations.told import run_progress
-from flows.operations.told.run_progress import ProgressArtifact
-from tasks.runtime.progress import Quiet
+from tabularium.flows.operations.told import run_progress
+from tabularium.flows.operations.told.run_progress import ProgressArtifact
+from tabularium.tasks.runtime.progress import Quiet
 
 ROOT = Path(__file__).parents[3]
 STAGES = sorted(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.arrival.inboxes import inbox_of, remove
+from tabularium.tasks.arrival.inboxes import inbox_of, remove
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import deployed, history, published_once, runs_of, state, until
 from tests.tasks.arrival.drops import FILES, manifest

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations import supervisor
-from flows.operations.supervisor import Part
+from tabularium.flows.operations import supervisor
+from tabularium.flows.operations.supervisor import Part
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from flows.operations.supervisor import Part, keeping
+from tabularium.flows.operations.supervisor import Part, keeping
 
 end, seen = time.monotonic() + 60, set()
 with keeping(print) as keeper:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.installation import database_url, is_loopback
-from flows.operations.prefect_api import connected, url_of_home
-from flows.operations.server_address import credentials, write_address
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
+from tabularium.flows.operations.installation import database_url, is_loopback
+from tabularium.flows.operations.prefect_api import connected, url_of_home
+from tabularium.flows.operations.server_address import credentials, write_address
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
 from tests.flows.operations.installations import Up, children, running
 from tests.flows.operations.products import deployed, history, published_once, state, until
 from tests.flows.release.scene import write_scene
@@ -83,7 +83,7 @@ def test_a_server_that_dies_is_started_again_and_found(tmp_path: Path) -> None:
 def test_a_signal_in_the_middle_of_a_restart_is_not_lost(tmp_path: Path) -> None:
     with running(tmp_path / "home") as up:
         (up.halts / "forks").write_text(str(up.process.pid))
-        up.kill("flows.operations.watcher")
+        up.kill("tabularium.flows.operations.watcher")
         assert up.process.wait(60) == 0
         assert "Exception ignored" in up.said.read_text()
         assert up.said.read_text().endswith("stopped\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.operations.upkeep_schedules import NAME, UPKEEP, ensure
+from tabularium.flows.operations.upkeep_schedules import NAME, UPKEEP, ensure
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import open_account, state, until
 from tests.ledger.storage.postgres import Server
@@ -85,7 +85,7 @@ def test_the_doctor_says_which_runs_failed_and_why_and_which_are_late(
     with installation.client() as client:
         from prefect.states import Failed, Scheduled
 
-        from flows.release import release
+        from tabularium.flows.release import release
 
         parameters = {"spec": "x.yaml"}
         product = ["product:mills", "period:2026"]

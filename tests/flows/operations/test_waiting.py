@@ -11,15 +11,15 @@ from uuid import uuid4
 
 import pytest
 
-from flows.cli.operations.prefect_health import _runs
-from flows.operations.deployments.deployment import Wanted, deploy
-from flows.operations.prefect_api import OwnServer, settings_of
-from flows.operations.waiting import last_entry, resume_decided, resume_waiting, suspended_runs
-from ledger import Ledger
-from ledger.measurement.release_lock import hold
-from ledger.officers.keys import read_private
-from tasks.runtime.home import Home
-from tasks.runtime.run import Request, opened
+from tabularium.flows.cli.operations.prefect_health import _runs
+from tabularium.flows.operations.deployments.deployment import Wanted, deploy
+from tabularium.flows.operations.prefect_api import OwnServer, settings_of
+from tabularium.flows.operations.waiting import last_entry, resume_decided, resume_waiting, suspended_runs
+from tabularium.ledger import Ledger
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.officers.keys import read_private
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.run import Request, opened
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, officer_of, state, until
 from tests.flows.release.scene import write_scene
@@ -310,7 +310,7 @@ def test_decisions_that_nobody_told_the_server_of_are_found_in_the_ledger(
         assert resume_decided(client, home) == 0
         with Ledger.connect(home.ledger_url) as books:
             books.approve("approved", digests["decided"], by=read_private(key), reason="a test")
-        monkeypatch.setattr("flows.operations.told.runs_seen._SOON", timedelta(0))
+        monkeypatch.setattr("tabularium.flows.operations.told.runs_seen._SOON", timedelta(0))
         (line,) = [look.said for look in _runs(client, home) if "an officer has decided" in look.said]
         assert line.startswith("1 wait though")
         assert resume_decided(client, home) == 1
@@ -342,9 +342,9 @@ def test_an_approval_while_the_server_is_away_is_carried_out_by_and_by(
 def test_all_suspended_runs_are_found(installation: Up, monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect.states import Suspended
 
-    from flows.release import release
+    from tabularium.flows.release import release
 
-    monkeypatch.setattr("flows.operations.prefect_api.PAGE", 2)
+    monkeypatch.setattr("tabularium.flows.operations.prefect_api.PAGE", 2)
     with installation.client() as client:
         made = {client.create_flow_run(release, state=Suspended()).id for _ in range(5)}
         found = [run.id for run in suspended_runs(client)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations import watcher
+from tabularium.flows.operations import watcher
 from tests.tasks.arrival.drops import write_drop, write_inbox
 
 
@@ -18,7 +18,7 @@ def test_a_drop_that_cannot_be_put_away_keeps_no_other_from_being_announced(
     write_drop(inbox, "bad", product="large")
     write_drop(inbox, "good")
     announced: list[str] = []
-    monkeypatch.setattr("flows.arrival.announce", lambda _, inbox: announced.append(inbox.product))
+    monkeypatch.setattr("tabularium.flows.arrival.announce", lambda _, inbox: announced.append(inbox.product))
     watch = watcher.Watch(home, inbox, set())
     assert not watch._look()
     assert announced == [inbox.product]

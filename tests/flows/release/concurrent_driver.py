@@ -13,11 +13,11 @@ import signal
 import sys
 from pathlib import Path
 
-from ledger.measurement.store import MeasurementStore
-from mechanisms.errors import TabulariumError
-from tasks.publish.kept_documents import KEPT
-from tasks.publish.release_folder import PLACE
-from tasks.runtime.home import Home
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.publish.kept_documents import KEPT
+from tabularium.tasks.publish.release_folder import PLACE
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.crash_driver import Bomb, import_ahead, in_child, run_once, state
 from tests.flows.release.scene import write_scene
 

@@ -27,24 +27,24 @@ from typing import Any
 import sqlalchemy.event
 from sqlalchemy.engine import Engine
 
-from flows import release_chain
-from flows.release_chain import Outcome
-from ledger import Ledger
-from ledger.measurement.store import MeasurementStore
-from mechanisms.channel import Channel
-from tasks.margins import margins
-from tasks.publish.certificate.installed_code import code_told
-from tasks.publish.documents.bill_of_materials import bill_of_materials
-from tasks.publish.kept_documents import KEPT
-from tasks.publish.period_index import CURRENT, INDEX
-from tasks.publish.release_folder import CERTIFICATE, PLACE
-from tasks.report import report
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, reporting_to
-from tasks.sign.statement import STATEMENT
+from tabularium.flows import release_chain
+from tabularium.flows.release_chain import Outcome
+from tabularium.ledger import Ledger
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.mechanisms.channel import Channel
+from tabularium.tasks.margins import margins
+from tabularium.tasks.publish.certificate.installed_code import code_told
+from tabularium.tasks.publish.documents.bill_of_materials import bill_of_materials
+from tabularium.tasks.publish.kept_documents import KEPT
+from tabularium.tasks.publish.period_index import CURRENT, INDEX
+from tabularium.tasks.publish.release_folder import CERTIFICATE, PLACE
+from tabularium.tasks.report import report
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.validations.suites import expectations as suites
 from tests.flows.release.scene import publish, require_signed, write_signing_scene
 from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
-from validations.suites import expectations as suites
 
 # Three things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
 # They are tested elsewhere: here every rule of Great Expectations passes, margins are simulated with as few

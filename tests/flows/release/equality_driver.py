@@ -13,11 +13,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from flows.operations.prefect_api import own_server, settings_of
-from flows.release import release
-from mechanisms.errors import RunRefused
+from tabularium.flows.operations.prefect_api import own_server, settings_of
+from tabularium.flows.release import release
+from tabularium.mechanisms.errors import RunRefused
+from tabularium.validations.suites.gx_engine import library
 from tests.flows.release.scene import write_scene
-from validations.suites.gx_engine import library
 
 PRODUCTS = ("first", "equal", "other")
 # Noise so wide that no two counts are the same by chance, and nothing that would make them all zero.

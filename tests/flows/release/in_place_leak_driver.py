@@ -12,9 +12,9 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from flows.operations.prefect_api import own_server, settings_of
-from ledger import Ledger
-from tasks.runtime.home import Home
+from tabularium.flows.operations.prefect_api import own_server, settings_of
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.leak_driver import attempt
 from tests.tasks.engines import one_spec
 

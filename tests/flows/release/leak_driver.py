@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.operations.prefect_api import own_server, settings_of
-from flows.release import release
-from mechanisms.errors import TabulariumError
-from mechanisms.histograms.identity import Identity
+from tabularium.flows.operations.prefect_api import own_server, settings_of
+from tabularium.flows.release import release
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.validations.suites.gx_engine import library
 from tests.flows.release.scene import write_scene
 from tests.sizes import full
-from validations.suites.gx_engine import library
 
 NAME = "Zebulon-Quartermain"  # in a column that the spec does not name
 INVALID = "Xanthippe77"  # a value outside a domain
@@ -86,7 +86,7 @@ really_draw = Identity.draw
 
 
 def main(root: Path) -> None:
-    import tasks.count.count
+    import tabularium.tasks.count.count
 
     def fresh(name: str, **options: Any) -> tuple[Path, Path]:
         spec = scene(root / "input" / name, **options)
@@ -109,7 +109,7 @@ def main(root: Path) -> None:
     with patched(Identity, "draw", after_drawing):
         attempt("mechanism raises after it drew", spec, home)
     spec, home = fresh("engine")
-    with patched(tasks.count.count, "count_tables", says_too_much):
+    with patched(tabularium.tasks.count.count, "count_tables", says_too_much):
         attempt("engine raises", spec, home)
     spec, home = fresh("disk")
     with patched(os, "rename", no_space):

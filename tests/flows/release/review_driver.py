@@ -15,12 +15,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from flows.cli.ledger.draft_decisions import accept
-from ledger import AwaitingReview, Ledger
-from ledger.officers.keys import read_private
-from tasks.publish.period_index import CURRENT, INDEX
-from tasks.runtime.home import Home
-from tasks.sign.statement import STATEMENT
+from tabularium.flows.cli.ledger.draft_decisions import accept
+from tabularium.ledger import AwaitingReview, Ledger
+from tabularium.ledger.officers.keys import read_private
+from tabularium.tasks.publish.period_index import CURRENT, INDEX
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.sign.statement import STATEMENT
 from tests.flows.release.crash_driver import Bomb, import_ahead, in_child, kill_at, run_once
 from tests.flows.release.scene import let_sign, require_signed
 from tests.flows.release.test_reviewed import RULE, bytes_in, write_reviewed

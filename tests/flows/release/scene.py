@@ -11,16 +11,16 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from flows.release_chain import Outcome, release_tables
-from ledger import Charge, Ledger
-from ledger.officers.keys import make_key, public_hex
-from tasks.publish.release_folder import CERTIFICATE, digest_of, files_in
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, reporting_to
-from tasks.runtime.run import Request
-from tasks.sign.judge_statement import Judgement, judge_statement, published_under
-from tasks.sign.release_key import FILE
-from tasks.sign.statement import STATEMENT
+from tabularium.flows.release_chain import Outcome, release_tables
+from tabularium.ledger import Charge, Ledger
+from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.tasks.publish.release_folder import CERTIFICATE, digest_of, files_in
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.run import Request
+from tabularium.tasks.sign.judge_statement import Judgement, judge_statement, published_under
+from tabularium.tasks.sign.release_key import FILE
+from tabularium.tasks.sign.statement import STATEMENT
 
 AREAS = "code,label,parent\nN,Nation,\nA,Alpha,N\nB,Beta,N\nA1,Alpha one,A\nA2,Alpha two,A\nB1,Beta one,B\n"
 

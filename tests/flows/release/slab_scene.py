@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runtime.home import Home
+from tabularium.tasks.runtime.home import Home
+from tabularium.validations.spec import large_tables
 from tests.flows.release.scene import AREAS, let_sign, write_scene
-from validations.spec import large_tables
 
 HELD = 20  # of the 42 measured cells; the places alone have 24, their provinces 12
 SLAB = 6  # the cells of one place

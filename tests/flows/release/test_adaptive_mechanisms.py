@@ -13,15 +13,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ledger import Ledger
-from mechanisms import build, restore
-from mechanisms.accounting.transcript import Event
-from mechanisms.errors import MechanismError, SpecError, TabulariumError
-from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
-from mechanisms.inference import laplace_margin
-from mechanisms.inference.margins_of_error.measured_error import UNIT
-from tasks.publish.measurement_files import read_measurement
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.mechanisms import build, restore
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.errors import MechanismError, SpecError, TabulariumError
+from tabularium.mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
+from tabularium.mechanisms.inference import laplace_margin
+from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
+from tabularium.tasks.publish.measurement_files import read_measurement
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, write_scene
 
 # One worker for the whole file: what its tests look at is made once.
@@ -162,7 +162,7 @@ def test_under_zcdp_the_error_is_measured_with_gaussian_noise(tmp_path: Path) ->
     assert sum((event.loss for event in events), Fraction(0)) == Fraction(1, 2)
     (reported,) = found["privacy"]["epsilon_delta"]
     # Not a settled plan: what holds is the conversion of ρ, which is larger than that of fixed Gaussians.
-    from mechanisms.accounting.conversion import zcdp_epsilon
+    from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
 
     assert reported["epsilon"] == pytest.approx(zcdp_epsilon(0.5, 1e-6), rel=1e-9)
 
@@ -184,7 +184,7 @@ def test_margin_share_zero_publishes_no_margins(tmp_path: Path) -> None:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have a mechanism state a risk of its own."""
-    from validations.spec.checks import mechanism_checks
+    from tabularium.validations.spec.checks import mechanism_checks
 
     original = SrebGca.finish
 
@@ -204,7 +204,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture(autouse=True)
 def _forget() -> Any:
-    from validations.spec.checks import mechanism_checks
+    from tabularium.validations.spec.checks import mechanism_checks
 
     yield
     mechanism_checks._dry_run_found.cache_clear()
@@ -324,9 +324,9 @@ def test_what_fails_while_the_error_is_measured_has_spent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mechanism has drawn by then: to try again would be to choose among draws."""
-    import tasks.measure
+    import tabularium.tasks.measure
 
-    original = tasks.measure.total_error
+    original = tabularium.tasks.measure.total_error
 
     def fails(counts: Any, released: Any) -> int:
         if counts.any():  # not in the dry run on empty tables
@@ -335,7 +335,7 @@ def test_what_fails_while_the_error_is_measured_has_spent(
 
     spec, home = write_scene(tmp_path)
     with_mechanism(spec, "mechanism: sreb_gca")
-    monkeypatch.setattr(tasks.measure, "total_error", fails)
+    monkeypatch.setattr(tabularium.tasks.measure, "total_error", fails)
     with pytest.raises(TabulariumError) as caught:
         publish(spec, home)
     assert "Zebulon" not in str(caught.value)

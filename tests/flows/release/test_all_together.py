@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ledger import Ledger
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.problems import SpecProblems
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import require_verified
-from validations.spec.load import load_spec
-from validations.spec.problems import SpecProblems
 
 SPEC = """\
 product: homes

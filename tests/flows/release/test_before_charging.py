@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger import Ledger
-from ledger.chain.export import export
-from mechanisms.errors import LedgerError, MechanismError, PublicationError, TabulariumError
-from tasks.runtime.home import Home
+from tabularium.flows.cli.app import app
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.mechanisms.errors import LedgerError, MechanismError, PublicationError, TabulariumError
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states, write_scene
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tasks.publish.certificate.certificate_schema import against_schema
+from tabularium.tasks.publish.certificate.certificate_schema import against_schema
+from tabularium.validations.spec.load import examine
+from tabularium.validations.spec.summary import check
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import require_verified
 from tests.flows.release.test_rates import AREAS, home_for
 from tests.tasks.report.reported import lines
-from validations.spec.load import examine
-from validations.spec.summary import check
 
 TO = "{by: sector, values: {private: 300, public: 100}}"
 SPEC = """\

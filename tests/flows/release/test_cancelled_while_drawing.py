@@ -11,9 +11,9 @@ import pytest
 from prefect.exceptions import TerminationSignal
 from prefect.utilities.engine import capture_sigterm
 
-import tasks.measure
-from ledger import Ledger
-from tasks.runtime.progress import stopping
+import tabularium.tasks.measure
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.progress import stopping
 from tests.flows.release.scene import publish, states, write_scene
 
 RULES = '[{rule: row_count, min: 500, noisy: {share: "1/10"}}]'
@@ -41,7 +41,7 @@ def test_the_charge_stays_in_drawing_and_the_next_run_publishes(
     drawn: str, rules: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, home = write_scene(tmp_path, rules=rules)
-    draw = getattr(tasks.measure, drawn)
+    draw = getattr(tabularium.tasks.measure, drawn)
 
     def terminated(*arguments: object) -> object:
         draw(*arguments)
@@ -49,7 +49,7 @@ def test_the_charge_stays_in_drawing_and_the_next_run_publishes(
         raise AssertionError("Prefect's handler raises before this line")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.measure, drawn, terminated)
+        patch.setattr(tabularium.tasks.measure, drawn, terminated)
         with pytest.raises(TerminationSignal), capture_sigterm():
             publish(spec, home)
     assert states(home) == ["drawing"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import tasks.runtime.run
-from mechanisms.errors import LedgerError, PublicationError
+import tabularium.tasks.runtime.run
+from tabularium.mechanisms.errors import LedgerError, PublicationError
 from tests.flows.release.scene import publish, publish_with, states, write_scene
 
 
@@ -17,7 +17,7 @@ def test_a_spec_edited_after_it_was_paid_for_is_not_drawn(tmp_path: Path) -> Non
 
     def edit() -> None:
         spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "5"'))
-        tasks.runtime.run._specs.clear()  # as in another process, which reads the spec anew
+        tabularium.tasks.runtime.run._specs.clear()  # as in another process, which reads the spec anew
 
     with pytest.raises(LedgerError, match="another spec or amount"):
         publish_with(edit, before="measure", spec=spec, home=home)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.cli.test_plan import tabularium
 from tests.flows.release.scene import publish, write_scene
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger
-from ledger.chain.export import export
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish
 from tests.flows.release.test_drawn_to_prior import fine, not_checked, with_prior
 
 
 def test_it_is_told_and_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+    monkeypatch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 8)
     spec, home = fine(tmp_path, "pure")
     with_prior(spec, "above")
     folder = Path(publish(spec, home).folder)

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Ledger
-from ledger.chain.export import export
-from ledger.officers.keys import public_hex
-from mechanisms.errors import TabulariumError
-from tasks.publish.release_folder import CERTIFICATE, digest_of
-from tasks.runtime.home import Home
-from tasks.verify.findings import Finding
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.ledger.officers.keys import public_hex
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.publish.release_folder import CERTIFICATE, digest_of
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.verify.findings import Finding
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.domains.prior_tables import FOLDER
+from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import publish, publish_with, write_scene
-from validations.domains.prior_tables import FOLDER
-from validations.spec.load import load_spec
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def with_prior(spec: Path, release: str) -> None:
 def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Years]:
     folder = tmp_path_factory.mktemp("years")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+        patch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 8)
         spec, home = fine(folder, request.param)
         first = Path(publish(spec, home).folder)
         with_prior(spec, first.name)

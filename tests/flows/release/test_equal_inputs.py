@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from ledger import Ledger
-from ledger.chain.export import export
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.equality_driver import PRODUCTS
 
 ROOT = Path(__file__).parents[3]

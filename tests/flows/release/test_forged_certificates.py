@@ -16,16 +16,16 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger import Charge, Ledger
-from ledger.chain.export import export
-from mechanisms.accounting.transcript import Primitive
-from mechanisms.errors import PublicationError
-from tasks.publish.verify_certificate import verify_certificate
+from tabularium.flows.cli.app import app
+from tabularium.ledger import Charge, Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.mechanisms.accounting.transcript import Primitive
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.validations.spec.load import spec_digest
+from tabularium.validations.spec.model import ReleaseSpec
 from tests.flows.release.scene import publish, write_scene
 from tests.sizes import runs
-from validations.spec.load import spec_digest
-from validations.spec.model import ReleaseSpec
 
 RULES = (
     '[{rule: row_count, max: 100000, noisy: {share: "1/10"}}, {rule: range, column: age, min: 0, max: 99}, '

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ledger import Ledger
-from mechanisms import restore
-from mechanisms.accounting.transcript import Event
-from mechanisms.errors import TabulariumError
-from tasks.publish.measurement_files import read_measurement
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.mechanisms import restore
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.publish.measurement_files import read_measurement
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, write_scene
 
 pytestmark = pytest.mark.xdist_group("histograms")

@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from flows.cli.query.query_release import open_release
-from mechanisms.queries import ask
-from tasks.publish.certificate.certificate_schema import against_schema
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.flows.cli.query.query_release import open_release
+from tabularium.mechanisms.queries import ask
+from tabularium.tasks.publish.certificate.certificate_schema import against_schema
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import CHOICES, require_verified, with_measures
 from tests.tasks.verify.damages import fix_up

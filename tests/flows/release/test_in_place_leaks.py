@@ -16,7 +16,7 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
-from tasks.runtime.home import Home
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.in_place_leak_driver import BROKEN
 from tests.flows.release.leak_driver import COUNT, INVALID, NAME
 from tests.flows.release.test_leaks import left_behind, searched, traces

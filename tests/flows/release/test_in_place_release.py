@@ -8,15 +8,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from flows.release_chain import release_tables
-from ledger import Ledger
-from mechanisms.errors import DataRefused
-from tasks.input_binding import is_bound
-from tasks.runtime import kept_open
-from tasks.runtime.home import Home
-from tasks.runtime.run import Request
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.flows.release_chain import release_tables
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import DataRefused
+from tabularium.tasks.input_binding import is_bound
+from tabularium.tasks.runtime import kept_open
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.run import Request
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.ledger.storage.postgres import Server
 from tests.tasks.engines import one_spec
 

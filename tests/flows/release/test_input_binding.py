@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-import tasks.count.count
-import tasks.input_binding
-import tasks.measure
-import tasks.postprocess.agreement
-from flows.release_chain import Outcome
-from ledger import Ledger, NotApproved, ReadOnly
-from ledger.officers.keys import make_key, public_hex
-from mechanisms.errors import DataRefused, InternalError, LedgerError
-from tasks.input_binding import Claim, charging, is_bound
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, reporting_to
+import tabularium.tasks.count.count
+import tabularium.tasks.input_binding
+import tabularium.tasks.measure
+import tabularium.tasks.postprocess.agreement
+from tabularium.flows.release_chain import Outcome
+from tabularium.ledger import Ledger, NotApproved, ReadOnly
+from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.mechanisms.errors import DataRefused, InternalError, LedgerError
+from tabularium.tasks.input_binding import Claim, charging, is_bound
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.release.scene import publish, states, write_scene
 
 REVISED = 'revises: "a late questionnaire"\n'
@@ -57,7 +57,7 @@ def second_account(spec: Path, home: Home) -> Path:
 
 
 def approve(home: Home, spec: Path, key_file: Path) -> None:
-    from tasks.runtime.run import Request, load
+    from tabularium.tasks.runtime.run import Request, load
 
     with Ledger.connect(home.ledger_url) as books:
         key = make_key(key_file)
@@ -71,7 +71,7 @@ def test_another_input_under_a_published_release_is_refused(
     """Otherwise a second id, or a second digest, would say whether anybody was added."""
     spec, home = write_scene(tmp_path)
     first = publish(spec, home)
-    monkeypatch.setattr(tasks.count.count, "count_tables", fail)
+    monkeypatch.setattr(tabularium.tasks.count.count, "count_tables", fail)
     with pytest.raises(DataRefused, match="another input was bound") as caught:
         publish(spec, home, source=one_more(spec))
     assert "input" not in caught.value.in_public().line()
@@ -119,7 +119,7 @@ def test_cut_off_between_charge_and_binding_nothing_is_bound_and_nothing_is_draw
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, home = write_scene(tmp_path)
-    stopped(monkeypatch, tasks.input_binding, "_binding", spec, home)
+    stopped(monkeypatch, tabularium.tasks.input_binding, "_binding", spec, home)
     assert states(home) == ["reserved"]
     assert publish(spec, home, source=one_more(spec)).status == "published"
     with pytest.raises(DataRefused, match="another input"):
@@ -131,7 +131,7 @@ def test_what_was_being_drawn_is_drawn_from_the_input_that_was_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     spec, home = write_scene(tmp_path)
-    stopped(monkeypatch, tasks.measure, "measure_once", spec, home)
+    stopped(monkeypatch, tabularium.tasks.measure, "measure_once", spec, home)
     with Ledger.connect(home.ledger_url) as books:
         (charge,) = books.charges("people")
         books.drawing(charge.release_id)
@@ -158,7 +158,7 @@ def test_what_is_measured_is_finished_although_its_binding_is_lost(
             self.heard.append(text)
 
     spec, home = write_scene(tmp_path)
-    stopped(monkeypatch, tasks.postprocess.agreement.Agreement, "whole", spec, home)
+    stopped(monkeypatch, tabularium.tasks.postprocess.agreement.Agreement, "whole", spec, home)
     assert states(home) == ["measured"]
     with pytest.raises(DataRefused, match="another input"):
         publish(spec, home, source=one_more(spec))
@@ -198,7 +198,7 @@ def test_one_input_is_charged_in_one_account(tmp_path: Path, monkeypatch: pytest
     other = second_account(spec, home)
     assert publish(spec, home).status == "published"
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.count.count, "count_tables", fail)
+        patch.setattr(tabularium.tasks.count.count, "count_tables", fail)
         with pytest.raises(DataRefused, match="same input was charged in account people"):
             publish(other, home)
     assert publish(other, home, source=one_more(spec)).status == "published"
@@ -223,7 +223,7 @@ def test_a_voided_charge_frees_its_input_for_the_right_account(
 ) -> None:
     spec, home = write_scene(tmp_path)
     other = second_account(spec, home)
-    stopped(monkeypatch, tasks.measure, "measure_once", spec, home)
+    stopped(monkeypatch, tabularium.tasks.measure, "measure_once", spec, home)
     with pytest.raises(DataRefused, match="same input"):
         publish(other, home)
     with Ledger.connect(home.ledger_url) as books:
@@ -276,8 +276,8 @@ def test_of_two_accounts_at_once_one_gets_the_input(tmp_path: Path) -> None:
 
 def test_a_found_release_is_compared_too(tmp_path: Path) -> None:
     """Where a Prefect server is to run it, a release that is published is found without one."""
-    from flows.release_chain import find_published
-    from tasks.runtime.run import Request, load
+    from tabularium.flows.release_chain import find_published
+    from tabularium.tasks.runtime.run import Request, load
 
     spec, home = write_scene(tmp_path)
     request = Request.of(spec, home=home.path)

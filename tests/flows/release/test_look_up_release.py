@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from flows.release_chain import Outcome, release_tables
-from ledger import Ledger
-from mechanisms.errors import DataRefused, InputRefused
-from tasks.ingest.ingest import files_digest
-from tasks.input_binding import has_source, is_bound
-from tasks.runtime.home import Home
-from tasks.runtime.run import Request
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
-from validations.spec.load import load_spec
+from tabularium.flows.release_chain import Outcome, release_tables
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import DataRefused, InputRefused
+from tabularium.tasks.ingest.ingest import files_digest
+from tabularium.tasks.input_binding import has_source, is_bound
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.run import Request
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.spec.load import load_spec
 
 SECRET_PLACE = "Zweckverband7319"
 SPEC = """\

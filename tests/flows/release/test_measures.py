@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.certificate.certificate_schema import against_schema
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.tasks.publish.certificate.certificate_schema import against_schema
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.summary import summarise
 from tests.flows.release.scene import publish, write_scene
 from tests.tasks.verify.damages import fix_up
-from validations.spec.load import load_spec
-from validations.spec.summary import summarise
 
 MEASURES = """\
     measures:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, write_scene
 
 pytestmark = pytest.mark.xdist_group("odd")

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ledger import Ledger
-from tasks.publish.certificate.certificate_schema import against_schema
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.tasks.publish.certificate.certificate_schema import against_schema
+from tabularium.tasks.runtime.home import Home
+from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import require_verified
 from tests.tasks.report.reported import lines
-from validations.spec.load import load_spec
 
 AREAS = "code,label,parent\nN,Nation,\nP,Upper,N\nQ,Lower,N\nP1,P1,P\nP2,P2,P\nQ1,Q1,Q\n"
 #: Of the places P1, P2 and Q1, by sex f and m; Q1 has nobody.

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mechanisms import restore
-from mechanisms.accounting.transcript import Event
-from tasks.publish.measurement_files import read_measurement
-from tasks.runtime.home import Home
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.mechanisms import restore
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.tasks.publish.measurement_files import read_measurement
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, write_scene
 
 # One worker for the whole file: what its tests look at is made once.

@@ -11,15 +11,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import tasks.count.count
-import tasks.measure
-import tasks.postprocess.agreement
-from flows.release_chain import Outcome
-from ledger import BudgetExhausted, Ledger
-from mechanisms.errors import InternalError, LedgerError, PublicationError, RuleFailed, TabulariumError
-from mechanisms.histograms.identity import Identity
-from tasks.runtime.home import Home
-from tasks.runtime.progress import reporting_to
+import tabularium.tasks.count.count
+import tabularium.tasks.measure
+import tabularium.tasks.postprocess.agreement
+from tabularium.flows.release_chain import Outcome
+from tabularium.ledger import BudgetExhausted, Ledger
+from tabularium.mechanisms.errors import (
+    InternalError,
+    LedgerError,
+    PublicationError,
+    RuleFailed,
+    TabulariumError,
+)
+from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import reporting_to
 from tests.flows.release.scene import publish, publish_with, write_scene
 
 # One worker for the whole file: what its tests look at is made once.
@@ -150,15 +156,15 @@ def test_an_altered_release_is_noticed(tmp_path: Path) -> None:
 def test_a_failing_later_stage_costs_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, home = write_scene(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.postprocess.agreement.Agreement, "whole", fail)
+        patch.setattr(tabularium.tasks.postprocess.agreement.Agreement, "whole", fail)
         with pytest.raises(InternalError):
             publish(spec, home)
     (before,) = charges(home)
     assert before.state == "measured"
     assert not list(home.workspaces.iterdir())
     # Whatever the next run does, it must not look at the data again.
-    monkeypatch.setattr(tasks.count.count, "count_tables", fail)
-    monkeypatch.setattr(tasks.measure, "SecureChannel", fail)
+    monkeypatch.setattr(tabularium.tasks.count.count, "count_tables", fail)
+    monkeypatch.setattr(tabularium.tasks.measure, "SecureChannel", fail)
     assert publish(spec, home).status == "published"
     (after,) = charges(home)
     assert (after.fence, after.measurement_digest) == (1, before.measurement_digest)
@@ -170,7 +176,7 @@ def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
 ) -> None:
     spec, home = write_scene(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.postprocess.agreement.Agreement, "whole", fail)
+        patch.setattr(tabularium.tasks.postprocess.agreement.Agreement, "whole", fail)
         with pytest.raises(InternalError):
             publish(spec, home)
     (charge,) = charges(home)
@@ -179,7 +185,7 @@ def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
     file.unlink()
     if harm == "altered":
         file.write_bytes(good[:-50] + bytes([good[-50] ^ 1]) + good[-49:])
-    monkeypatch.setattr(tasks.measure, "SecureChannel", fail)
+    monkeypatch.setattr(tabularium.tasks.measure, "SecureChannel", fail)
     with pytest.raises(TabulariumError):
         publish(spec, home)
     assert charges(home)[0].state == "measured"
@@ -213,7 +219,7 @@ def test_a_mechanism_that_raises_after_it_drew_has_spent(
 
 def test_without_budget_the_data_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, home = write_scene(tmp_path, cap="1/2")
-    monkeypatch.setattr(tasks.count.count, "count_tables", fail)
+    monkeypatch.setattr(tabularium.tasks.count.count, "count_tables", fail)
     with pytest.raises(BudgetExhausted):
         publish(spec, home)
     assert not charges(home)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from flows.cli.app import app
-from mechanisms.errors import PublicationError, TabulariumError
-from tasks.publish.publish import write_files
+from tabularium.flows.cli.app import app
+from tabularium.mechanisms.errors import PublicationError, TabulariumError
+from tabularium.tasks.publish.publish import write_files
 from tests.flows.release.scene import publish, publish_with, states, write_scene
 
 
@@ -80,7 +80,7 @@ def test_all_lost_folders_of_a_product_are_made_anew_by_one_command(tmp_path: Pa
 def test_a_lost_folder_that_comes_out_otherwise_is_left_lost(
     software: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tasks.publish.rebuild as rebuilding
+    import tabularium.tasks.publish.rebuild as rebuilding
 
     spec, home = write_scene(tmp_path)
     publish(spec, home)
@@ -116,12 +116,14 @@ def test_foreign_files_and_a_folder_whose_certificate_was_not_kept_are_told_apar
 
 
 def test_seeded_noise_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tasks.measure
-    from mechanisms.channel import SeededChannel
+    import tabularium.tasks.measure
+    from tabularium.mechanisms.channel import SeededChannel
 
     spec, home = write_scene(tmp_path)
     monkeypatch.setattr(
-        tasks.measure, "SecureChannel", lambda budget, **kind: SeededChannel(budget, seed=1, **kind)
+        tabularium.tasks.measure,
+        "SecureChannel",
+        lambda budget, **kind: SeededChannel(budget, seed=1, **kind),
     )
     with pytest.raises(PublicationError, match="seeded stream"):
         publish(spec, home)

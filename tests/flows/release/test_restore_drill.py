@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-import tasks.measure
-from ledger import DrawFailed, Ledger, LedgerError
-from mechanisms.errors import TabulariumError
-from tasks.ledger_stages import check_account
-from tasks.publish.release_folder import HEADS
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, reporting_to
-from tasks.runtime.run import Request, opened
+import tabularium.tasks.measure
+from tabularium.ledger import DrawFailed, Ledger, LedgerError
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.ledger_stages import check_account
+from tabularium.tasks.publish.release_folder import HEADS
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.run import Request, opened
 from tests.flows.release.scene import publish, write_scene
 
 PIECES = ("home", "ledger", "store", "publication")
@@ -97,7 +97,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
     def fail(*_: Any) -> Any:
         raise ValueError
 
-    patch.setattr(tasks.measure, "draw_job", fail)
+    patch.setattr(tabularium.tasks.measure, "draw_job", fail)
     with pytest.raises(DrawFailed):
         publish(spec, home, period="2027")
     patch.undo()

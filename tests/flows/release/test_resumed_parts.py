@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tasks.measure
-from ledger import Ledger, NotApproved, StorageFailed
-from ledger.measurement.store import MeasurementStore
-from tasks.runtime.home import Home
+import tabularium.tasks.measure
+from tabularium.ledger import Ledger, NotApproved, StorageFailed
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, write_scene
 
 PARTS = 4  # three levels of one table, and another table
@@ -40,14 +40,14 @@ def stored(home: Home) -> dict[str, bytes]:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
     """The true counts of every attempt, in the order of the parts."""
     seen: list[list[Any]] = []
-    jobs = tasks.measure._jobs
+    jobs = tabularium.tasks.measure._jobs
 
     def watched(*arguments: Any) -> list[Any]:
         found = list(jobs(*arguments))
         seen.append([np.array(job.counts) for job in found])
         return found
 
-    monkeypatch.setattr(tasks.measure, "_jobs", watched)
+    monkeypatch.setattr(tabularium.tasks.measure, "_jobs", watched)
     return seen
 
 

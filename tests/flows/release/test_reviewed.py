@@ -16,16 +16,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
-import tasks.measure
-from flows.cli.app import app
-from flows.operations.waiting import _decisions
-from flows.release_chain import Outcome, find_published, release_tables
-from ledger import AwaitingReview, Ledger, NotApproved
-from ledger.officers.keys import make_key, public_hex, read_private
-from mechanisms.errors import LedgerError, PublicationError
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.runtime.home import Home
-from tasks.runtime.run import Request, load
+import tabularium.tasks.measure
+from tabularium.flows.cli.app import app
+from tabularium.flows.operations.waiting import _decisions
+from tabularium.flows.release_chain import Outcome, find_published, release_tables
+from tabularium.ledger import AwaitingReview, Ledger, NotApproved
+from tabularium.ledger.officers.keys import make_key, public_hex, read_private
+from tabularium.mechanisms.errors import LedgerError, PublicationError
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.run import Request, load
 from tests.flows.release.scene import publish, states, write_scene
 
 RULE = '[{rule: row_count, min: 1, noisy: {share: "1/10"}}]'
@@ -216,7 +216,7 @@ def test_a_draft_that_was_altered_is_not_published(
 ) -> None:
     table = scene.draft / "age_sex.csv"
     if when == "after":
-        monkeypatch.setattr("flows.cli.ledger.draft_decisions.publish_accepted", lambda *_: None)
+        monkeypatch.setattr("tabularium.flows.cli.ledger.draft_decisions.publish_accepted", lambda *_: None)
         scene.decide("accept")
     table.write_bytes(table.read_bytes().replace(b"male", b"MALE", 1))
     if when == "before":
@@ -246,7 +246,7 @@ def test_withheld_stays_withheld_and_later_certificates_say_so(
     with scene.books() as books:
         before = books.head()
     for _ in range(2):
-        monkeypatch.setattr(tasks.measure, "measure_once", None)
+        monkeypatch.setattr(tabularium.tasks.measure, "measure_once", None)
         with pytest.raises(
             LedgerError, match=f"^release {scene.release_id}: this release was withheld; "
         ) as e:

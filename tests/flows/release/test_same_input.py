@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.release_chain import release_tables
-from mechanisms.errors import DataRefused
-from tasks.runtime.run import Request
+from tabularium.flows.release_chain import release_tables
+from tabularium.mechanisms.errors import DataRefused
+from tabularium.tasks.runtime.run import Request
 from tests.flows.release.scene import publish, states, write_scene
 
 

@@ -10,8 +10,8 @@ import pyarrow.csv
 import yaml
 from csvw import CSVW
 
+from tabularium.validations.domains.codelists import read_code_list
 from tests.flows.release.scene import AREAS, publish, write_scene
-from validations.domains.codelists import read_code_list
 
 FILES = {"structure.sdmx.json", "area_age_sex.sdmx.csv", "age_sex.sdmx.csv", "codes/CL_AREA.csv"}
 

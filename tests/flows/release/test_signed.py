@@ -14,17 +14,17 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from flows.release_chain import Outcome
-from ledger import Ledger, NotApproved
-from ledger.officers.keys import key_id, make_key, public_hex, read_private
-from mechanisms.errors import InputError, PublicationError
-from tasks.publish.read_release import Released
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, reporting_to
-from tasks.sign.release_key import COMMAND, FILE, PASSPHRASE, PATH, release_key, signing_key
-from tasks.sign.sign_release import settled_statement
-from tasks.sign.statement import STATEMENT, SignedStatement, read_statement, signed_statement
+from tabularium.flows.release_chain import Outcome
+from tabularium.ledger import Ledger, NotApproved
+from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
+from tabularium.mechanisms.errors import InputError, PublicationError
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.sign.release_key import COMMAND, FILE, PASSPHRASE, PATH, release_key, signing_key
+from tabularium.tasks.sign.sign_release import settled_statement
+from tabularium.tasks.sign.statement import STATEMENT, SignedStatement, read_statement, signed_statement
 from tests.flows.release.scene import (
     judged,
     let_sign,

@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ledger import Ledger, StorageFailed
-from ledger.measurement.store import MeasurementStore
-from mechanisms.errors import InputError
-from tasks.count.slabbed_counts import SlabbedCounts
-from tasks.publish import read_release
-from tasks.publish.measurement_files import read_measurement
-from tasks.runtime.home import Home
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.ledger import Ledger, StorageFailed
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.count.slabbed_counts import SlabbedCounts
+from tabularium.tasks.publish import read_release
+from tabularium.tasks.publish.measurement_files import read_measurement
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, states
 from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
 

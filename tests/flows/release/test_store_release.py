@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 from rich.status import Status
 
-from flows.cli.terminal import TerminalReporter
-from flows.operations.told.run_progress import ProgressArtifact
-from mechanisms.errors import DataRefused, InputMissing
-from tasks.publish.release_folder import CERTIFICATE
-from tasks.runtime.progress import Quiet
+from tabularium.flows.cli.terminal import TerminalReporter
+from tabularium.flows.operations.told.run_progress import ProgressArtifact
+from tabularium.mechanisms.errors import DataRefused, InputMissing
+from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.runtime.progress import Quiet
 from tests.flows.release.scene import publish, states, write_scene
 
 pytestmark = pytest.mark.xdist_group("object stores")

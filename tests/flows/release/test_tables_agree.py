@@ -9,16 +9,16 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger import Ledger
-from mechanisms.errors import PublicationError, TabulariumError
-from mechanisms.inference import Violation
-from tasks.postprocess.agreement import Agreement
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, reporting_to
+from tabularium.flows.cli.app import app
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import PublicationError, TabulariumError
+from tabularium.mechanisms.inference import Violation
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import people, publish, states, write_scene
 from tests.validations.spec.spec_samples import write_spec
-from validations.spec.load import load_spec
 
 pytestmark = pytest.mark.xdist_group("agreement")
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-import tasks.count.count
-import tasks.measure
-from flows.release_chain import Outcome
-from ledger import BudgetExhausted, Charge, Ledger
-from mechanisms.accounting import Event, PrivacyLoss
-from mechanisms.errors import InternalError, PublicationError, TabulariumError
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, reporting_to
+import tabularium.tasks.count.count
+import tabularium.tasks.measure
+from tabularium.flows.release_chain import Outcome
+from tabularium.ledger import BudgetExhausted, Charge, Ledger
+from tabularium.mechanisms.accounting import Event, PrivacyLoss
+from tabularium.mechanisms.errors import InternalError, PublicationError, TabulariumError
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.release.scene import publish, publish_with, write_scene
 from tests.tasks.report.reported import lines
 
@@ -185,7 +185,7 @@ def test_without_budget_for_both_nothing_is_counted_or_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, home = write_scene(tmp_path, budget="4", cap="39/10", rules=noisy("min: 1"))
-    monkeypatch.setattr(tasks.count.count, "count_tables", None)
+    monkeypatch.setattr(tabularium.tasks.count.count, "count_tables", None)
     with pytest.raises(BudgetExhausted, match="with its tallies costs 4"):
         publish(spec, home)
     assert not charges(home)
@@ -204,10 +204,12 @@ def test_a_run_that_ends_between_the_charges_goes_on_with_the_number_it_has(
         publish_with(stop, before="reserve budget", spec=spec, home=home)
     (before,) = charges(home)
     assert before.state == "measured"
-    monkeypatch.setattr(tasks.measure, "draw_tally", None)
+    monkeypatch.setattr(tabularium.tasks.measure, "draw_tally", None)
     with pytest.raises(InternalError):
         publish_with(stop, before="publish", spec=spec, home=home)
-    monkeypatch.setattr(tasks.count.count, "count_tables", None)  # all is drawn: the data stay closed
+    monkeypatch.setattr(
+        tabularium.tasks.count.count, "count_tables", None
+    )  # all is drawn: the data stay closed
     publish(spec, home)
     after = {charge.release_id: charge for charge in charges(home)}[before.release_id]
     assert (after.fence, after.measurement_digest) == (1, before.measurement_digest)

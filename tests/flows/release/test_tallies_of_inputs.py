@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import tasks.count.count
-import tasks.validate
-from ledger import Ledger
-from mechanisms.errors import DataRefused, InternalError, TabulariumError
-from tasks.runtime.home import Home
-from tasks.runtime.progress import reporting_to
+import tabularium.tasks.count.count
+import tabularium.tasks.validate
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import DataRefused, InternalError, TabulariumError
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import reporting_to
 from tests.flows.release.scene import Before, publish, write_scene
 from tests.flows.release.test_tallies import certificate, charges, fewer, noisy
 
@@ -58,7 +58,7 @@ def test_without_its_binding_a_tally_is_given_to_no_input(tmp_path: Path, state:
         cut_off(spec, home, "reserve budget")
     else:
         with pytest.MonkeyPatch.context() as patch, pytest.raises(InternalError):
-            patch.setattr("tasks.unit_tallies.leave_head", lambda *_: stop())
+            patch.setattr("tabularium.tasks.unit_tallies.leave_head", lambda *_: stop())
             publish(spec, home)
     assert [charge.state for charge in charges(home)] == [state]
     (home.path / "inputs").rename(home.path / "kept")
@@ -103,7 +103,7 @@ def test_whether_an_input_was_tried_is_told_at_home_alone(
     spec, home = write_scene(tmp_path, budget="4", cap="4", rules=noisy("min: 550", share="1/4"))
     if step == "void":
         with pytest.MonkeyPatch.context() as patch, pytest.raises(InternalError):
-            patch.setattr("tasks.unit_tallies.measure_once", lambda *_, **__: stop())
+            patch.setattr("tabularium.tasks.unit_tallies.measure_once", lambda *_, **__: stop())
             publish(spec, home)
     else:
         cut_off(spec, home, "reserve budget")
@@ -113,8 +113,8 @@ def test_whether_an_input_was_tried_is_told_at_home_alone(
             books.void(name, "a mistake")
         elif step == "abandon":
             books.abandon(name, "given up")
-    monkeypatch.setattr(tasks.count.count, "count_tables", None)
-    monkeypatch.setattr(tasks.validate, "validate_microdata", None)
+    monkeypatch.setattr(tabularium.tasks.count.count, "count_tables", None)
+    monkeypatch.setattr(tabularium.tasks.validate, "validate_microdata", None)
     said = refused(spec, home, fewer(spec, 590) if step == "budget" else None)
     assert {"void": "voided", "abandon": "abandoned", "budget": "costs 4 and 3 is left"}[step] in said
 
@@ -129,7 +129,7 @@ def test_the_attempts_of_tallies_are_published(tmp_path: Path) -> None:
     """Its tally was drawn in two attempts: the bound for crashes that hang on the noise counts them."""
     spec, home = write_scene(tmp_path, budget="4", rules=noisy("min: 550", share="1/4"))
     with pytest.MonkeyPatch.context() as patch, pytest.raises(InternalError):
-        patch.setattr("tasks.unit_tallies.leave_head", lambda *_: stop())
+        patch.setattr("tabularium.tasks.unit_tallies.leave_head", lambda *_: stop())
         publish(spec, home)
     found = certificate(publish(spec, home))
     assert [each["attempts"] for each in found["ledger"]["tally_charges"]] == [2]

@@ -9,17 +9,17 @@ from pathlib import Path
 import pyarrow.csv
 import pytest
 
-from flows.cli.query.query_release import open_release
-from mechanisms.errors import InputError
-from mechanisms.queries import ask
-from mechanisms.queries.grammar import parse_tests
-from tasks.runtime.home import Home
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.flows.cli.query.query_release import open_release
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.queries import ask
+from tabularium.mechanisms.queries.grammar import parse_tests
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.domains.domains import CategoryDomain, NumberDomain
+from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.universes.asked_universe import put_within
 from tests.flows.release.scene import people, publish, write_scene
-from validations.domains.domains import CategoryDomain, NumberDomain
-from validations.spec.parts.table_parts import Table
-from validations.universes.asked_universe import put_within
 
 TABLES = """\
 tables:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger import Ledger, NotApproved
+from tabularium.flows.cli.app import app
+from tabularium.ledger import Ledger, NotApproved
 from tests.flows.release.scene import AREAS, publish, write_scene
 from tests.flows.release.test_resumed_parts import bounded_scene
 

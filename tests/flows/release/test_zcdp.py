@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ledger import Ledger
-from mechanisms.accounting import epsilon_at
-from mechanisms.accounting.transcript import Event
-from mechanisms.errors import LedgerError
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.accounting import epsilon_at
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.errors import LedgerError
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, write_scene
 
 # One worker for the whole file: what its tests look at is made once.

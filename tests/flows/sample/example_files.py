@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flows.sample import write_sample
-from flows.sample.sample_specs import KINDS
+from tabularium.flows.sample import write_sample
+from tabularium.flows.sample.sample_specs import KINDS
 
 EXAMPLES = Path(__file__).parents[3] / "deploy" / "examples"
 ROWS = 100_000

@@ -9,13 +9,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from flows.sample import write_sample
-from ledger import Ledger
-from tasks.runtime.home import Home
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.flows.sample import write_sample
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import publish
-from validations.spec.load import load_spec
 
 Rows = list[dict[str, str]]
 

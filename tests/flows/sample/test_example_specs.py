@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.sample.sample_specs import EXAMPLES as PACKAGED
-from flows.sample.sample_specs import KINDS
+from tabularium.flows.sample.sample_specs import EXAMPLES as PACKAGED
+from tabularium.flows.sample.sample_specs import KINDS
+from tabularium.validations.spec.load import load_spec
 from tests.flows.sample.example_files import EXAMPLES, write_examples
 from tests.flows.sample.published_examples import (
     Rows,
@@ -20,7 +21,6 @@ from tests.flows.sample.published_examples import (
     rows_of,
 )
 from tests.sizes import full
-from validations.spec.load import load_spec
 
 pytestmark = [pytest.mark.slow]
 FEW = ("population", "single_years", "households")

@@ -7,14 +7,22 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from flows.sample.census import census_blocks
-from flows.sample.columns import Coded
-from flows.sample.geography import Geography, draw_geography
-from flows.sample.health import CHAPTERS, LONGEST_STAY, MOST_VISITS, health_blocks
-from flows.sample.households import CHILD, ELDER, FIRST, OLDEST, PARTNER, Households, draw_households
-from flows.sample.people import STATUSES
-from flows.sample.quantile_tables import Choice, between
-from mechanisms.noise.synthetic import generator
+from tabularium.flows.sample.census import census_blocks
+from tabularium.flows.sample.columns import Coded
+from tabularium.flows.sample.geography import Geography, draw_geography
+from tabularium.flows.sample.health import CHAPTERS, LONGEST_STAY, MOST_VISITS, health_blocks
+from tabularium.flows.sample.households import (
+    CHILD,
+    ELDER,
+    FIRST,
+    OLDEST,
+    PARTNER,
+    Households,
+    draw_households,
+)
+from tabularium.flows.sample.people import STATUSES
+from tabularium.flows.sample.quantile_tables import Choice, between
+from tabularium.mechanisms.noise.synthetic import generator
 
 NONE = -1  # no such member
 

@@ -10,17 +10,24 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from flows.sample import write_sample
-from flows.sample.columns import Block, Coded, Holed, first_rows
-from flows.sample.diagnosis_blocks import BLOCKS
-from flows.sample.geography import Geography, draw_geography
-from flows.sample.health import CHAPTERS
-from flows.sample.hospital import diagnosis_list, hospital_blocks, hospital_codes, hospital_list
-from flows.sample.jobs import INDUSTRIES, MAJORS, OCCUPATIONS, SECTIONS, industry_list, occupation_list
-from flows.sample.people import ADULT
-from flows.sample.population import NINES, population_blocks
-from flows.sample.survey import LARGEST_WEIGHT, SMALLEST_WEIGHT, survey_blocks
-from mechanisms.noise.synthetic import generator
+from tabularium.flows.sample import write_sample
+from tabularium.flows.sample.columns import Block, Coded, Holed, first_rows
+from tabularium.flows.sample.diagnosis_blocks import BLOCKS
+from tabularium.flows.sample.geography import Geography, draw_geography
+from tabularium.flows.sample.health import CHAPTERS
+from tabularium.flows.sample.hospital import diagnosis_list, hospital_blocks, hospital_codes, hospital_list
+from tabularium.flows.sample.jobs import (
+    INDUSTRIES,
+    MAJORS,
+    OCCUPATIONS,
+    SECTIONS,
+    industry_list,
+    occupation_list,
+)
+from tabularium.flows.sample.people import ADULT
+from tabularium.flows.sample.population import NINES, population_blocks
+from tabularium.flows.sample.survey import LARGEST_WEIGHT, SMALLEST_WEIGHT, survey_blocks
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 @pytest.fixture(scope="module")

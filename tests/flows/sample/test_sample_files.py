@@ -14,9 +14,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from flows.sample import write_sample
-from mechanisms.errors import InputError
-from validations.spec.load import load_spec
+from tabularium.flows.sample import write_sample
+from tabularium.mechanisms.errors import InputError
+from tabularium.validations.spec.load import load_spec
 
 CENSUS = ["person_id", "household_id", "meshblock", "age", "sex", "status", "income"]
 ROMAN = "I II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI XXII"
@@ -270,8 +270,8 @@ def run_python(code: str, *arguments: str) -> str:
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from flows.sample import write_sample
-from mechanisms.errors import InputError
+from tabularium.flows.sample import write_sample
+from tabularium.mechanisms.errors import InputError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
@@ -291,7 +291,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, name: str) -
 PEAK = """
 import re, sys
 from pathlib import Path
-from flows.sample import write_sample
+from tabularium.flows.sample import write_sample
 write_sample("census", int(sys.argv[2]), Path(sys.argv[1]), meshblocks=2000)
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024)
 """

@@ -9,10 +9,10 @@ from hashlib import sha256
 from math import gcd
 from pathlib import Path
 
-from ledger import amounts
-from ledger.chain.entries import seal, stamp
-from ledger.chain.export import MAGIC
-from ledger.records import EMPTY, Entry, Head, Sums, Terms, change
+from tabularium.ledger import amounts
+from tabularium.ledger.chain.entries import seal, stamp
+from tabularium.ledger.chain.export import MAGIC
+from tabularium.ledger.records import EMPTY, Entry, Head, Sums, Terms, change
 
 PER_UNIT = 10**6
 STEPS = ("reserved", "drawing", "measured", "published")

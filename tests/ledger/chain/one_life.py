@@ -11,13 +11,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Entry, Ledger
-from ledger.chain import restored
-from ledger.chain.entries import canonical, digest
-from ledger.chain.entry_records import KINDS, TOGETHER
-from ledger.charges.composition import Partition
-from ledger.officers.keys import key_id, public_hex
-from ledger.records import EMPTY, Head
+from tabularium.ledger import Entry, Ledger
+from tabularium.ledger.chain import restored
+from tabularium.ledger.chain.entries import canonical, digest
+from tabularium.ledger.chain.entry_records import KINDS, TOGETHER
+from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.records import EMPTY, Head
 from tests.ledger.scene import census, open_books, reserve
 
 CRITERIA = ("error-in-processing", "implausible")

@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import ChainBroken, Entry, Ledger
-from ledger.chain.entries import seal
-from ledger.charges.composition import Partition
-from ledger.storage import entry_queries, schema
+from tabularium.ledger import ChainBroken, Entry, Ledger
+from tabularium.ledger.chain.entries import seal
+from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.storage import entry_queries, schema
 from tests.ledger.scene import (
     behind_the_triggers,
     census,

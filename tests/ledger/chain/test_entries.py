@@ -13,10 +13,10 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from ledger import ChainBroken, Entry, Head, Ledger, ReadOnly
-from ledger.chain.entries import canonical, digest
-from ledger.storage import postgres_guard
-from ledger.storage.schema import REPEATED
+from tabularium.ledger import ChainBroken, Entry, Head, Ledger, ReadOnly
+from tabularium.ledger.chain.entries import canonical, digest
+from tabularium.ledger.storage import postgres_guard
+from tabularium.ledger.storage.schema import REPEATED
 from tests.ledger.scene import (
     POSTGRES_TRIGGERS,
     SQLITE_TRIGGERS,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger import ChainBroken, Conflict, Head, Ledger, LedgerError, ReadOnly, StorageFailed
-from ledger.chain.export import export, restore, verify_export
+from tabularium.ledger import ChainBroken, Conflict, Head, Ledger, LedgerError, ReadOnly, StorageFailed
+from tabularium.ledger.chain.export import export, restore, verify_export
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.officers.test_officers import enrolled
 from tests.ledger.scene import (

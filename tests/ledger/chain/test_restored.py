@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Ledger, NotApproved, ReadOnly
-from ledger.chain.entries import seal
-from ledger.chain.export import export, restore
-from ledger.officers.keys import key_id, public_hex, statement
-from ledger.records import Head
-from ledger.refusals import BadValue, ChainBroken, Conflict
+from tabularium.ledger import Ledger, NotApproved, ReadOnly
+from tabularium.ledger.chain.entries import seal
+from tabularium.ledger.chain.export import export, restore
+from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.records import Head
+from tabularium.ledger.refusals import BadValue, ChainBroken, Conflict
 from tests.ledger.scene import verify_entries
 from tests.ledger.storage.postgres import Server
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger import BadValue, BudgetExhausted, Conflict, Ledger, Partition
-from ledger.charges.composition import group_change, together
-from ledger.review import Reviewer
+from tabularium.ledger import BadValue, BudgetExhausted, Conflict, Ledger, Partition
+from tabularium.ledger.charges.composition import group_change, together
+from tabularium.ledger.review import Reviewer
 from tests.ledger.scene import census, finish, open_books, reserve, sqlite
 
 TENTH = Fraction(1, 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledger import Ledger, NotOffered
+from tabularium.ledger import Ledger, NotOffered
 from tests.ledger.officers.test_officers import enrolled
 from tests.ledger.scene import AMOUNT, CAP, finish, reserve
 

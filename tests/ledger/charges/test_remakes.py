@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import (
+from tabularium.ledger import (
     BadValue,
     Charge,
     Conflict,
@@ -22,7 +22,7 @@ from ledger import (
     UnknownRelease,
     WrongState,
 )
-from ledger.chain.export import export, restore, verify_export
+from tabularium.ledger.chain.export import export, restore, verify_export
 from tests.ledger.measurement.boundaries import Boundaries, in_child, wait_for
 from tests.ledger.officers.test_officers import enrolled
 from tests.ledger.scene import (

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Ledger
-from ledger.officers.keys import public_hex
+from tabularium.ledger import Ledger
+from tabularium.ledger.officers.keys import public_hex
 from tests.ledger.scene import finish, reserve
 
 

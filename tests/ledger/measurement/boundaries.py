@@ -21,11 +21,11 @@ import sqlalchemy.event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import Pool
 
-from ledger import Charge
-from ledger.measurement.measure_once import measure_once
-from ledger.measurement.release_lock import hold
-from ledger.measurement.store import MeasurementStore
-from ledger.storage import postgres
+from tabularium.ledger import Charge
+from tabularium.ledger.measurement.measure_once import measure_once
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.storage import postgres
 from tests.ledger.scene import census, open_books, reserve
 
 PARTS = ("population/nation", "population/place", "ages")

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ledger import (
+from tabularium.ledger import (
     Head,
     Ledger,
 )
-from ledger.measurement.measure_once import measure_once
-from ledger.measurement.measurement_file import Payload
-from ledger.measurement.release_lock import hold
-from ledger.measurement.store import MeasurementStore, Stored
+from tabularium.ledger.measurement.measure_once import measure_once
+from tabularium.ledger.measurement.measurement_file import Payload
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.measurement.store import MeasurementStore, Stored
 
 
 class Draws:

@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ledger import LedgerError
+from tabularium.ledger import LedgerError
 from tests.ledger.measurement.boundaries import PARTS, check, draws, release, stored
 
 KILOBYTE = 1024

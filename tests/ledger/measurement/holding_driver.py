@@ -11,9 +11,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from ledger import Busy, WrongState
-from ledger.measurement import release_lock
-from ledger.measurement.release_lock import hold
+from tabularium.ledger import Busy, WrongState
+from tabularium.ledger.measurement import release_lock
+from tabularium.ledger.measurement.release_lock import hold
 from tests.ledger.scene import census, keep_witnesses, open_books
 
 

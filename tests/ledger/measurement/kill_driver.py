@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ledger import Busy, ClockBehind, LedgerError, NotApproved, StaleFence, StorageFailed
-from ledger.measurement.measure_once import measure_once
-from ledger.measurement.release_lock import hold
+from tabularium.ledger import Busy, ClockBehind, LedgerError, NotApproved, StaleFence, StorageFailed
+from tabularium.ledger.measurement.measure_once import measure_once
+from tabularium.ledger.measurement.release_lock import hold
 from tests.ledger.measurement.boundaries import in_child, store_in, wait_for
 from tests.ledger.scene import census, keep_witnesses, open_books, reserve
 from tests.ledger.storage.postgres import Server, running

@@ -11,7 +11,7 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-from ledger import BudgetExhausted, Ledger
+from tabularium.ledger import BudgetExhausted, Ledger
 from tests.ledger.measurement.boundaries import in_child, wait_for
 from tests.ledger.scene import census, keep_witnesses, open_books, reserve, witness_file
 

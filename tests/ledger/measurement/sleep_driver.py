@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from ledger import Busy, LedgerError, StorageFailed
+from tabularium.ledger import Busy, LedgerError, StorageFailed
 from tests.ledger.measurement.boundaries import Boundaries, check, in_child, release, store_in, wait_for
 from tests.ledger.scene import database, keep_witnesses, new_place, open_books, remove_place
 

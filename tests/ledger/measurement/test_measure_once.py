@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledger import (
+from tabularium.ledger import (
     DrawFailed,
     Head,
     Ledger,
@@ -22,11 +22,11 @@ from ledger import (
     UnknownRelease,
     WrongState,
 )
-from ledger.measurement.measure_once import measure_once
-from ledger.measurement.measurement_file import Payload
-from ledger.measurement.release_lock import hold
-from ledger.measurement.store import MeasurementStore
-from mechanisms.accounting import TabulariumError
+from tabularium.ledger.measurement.measure_once import measure_once
+from tabularium.ledger.measurement.measurement_file import Payload
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.mechanisms.accounting import TabulariumError
 from tests.ledger.measurement.drawing_scene import (
     SECRET,
     Draws,

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledger import (
+from tabularium.ledger import (
     DrawFailed,
     Ledger,
     StaleFence,
     WrongState,
 )
-from ledger.measurement.measurement_file import Payload
-from ledger.measurement.store import MeasurementStore, Stored
+from tabularium.ledger.measurement.measurement_file import Payload
+from tabularium.ledger.measurement.store import MeasurementStore, Stored
 from tests.ledger.measurement.drawing_scene import (
     SECRET,
     Draws,

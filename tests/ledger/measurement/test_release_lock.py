@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger import BadValue, Busy, Ledger, StaleFence, WrongState
-from ledger.measurement import release_lock
-from ledger.measurement.release_lock import hold
+from tabularium.ledger import BadValue, Busy, Ledger, StaleFence, WrongState
+from tabularium.ledger.measurement import release_lock
+from tabularium.ledger.measurement.release_lock import hold
 from tests.ledger.scene import open_books, run_driver, sqlite
 
 

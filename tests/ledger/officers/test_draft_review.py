@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, StorageFailed, Withheld, WrongState
-from ledger.chain.export import export, restore, verify_export
-from ledger.charges.composition import Partition
-from ledger.officers.keys import key_id, public_hex
+from tabularium.ledger import (
+    BadValue,
+    ChainBroken,
+    Conflict,
+    Ledger,
+    NotApproved,
+    StorageFailed,
+    Withheld,
+    WrongState,
+)
+from tabularium.ledger.chain.export import export, restore, verify_export
+from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.officers.keys import key_id, public_hex
 from tests.ledger.chain.test_verify_forged import (
     CHARGED,
     DONE,

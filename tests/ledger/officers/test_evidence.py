@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledger import Ledger, NotApproved
+from tabularium.ledger import Ledger, NotApproved
 from tests.ledger.officers.test_officers import enrolled, key
 from tests.ledger.scene import finish, reserve
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import (
+from tabularium.ledger import (
     AccountClosed,
     BadAmount,
     BadValue,
@@ -23,7 +23,7 @@ from ledger import (
     Unfit,
     UnknownAccount,
 )
-from ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
+from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import AMOUNT, census, finish, open_books, reserve, sqlite, verify_entries
 

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, UnknownAccount
-from ledger.chain.entries import seal
-from ledger.officers.keys import key_id, public_hex, statement
-from ledger.records import Entry
-from ledger.review import Reviewer, clusters
+from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, UnknownAccount
+from tabularium.ledger.chain.entries import seal
+from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.records import Entry
+from tabularium.ledger.review import Reviewer, clusters
 from tests.ledger.scene import census, finish, reserve, verify_entries
 
 TENTH = Fraction(1, 10)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved
-from ledger.officers.keys import key_id, public_hex
-from ledger.release_keys import release_keys_of
+from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved
+from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.release_keys import release_keys_of
 from tests.ledger.officers.test_officers import enrolled, key
 from tests.ledger.scene import finish, reserve, sqlite, verify_entries
 
@@ -103,9 +103,9 @@ def test_what_is_published_names_its_statement(books: Ledger) -> None:
 @sqlite
 def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
     """As the very officer would write them who has both private halves."""
-    from ledger.chain.entries import seal
-    from ledger.officers.keys import statement
-    from ledger.records import Entry
+    from tabularium.ledger.chain.entries import seal
+    from tabularium.ledger.officers.keys import statement
+    from tabularium.ledger.records import Entry
 
     officer = enrolled(books)
     name = {"key": key_id(public_hex(officer)), "public_key": public_hex(officer)}
@@ -125,7 +125,7 @@ def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
 
 
 def test_an_export_carries_keys_and_statements(books: Ledger, place: Any) -> None:
-    from ledger.chain.export import export, restore, verify_export
+    from tabularium.ledger.chain.export import export, restore, verify_export
     from tests.ledger.scene import forget_witnesses
 
     for_releases(books, enrolled(books))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import ChainBroken, Entry, Head, Ledger, NotApproved, StorageFailed, Terms
-from ledger.chain.entries import canonical, digest, seal
-from ledger.officers.keys import key_id, public_hex, statement
-from ledger.storage.schema import repeated
+from tabularium.ledger import ChainBroken, Entry, Head, Ledger, NotApproved, StorageFailed, Terms
+from tabularium.ledger.chain.entries import canonical, digest, seal
+from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.storage.schema import repeated
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import census, open_books, reserve, sqlite, verify_entries
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from ledger import AccountClosed, Ledger
-from ledger.charges.composition import Partition
-from ledger.review import Reviewer
+from tabularium.ledger import AccountClosed, Ledger
+from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.review import Reviewer
 from tests.ledger.scene import AMOUNT, census, finish, reserve
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import Entry, Ledger, StorageFailed
-from ledger.chain.entries import canonical, digest, stamp
-from ledger.storage.postgres_guard import AHEAD_MINUTES, BEHIND_MINUTES
+from tabularium.ledger import Entry, Ledger, StorageFailed
+from tabularium.ledger.chain.entries import canonical, digest, stamp
+from tabularium.ledger.storage.postgres_guard import AHEAD_MINUTES, BEHIND_MINUTES
 from tests.ledger.scene import census, finish, open_books, postgresql, reserve
 from tests.ledger.storage.logins import LogIn, did, logins
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ledger import AccountClosed, ChainBroken, Ledger
+from tabularium.ledger import AccountClosed, ChainBroken, Ledger
 from tests.ledger.chain.test_continuity import plant
 from tests.ledger.scene import (
     behind_the_triggers,

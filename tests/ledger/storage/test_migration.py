@@ -11,10 +11,10 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import NullPool, create_engine, inspect
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
-import ledger.storage
-from ledger import ChainBroken, Ledger, ReadOnly, StorageFailed
-from ledger.storage.migration import migrate
-from ledger.storage.schema import metadata
+import tabularium.ledger.storage
+from tabularium.ledger import ChainBroken, Ledger, ReadOnly, StorageFailed
+from tabularium.ledger.storage.migration import migrate
+from tabularium.ledger.storage.schema import metadata
 from tests.ledger.scene import (
     behind_the_triggers,
     census,
@@ -82,7 +82,7 @@ def test_the_migration_makes_exactly_the_tables_of_the_schema(place: Path) -> No
 
 
 def test_there_is_one_migration() -> None:
-    scripts = Path(ledger.storage.__file__).parent / "migrations" / "versions"
+    scripts = Path(tabularium.ledger.storage.__file__).parent / "migrations" / "versions"
     assert [path.name for path in scripts.glob("*.py")] == ["0001_tables.py"]
 
 

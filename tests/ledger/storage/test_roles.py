@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Ledger, ReadOnly, StorageFailed
-from ledger.measurement.release_lock import hold
-from ledger.officers.keys import public_hex
-from ledger.storage.migration import migrate
+from tabularium.ledger import Ledger, ReadOnly, StorageFailed
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.officers.keys import public_hex
+from tabularium.ledger.storage.migration import migrate
 from tests.ledger.scene import (
     census,
     finish,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ledger import BudgetExhausted, Busy, ClockBehind, Ledger, LedgerError, StorageFailed
+from tabularium.ledger import BudgetExhausted, Busy, ClockBehind, Ledger, LedgerError, StorageFailed
 from tests.ledger.scene import census, database, open_books, reserve, sqlite
 
 

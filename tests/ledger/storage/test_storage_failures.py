@@ -18,12 +18,12 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, StorageFailed
-from ledger.chain.export import restore
-from ledger.measurement import release_lock
-from ledger.measurement.release_lock import hold
-from ledger.storage import draft_queries, entry_queries, key_queries, postgres
-from ledger.storage.migration import migrate
+from tabularium.ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, StorageFailed
+from tabularium.ledger.chain.export import restore
+from tabularium.ledger.measurement import release_lock
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.storage import draft_queries, entry_queries, key_queries, postgres
+from tabularium.ledger.storage.migration import migrate
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
 from tests.ledger.storage.postgres import Server, Unavailable, close_schema, running
@@ -240,7 +240,7 @@ def test_a_reader_that_has_gone_ends_the_command_without_a_word(
     }
     with open_books(tmp_path) as books:
         census(books)
-    command = [sys.executable, "-c", "from flows.cli.app import app; app()", "ledger", *words]
+    command = [sys.executable, "-c", "from tabularium.flows.cli.app import app; app()", "ledger", *words]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as asked:

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechanisms import accounting
-from mechanisms.accounting import (
+from tabularium.mechanisms import accounting
+from tabularium.mechanisms.accounting import (
     PrivacyLoss,
     delta_at,
     epsilon_at,
@@ -30,10 +30,10 @@ from mechanisms.accounting import (
     spent,
     value_bound,
 )
-from mechanisms.accounting.conversion import zcdp_delta, zcdp_epsilon
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel import SecureChannel, SeededChannel
-from mechanisms.errors import LedgerError, MechanismError, TabulariumError
+from tabularium.mechanisms.accounting.conversion import zcdp_delta, zcdp_epsilon
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel import SecureChannel, SeededChannel
+from tabularium.mechanisms.errors import LedgerError, MechanismError, TabulariumError
 
 AMOUNTS = st.fractions(min_value=Fraction(1, 10**9), max_value=100, max_denominator=10**9)
 
@@ -344,7 +344,7 @@ def test_the_ledger_finds_its_errors_here() -> None:
 
 
 def test_importing_accounting_is_cheap() -> None:
-    code = "import sys, mechanisms.accounting; "
+    code = "import sys, tabularium.mechanisms.accounting; "
     code += "print(sorted({'numpy', 'scipy', 'dp_accounting'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting import spent
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel import Channel, SecureChannel, SeededChannel
-from mechanisms.channel.budget_meter import Meter
-from mechanisms.errors import BudgetExceeded, MechanismError
+from tabularium.mechanisms.accounting import spent
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
+from tabularium.mechanisms.channel.budget_meter import Meter
+from tabularium.mechanisms.errors import BudgetExceeded, MechanismError
 
 CELLS = np.arange(6).reshape(2, 3)
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel import Channel, SecureChannel, SeededChannel
-from mechanisms.channel.budget_meter import Meter
-from mechanisms.channel.event_builder import Place
-from mechanisms.channel.facade import facade
-from mechanisms.channel.replay.replay_audit import record
-from mechanisms.channel.replay.scripted_sources import Player, Recorder
-from mechanisms.errors import BudgetExceeded, MechanismError
-from mechanisms.measured import Measured
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
+from tabularium.mechanisms.channel.budget_meter import Meter
+from tabularium.mechanisms.channel.event_builder import Place
+from tabularium.mechanisms.channel.facade import facade
+from tabularium.mechanisms.channel.replay.replay_audit import record
+from tabularium.mechanisms.channel.replay.scripted_sources import Player, Recorder
+from tabularium.mechanisms.errors import BudgetExceeded, MechanismError
+from tabularium.mechanisms.measured import Measured
 from tests.audit.twins.twin import Drawn, Twin
 
 

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.accounting import spent
-from mechanisms.accounting.conversion import worst_record
-from mechanisms.accounting.transcript import Event
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.accounting import spent
+from tabularium.mechanisms.accounting.conversion import worst_record
+from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
 
 HALF = Fraction(1, 2)
 

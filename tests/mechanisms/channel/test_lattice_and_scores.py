@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.channel import SeededChannel
-from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
-from mechanisms.channel.score_gaps import gaps_below_best
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.channel.lattice import lattice_sensitivity, on_lattice
+from tabularium.mechanisms.channel.score_gaps import gaps_below_best
+from tabularium.mechanisms.errors import MechanismError
 
 WIDTHS = st.sampled_from([Fraction(1, 64), Fraction(1, 2), Fraction(1), Fraction(8)])
 REALS = st.floats(-1e6, 1e6, allow_nan=False)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.accounting import spent
-from mechanisms.channel import Parallel, SecureChannel, SeededChannel
-from mechanisms.channel.budget_meter import Meter
-from mechanisms.errors import BudgetExceeded, MechanismError
+from tabularium.mechanisms.accounting import spent
+from tabularium.mechanisms.channel import Parallel, SecureChannel, SeededChannel
+from tabularium.mechanisms.channel.budget_meter import Meter
+from tabularium.mechanisms.errors import BudgetExceeded, MechanismError
 
 
 def test_a_scope_costs_its_dearest_branch() -> None:

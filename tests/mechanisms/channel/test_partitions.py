@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechanisms.channel import SeededChannel
-from mechanisms.channel.least_noisy_partition import least_partition, weight_of_change
-from mechanisms.errors import BudgetExceeded, MechanismError
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.channel.least_noisy_partition import least_partition, weight_of_change
+from tabularium.mechanisms.errors import BudgetExceeded, MechanismError
 from tests.sizes import runs
 
 

@@ -18,10 +18,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from mechanisms import MECHANISMS, build
-from mechanisms.channel import SeededChannel
-from mechanisms.kernels import compiled
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.kernels import compiled
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES as AUDITED
 
 CUBES = np.arange(120) ** 3 % 97
@@ -102,7 +102,7 @@ def of_a_mechanism(name: str) -> Callable[[], Iterator[Any]]:
 
 
 def segmentation() -> Iterator[Any]:
-    from mechanisms.histograms.noise_first.segmentation import segment, segment_into
+    from tabularium.mechanisms.histograms.noise_first.segmentation import segment, segment_into
 
     rng = generator(5)
     for width in (3, 200, 1 << 40):
@@ -116,10 +116,10 @@ def segmentation() -> Iterator[Any]:
 
 def many_pieces() -> Iterator[Any]:
     """Tables for which the kernels must make more room than they begin with."""
-    from mechanisms.histograms.dawa.weighted_segments import weighted_segments
-    from mechanisms.histograms.kd_tree.box_growth import grown
-    from mechanisms.histograms.noise_first.mean_segments import mean_layer
-    from mechanisms.histograms.noise_first.median_segments import median_layer
+    from tabularium.mechanisms.histograms.dawa.weighted_segments import weighted_segments
+    from tabularium.mechanisms.histograms.kd_tree.box_growth import grown
+    from tabularium.mechanisms.histograms.noise_first.mean_segments import mean_layer
+    from tabularium.mechanisms.histograms.noise_first.median_segments import median_layer
 
     squares = np.arange(600) ** 2
     yield from mean_layer(squares, 1e9, np.zeros(0), 0, 0.0)
@@ -129,7 +129,7 @@ def many_pieces() -> Iterator[Any]:
 
 
 def bisection() -> Iterator[Any]:
-    from mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_without_privacy
+    from tabularium.mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_without_privacy
 
     bins = np.arange(300) * 7919 % 1009 * (np.arange(300) % 5) * 10**9
     frontier = Frontier(bins)
@@ -140,17 +140,17 @@ def bisection() -> Iterator[Any]:
 
 
 def isotonic() -> Iterator[Any]:
-    from mechanisms.histograms.privhist.blocks import widening
-    from mechanisms.histograms.privhist.prefix_regression import explained
-    from mechanisms.inference.isotonic import isotonic as fitted
+    from tabularium.mechanisms.histograms.privhist.blocks import widening
+    from tabularium.mechanisms.histograms.privhist.prefix_regression import explained
+    from tabularium.mechanisms.inference.isotonic import isotonic as fitted
 
     row = (np.arange(3000) * 7919 % 1013) / 7
     yield from (fitted(row, 1 + np.arange(3000) % 5), explained(row), widening(1e6, 0.013))
 
 
 def transforms() -> Iterator[Any]:
-    from mechanisms.histograms.spectral.fourier_passes import tail_energies
-    from mechanisms.histograms.spectral.transforms import coordinates, layout
+    from tabularium.mechanisms.histograms.spectral.fourier_passes import tail_energies
+    from tabularium.mechanisms.histograms.spectral.transforms import coordinates, layout
 
     for shape in ((1,), (2,), (12,), (15,), (64,), (67,), (3, 4), (2, 5, 2)):
         for transform in ("dft", "dct"):

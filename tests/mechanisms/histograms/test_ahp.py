@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.ahp.ahp import Ahp
-from mechanisms.histograms.ahp.greedy_clusters import cluster_starts, least_error
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.ahp.ahp import Ahp
+from tabularium.mechanisms.histograms.ahp.greedy_clusters import cluster_starts, least_error
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.sizes import runs
 
 # --- clusters ---------------------------------------------------------------------------------------

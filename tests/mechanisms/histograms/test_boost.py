@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.boost.even_trees import EvenTree, height
-from mechanisms.histograms.noisy_sums import some_ranges, variance_for
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.boost.even_trees import EvenTree, height
+from tabularium.mechanisms.histograms.noisy_sums import some_ranges, variance_for
 
 TREES = [
     (1, 2, True),

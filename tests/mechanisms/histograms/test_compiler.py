@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-import mechanisms
-from mechanisms import MECHANISMS
+from tabularium import mechanisms
+from tabularium.mechanisms import MECHANISMS
 from tests.mechanisms.histograms.results import CASES, digest
 
 ROOT = Path(__file__).parents[3]
@@ -71,7 +71,7 @@ def test_every_kernel_is_compiled_and_called_by_some_case(interpreted: Callable[
     """What no case calls, no test would compare, and every worker of the tests would compile for itself."""
     kernels = {
         f"{found.py_func.__module__}.{found.__name__}"
-        for info in pkgutil.walk_packages(mechanisms.__path__, "mechanisms.")
+        for info in pkgutil.walk_packages(mechanisms.__path__, "tabularium.mechanisms.")
         for found in vars(importlib.import_module(info.name)).values()
         if isinstance(found, Dispatcher)
     }

@@ -8,12 +8,22 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.mwem.multiplicative_weights import fit_to_ranges, fit_to_tilings
-from mechanisms.histograms.mwem.mwem_workloads import MarginalWorkload, RangeWorkload, TilingWorkload
-from mechanisms.histograms.mwem.range_queries import at_edges, block_runs, prefixes, scattered, tilings
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.mwem.multiplicative_weights import fit_to_ranges, fit_to_tilings
+from tabularium.mechanisms.histograms.mwem.mwem_workloads import (
+    MarginalWorkload,
+    RangeWorkload,
+    TilingWorkload,
+)
+from tabularium.mechanisms.histograms.mwem.range_queries import (
+    at_edges,
+    block_runs,
+    prefixes,
+    scattered,
+    tilings,
+)
 
 STEPS = np.repeat([90, 3, 40, 0], [16, 20, 9, 19])
 

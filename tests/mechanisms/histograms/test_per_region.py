@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import MECHANISMS, build, restore
-from mechanisms.accounting import spent
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.per_region import PerRegion, summary
-from mechanisms.histograms.region_arrays import joined, parted
-from mechanisms.measured import Measured
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import MECHANISMS, build, restore
+from tabularium.mechanisms.accounting import spent
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.per_region import PerRegion, summary
+from tabularium.mechanisms.histograms.region_arrays import joined, parted
+from tabularium.mechanisms.measured import Measured
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES
 
 HALF = Fraction(1, 2)

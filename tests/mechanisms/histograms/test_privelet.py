@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.noisy_sums import variance_for
-from mechanisms.histograms.privelet.haar_sums import (
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noisy_sums import variance_for
+from tabularium.mechanisms.histograms.privelet.haar_sums import (
     cell_energies,
     cells_from,
     depth,
@@ -20,7 +20,7 @@ from mechanisms.histograms.privelet.haar_sums import (
     range_energies,
     sums_and_differences,
 )
-from mechanisms.histograms.privelet.privelet import touched
+from tabularium.mechanisms.histograms.privelet.privelet import touched
 
 LENGTHS = [*range(1, 20), 32, 33]
 

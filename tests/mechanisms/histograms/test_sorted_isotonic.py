@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.channel.replay.replay_audit import record
-from mechanisms.errors import MechanismError
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.channel.replay.replay_audit import record
+from tabularium.mechanisms.errors import MechanismError
 
 
 def finished(noisy: list[int], **parameters: bool) -> np.ndarray:

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import build
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.sreb_gca.greedy_groups import group_starts
-from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca, _mean_deviation
-from mechanisms.kernels.prevalence import odds, relative_errors
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise, noise_of
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.sreb_gca.greedy_groups import group_starts
+from tabularium.mechanisms.histograms.sreb_gca.sreb_gca import SrebGca, _mean_deviation
+from tabularium.mechanisms.kernels.prevalence import odds, relative_errors
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise, noise_of
 from tests.sizes import runs
 
 

@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.channel.argument_checks import LARGEST_VALUE
-from mechanisms.histograms.noisy_sums import LARGEST_SUM, addable, variance_for
-from mechanisms.mechanism import LARGEST_COUNT
-from mechanisms.noise_distributions import variance_of
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.channel.argument_checks import LARGEST_VALUE
+from tabularium.mechanisms.histograms.noisy_sums import LARGEST_SUM, addable, variance_for
+from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.noise_distributions import variance_of
 
 
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mechanisms.inference.hierarchy as layout
-from mechanisms.errors import MechanismError
-from mechanisms.inference import Hierarchy, consistency
-from mechanisms.noise.synthetic import generator
+import tabularium.mechanisms.inference.hierarchy as layout
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.mechanisms.inference.dense import least_squares, random_parents
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mechanisms.inference.hierarchy as layout
-from mechanisms.errors import MechanismError
-from mechanisms.inference import Block, Hierarchy
-from mechanisms.noise.synthetic import generator
+import tabularium.mechanisms.inference.hierarchy as layout
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import Block, Hierarchy
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.mechanisms.inference.dense import random_parents
 
 

@@ -7,9 +7,9 @@ import pkgutil
 
 import pytest
 
-import mechanisms.inference as package
-from mechanisms.inference import Hierarchy, consistency, nonnegativity, rounding
-from mechanisms.noise.synthetic import generator
+import tabularium.mechanisms.inference as package
+from tabularium.mechanisms.inference import Hierarchy, consistency, nonnegativity, rounding
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 def test_exported_names_are_there_and_sorted() -> None:
@@ -21,7 +21,7 @@ def test_exported_names_are_there_and_sorted() -> None:
 
 @pytest.mark.parametrize("name", [m.name for m in pkgutil.iter_modules(package.__path__)])
 def test_the_examples_in_the_docstrings_run(name: str) -> None:
-    module = importlib.import_module(f"mechanisms.inference.{name}")
+    module = importlib.import_module(f"tabularium.mechanisms.inference.{name}")
     assert doctest.testmod(module).failed == 0
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.privhist.prefix_regression import explained
-from mechanisms.inference.isotonic import isotonic, whole
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.privhist.prefix_regression import explained
+from tabularium.mechanisms.inference.isotonic import isotonic, whole
+from tabularium.mechanisms.noise.synthetic import generator
 
 ROWS = st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 9)), min_size=1, max_size=12)
 

@@ -8,11 +8,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-import mechanisms.inference.family_projection as module
-import mechanisms.inference.hierarchy as layout
-from mechanisms.errors import MechanismError
-from mechanisms.inference import Estimate, Hierarchy, consistency, nonnegativity
-from mechanisms.noise.synthetic import generator
+import tabularium.mechanisms.inference.family_projection as module
+import tabularium.mechanisms.inference.hierarchy as layout
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, nonnegativity
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.mechanisms.inference.dense import project_family, random_parents
 
 

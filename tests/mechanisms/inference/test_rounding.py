@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import mechanisms.inference.hierarchy as layout
-from mechanisms.errors import MechanismError
-from mechanisms.inference import Estimate, Hierarchy, consistency, nonnegativity, rounding
-from mechanisms.noise.synthetic import generator
+import tabularium.mechanisms.inference.hierarchy as layout
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, nonnegativity, rounding
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.mechanisms.inference.dense import random_parents
 
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from mechanisms.inference import Hierarchy, consistency, laplace_variance, nonnegativity, rounding
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference import Hierarchy, consistency, laplace_variance, nonnegativity, rounding
+from tabularium.mechanisms.noise.synthetic import generator
 
 RUNS, LEVELS, SCALE = 200, 3, 30.0  # epsilon 0.1 shared by three levels: scale 3 / 0.1 each
 

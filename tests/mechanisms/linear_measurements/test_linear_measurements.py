@@ -12,16 +12,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from mechanisms import MECHANISMS, build
-from mechanisms.channel import SeededChannel
-from mechanisms.histograms.privelet.haar_sums import sums_and_differences
-from mechanisms.histograms.privelet.noisy_wavelets import NoisyWavelets
-from mechanisms.inference import Hierarchy
-from mechanisms.linear_measurements.linear_measurement import LinearMeasurement, Sums
-from mechanisms.linear_measurements.measured_apart import side_by_side
-from mechanisms.linear_measurements.noisy_tree import NoisyTree
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import noise_of
+from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.histograms.privelet.haar_sums import sums_and_differences
+from tabularium.mechanisms.histograms.privelet.noisy_wavelets import NoisyWavelets
+from tabularium.mechanisms.inference import Hierarchy
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement, Sums
+from tabularium.mechanisms.linear_measurements.measured_apart import side_by_side
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import noise_of
 
 Floats = NDArray[np.float64]
 
@@ -140,8 +140,8 @@ def test_many_errors_in_common_are_added_up_in_pieces(monkeypatch: pytest.Monkey
     measured, _, _ = dense_wavelets(generator(1), (40, 30), (0, 1))
     sums = Sums(generator(2).integers(-1, 60, 1200), 6, 10)
     whole = measured.covariances(sums)
-    monkeypatch.setattr("mechanisms.linear_measurements.linear_measurement._PAIRS", 50)
-    monkeypatch.setattr("mechanisms.histograms.privelet.noisy_wavelets._ENTRIES", 100)
+    monkeypatch.setattr("tabularium.mechanisms.linear_measurements.linear_measurement._PAIRS", 50)
+    monkeypatch.setattr("tabularium.mechanisms.histograms.privelet.noisy_wavelets._ENTRIES", 100)
     assert measured.covariances(sums) == pytest.approx(whole)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from mechanisms.noise.discrete_gaussian import add_gaussian
-from mechanisms.noise.discrete_laplace import add_laplace
-from mechanisms.noise.keystream import KeyStream
+from tabularium.mechanisms.noise.discrete_gaussian import add_gaussian
+from tabularium.mechanisms.noise.discrete_laplace import add_laplace
+from tabularium.mechanisms.noise.keystream import KeyStream
 
 FALSE_ALARM = 1e-6
 SAMPLES = 200_000

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.channel import SeededChannel
-from mechanisms.noise import discrete_gaussian as gaussian
-from mechanisms.noise import discrete_laplace as laplace
-from mechanisms.noise.bernoulli_exp import bernoulli_exp_each
-from mechanisms.noise.choice import below, exponential, permute_and_flip
-from mechanisms.noise.discrete_laplace import geometric
-from mechanisms.noise.keystream import KeyStream
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.noise import discrete_gaussian as gaussian
+from tabularium.mechanisms.noise import discrete_laplace as laplace
+from tabularium.mechanisms.noise.bernoulli_exp import bernoulli_exp_each
+from tabularium.mechanisms.noise.choice import below, exponential, permute_and_flip
+from tabularium.mechanisms.noise.discrete_laplace import geometric
+from tabularium.mechanisms.noise.keystream import KeyStream
 from tests.mechanisms.noise.goodness import FALSE_ALARM, SAMPLES, WRONG_BY, draws, fit, merged, tail
 
 SCALES = [Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(10), Fraction(100), Fraction(1000, 3)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.noise.enclosure import Enclosure, _taylor, exp_minus, floors
+from tabularium.mechanisms.noise.enclosure import Enclosure, _taylor, exp_minus, floors
 from tests.mechanisms.noise import reference
 
 RATES = st.fractions(min_value=Fraction(1, 10**12), max_value=60, max_denominator=10**12)

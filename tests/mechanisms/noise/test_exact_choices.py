@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms.noise.choice import below, below_each, exponential, permute_and_flip
-from mechanisms.noise.discrete_gaussian import _peak, add_gaussian
-from mechanisms.noise.discrete_laplace import _Laplace
+from tabularium.mechanisms.noise.choice import below, below_each, exponential, permute_and_flip
+from tabularium.mechanisms.noise.discrete_gaussian import _peak, add_gaussian
+from tabularium.mechanisms.noise.discrete_laplace import _Laplace
 from tests.mechanisms.noise import reference
 from tests.mechanisms.noise.tape import LAST, Tape
 from tests.mechanisms.noise.test_exactness import word_for

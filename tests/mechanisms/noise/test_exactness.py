@@ -14,9 +14,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.noise.bernoulli_exp import bernoulli_exp, bernoulli_exp_each
-from mechanisms.noise.discrete_laplace import _Laplace, add_laplace
-from mechanisms.noise.inversion import TIE, Inversion
+from tabularium.mechanisms.noise.bernoulli_exp import bernoulli_exp, bernoulli_exp_each
+from tabularium.mechanisms.noise.discrete_laplace import _Laplace, add_laplace
+from tabularium.mechanisms.noise.inversion import TIE, Inversion
 from tests.mechanisms.noise import reference
 from tests.mechanisms.noise.tape import LAST, Constant, Tape
 

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from mechanisms.errors import MechanismError
-from mechanisms.noise import keystream
-from mechanisms.noise.keystream import KeyStream
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.noise import keystream
+from tabularium.mechanisms.noise.keystream import KeyStream
 
 
 def test_a_seed_repeats_and_another_does_not() -> None:
@@ -73,8 +73,8 @@ def test_a_stream_cannot_be_copied() -> None:
 
 FORK = """
 import os, sys, threading
-from mechanisms.errors import MechanismError
-from mechanisms.noise.keystream import KeyStream
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.noise.keystream import KeyStream
 
 stream = KeyStream({seed!r})
 stream.words64(10)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference import Frame, Hierarchy, Overlap, consistency, joint_consistency
-from mechanisms.noise.synthetic import generator
-from mechanisms.planning.linear_variances import LinearVariances, PlannedTable
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import Frame, Hierarchy, Overlap, consistency, joint_consistency
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable
 
 UNEVEN = [-1, 0, 0, 0, 1, 1, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 7, 7, 8, 9]
 GEO = Hierarchy(UNEVEN)

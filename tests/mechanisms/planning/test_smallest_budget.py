@@ -11,12 +11,12 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting import Definition
-from mechanisms.inference import Hierarchy
-from mechanisms.noise_distributions import gaussian_variance, laplace_variance
-from mechanisms.planning.linear_variances import LinearVariances, PlannedTable
-from mechanisms.planning.noise_curves import NoiseCurve
-from mechanisms.planning.smallest_budget import BudgetProblem, Goal
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.inference import Hierarchy
+from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
+from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable
+from tabularium.mechanisms.planning.noise_curves import NoiseCurve
+from tabularium.mechanisms.planning.smallest_budget import BudgetProblem, Goal
 
 BOTH: tuple[Definition, ...] = ("pure", "zcdp")
 ONE = Hierarchy([-1])

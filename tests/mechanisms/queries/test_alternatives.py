@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError
-from mechanisms.inference import laplace_margin, laplace_variance
-from mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable, ask
-from mechanisms.queries.grammar import parse_tests
-from mechanisms.queries.query_plan import chosen
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference import laplace_margin, laplace_variance
+from tabularium.mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable, ask
+from tabularium.mechanisms.queries.grammar import parse_tests
+from tabularium.mechanisms.queries.query_plan import chosen
 from tests.mechanisms.queries.test_queries import AREA, leaves
 from tests.sizes import runs
 

@@ -7,9 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.inference import laplace_margin, laplace_variance
-from mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable, TreeAttribute, ask
-from mechanisms.queries.answer_sources import KnownSums
+from tabularium.mechanisms.inference import laplace_margin, laplace_variance
+from tabularium.mechanisms.queries import (
+    Attribute,
+    Axes,
+    Measurement,
+    NoisyTable,
+    QueryTable,
+    TreeAttribute,
+    ask,
+)
+from tabularium.mechanisms.queries.answer_sources import KnownSums
 
 SEX = Attribute.categories("sex", ["F", "M"])
 AREA = TreeAttribute(

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.inference import laplace_variance
-from mechanisms.noise.synthetic import generator
-from mechanisms.queries import Attribute, Axes, KnownSums, Measurement, NoisyTable, QueryTable, ask
+from tabularium.mechanisms.inference import laplace_variance
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.queries import Attribute, Axes, KnownSums, Measurement, NoisyTable, QueryTable, ask
 from tests.mechanisms.queries.test_queries import AREA
 from tests.sizes import runs
 

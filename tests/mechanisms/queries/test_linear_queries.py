@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import InputError
-from mechanisms.linear_measurements.linear_measurement import NoisyCells, Sums
-from mechanisms.noise.synthetic import generator
-from mechanisms.queries import (
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, Sums
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.queries import (
     Attribute,
     Axes,
     KnownSums,
@@ -27,11 +27,11 @@ from mechanisms.queries import (
     TreeAttribute,
     ask,
 )
-from mechanisms.queries.answer_words import explain
-from mechanisms.queries.answers import _plans
-from mechanisms.queries.cell_measurements import cells_of, noisy_cells, table_of
-from mechanisms.queries.grammar import parse
-from mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
+from tabularium.mechanisms.queries.answer_words import explain
+from tabularium.mechanisms.queries.answers import _plans
+from tabularium.mechanisms.queries.cell_measurements import cells_of, noisy_cells, table_of
+from tabularium.mechanisms.queries.grammar import parse
+from tabularium.mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
 
 Floats = NDArray[np.float64]
 FLAT = Axes(
@@ -140,7 +140,7 @@ def test_too_many_covariances_are_bounded_as_if_all_errors_went_together(
 ) -> None:
     table = QueryTable("t", FLAT, flat("boost", {}))
     exact = ask("sum(size) by sex", [table]).rows
-    monkeypatch.setattr("mechanisms.queries.linear_tables.MOST_COVARIANCES", 1)
+    monkeypatch.setattr("tabularium.mechanisms.queries.linear_tables.MOST_COVARIANCES", 1)
     for row, known in zip(ask("sum(size) by sex", [table]).rows, exact, strict=True):
         assert row.value == pytest.approx(known.value)
         assert row.standard_error is not None

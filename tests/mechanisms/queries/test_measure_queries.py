@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.errors import InputError
-from mechanisms.inference import laplace_margin, laplace_variance
-from mechanisms.noise.synthetic import generator
-from mechanisms.queries import (
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference import laplace_margin, laplace_variance
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.queries import (
     Attribute,
     Axes,
     MeasuredAttribute,

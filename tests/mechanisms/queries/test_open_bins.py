@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mechanisms.errors import InputError
-from mechanisms.queries import Attribute, ask, explain
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.queries import Attribute, ask, explain
 from tests.mechanisms.queries.test_queries import flat, values
 
 INCOME = Attribute.bins("income", [0, 10, 20, 30, 1000])

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.errors import InputError
-from mechanisms.inference import laplace_margin, laplace_variance
-from mechanisms.queries import (
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference import laplace_margin, laplace_variance
+from tabularium.mechanisms.queries import (
     Attribute,
     Axes,
     Measurement,
@@ -21,7 +21,7 @@ from mechanisms.queries import (
     ask,
     explain,
 )
-from mechanisms.queries.grammar import Word
+from tabularium.mechanisms.queries.grammar import Word
 
 AGE = Attribute.bins("age", [0, 5, 20, 65, 100])
 SEX = Attribute.categories("sex", ["F", "M"], ["female", "male"])

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.error_bounds import xiao_bound
-from mechanisms.inference import (
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.error_bounds import xiao_bound
+from tabularium.mechanisms.inference import (
     Hierarchy,
     consistency,
     laplace_margin,
@@ -23,10 +23,10 @@ from mechanisms.inference import (
     nonnegativity,
     rounding,
 )
-from mechanisms.linear_measurements.leaf_sums import largest_nodes, sum_variances
-from mechanisms.mechanism import Mechanism
-from mechanisms.noise.synthetic import generator
-from mechanisms.queries import (
+from tabularium.mechanisms.linear_measurements.leaf_sums import largest_nodes, sum_variances
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.queries import (
     Attribute,
     Axes,
     Measurement,
@@ -41,9 +41,9 @@ from mechanisms.queries import (
     records_needed,
     usefulness,
 )
-from mechanisms.queries.cell_measurements import noisy_cells
-from mechanisms.queries.selected_cells import SelectedCells
-from mechanisms.queries.usefulness import _chernoff
+from tabularium.mechanisms.queries.cell_measurements import noisy_cells
+from tabularium.mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.queries.usefulness import _chernoff
 from tests.mechanisms.inference.dense import leaf_matrix, random_parents
 
 # --- variances of sums of least-squares estimates

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError
-from mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable, ask, parse
-from mechanisms.queries.grammar import Comparison, Member, Word
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable, ask, parse
+from tabularium.mechanisms.queries.grammar import Comparison, Member, Word
 
 
 @pytest.mark.parametrize(

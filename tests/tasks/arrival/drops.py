@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inboxes import Inbox, add
-from tasks.arrival.look import look
-from tasks.runtime.home import Home
+from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.arrival.inboxes import Inbox, add
+from tabularium.tasks.arrival.look import look
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import people, write_scene
 
 PRODUCT, PERIOD = "small", "2026"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from tasks.arrival.claims import Claims
-from tasks.arrival.inboxes import inboxes
-from tasks.arrival.look import look
-from tasks.runtime.home import Home
+from tabularium.tasks.arrival.claims import Claims
+from tabularium.tasks.arrival.inboxes import inboxes
+from tabularium.tasks.arrival.look import look
+from tabularium.tasks.runtime.home import Home
 
 
 def main(home: Home) -> None:

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from tasks.arrival.calendar_periods import has_come
+from tabularium.tasks.arrival.calendar_periods import has_come
 
 TODAY = date(2028, 5, 10)  # in week 19
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.refusals import StorageFailed
-from mechanisms.errors import InputError
-from tasks.arrival.claims import Claims
-from tasks.arrival.inboxes import Inbox, add, checked, inbox_of, inboxes, remove
-from tasks.runtime.home import Home
+from tabularium.ledger.refusals import StorageFailed
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival.claims import Claims
+from tabularium.tasks.arrival.inboxes import Inbox, add, checked, inbox_of, inboxes, remove
+from tabularium.tasks.runtime.home import Home
 
 
 def inbox(folder: Path, product: str = "a") -> Inbox:

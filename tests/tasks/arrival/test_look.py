@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger
-from tasks.arrival import drop_runs, kept_digests, places
-from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inbox_limits import InboxLimits
-from tasks.arrival.inboxes import Inbox
-from tasks.arrival.look import look
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.tasks.arrival import drop_runs, kept_digests, places
+from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.arrival.inbox_limits import InboxLimits
+from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.arrival.look import look
+from tabularium.tasks.runtime.home import Home
 from tests.tasks.arrival.drops import PRODUCT, TEXT, drops_of, manifest, seen, why, write_drop, write_inbox
 
 
@@ -78,7 +78,9 @@ def test_a_drop_that_grows_while_it_is_watched_waits_and_then_arrives(
     (drop / "people.csv").write_bytes(TEXT[:1000])
     assert seen(home, inbox) == []
     time.sleep(1.2)
-    monkeypatch.setattr("tasks.arrival.look.time", Later(19))  # the first byte is old enough, the last is not
+    monkeypatch.setattr(
+        "tabularium.tasks.arrival.look.time", Later(19)
+    )  # the first byte is old enough, the last is not
     with (drop / "people.csv").open("ab") as file:
         for start in range(1000, len(TEXT), 1000):
             file.write(TEXT[start : start + 1000])
@@ -96,7 +98,7 @@ def test_a_drop_that_stops_growing_too_early_is_quarantined_after_the_patience(
     (drop / "people.csv").write_bytes(TEXT[:-1])
     os.utime(drop / "people.csv", (0, 0))  # a time that anybody can write is believed by nobody
     assert seen(home, inbox) == []
-    monkeypatch.setattr("tasks.arrival.look.time", Later(21))
+    monkeypatch.setattr("tabularium.tasks.arrival.look.time", Later(21))
     assert only(home, inbox).state == "quarantined"
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.arrival.manifest import DropRefused, NamedFile, read_manifest
+from tabularium.tasks.arrival.manifest import DropRefused, NamedFile, read_manifest
 from tests.tasks.arrival.drops import manifest
 
 SECRET = "Zweckverband7319"

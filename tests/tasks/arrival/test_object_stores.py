@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import DataRefused, InputMissing
-from tasks.arrival import claims, places
-from tasks.arrival.inboxes import Inbox, add
-from tasks.arrival.look import look
-from tasks.runtime.home import Home
+from tabularium.mechanisms.errors import DataRefused, InputMissing
+from tabularium.tasks.arrival import claims, places
+from tabularium.tasks.arrival.inboxes import Inbox, add
+from tabularium.tasks.arrival.look import look
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states, write_scene
 from tests.sizes import runs
 from tests.tasks.arrival.drops import FILES, PRODUCT, TEXT, damage, drops_of, manifest, seen, write_drop

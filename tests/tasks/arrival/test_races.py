@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from ledger import Ledger
-from ledger.durable_files import turn
-from ledger.refusals import StorageFailed
-from tasks.arrival import drop_runs
-from tasks.arrival.claims import Claims, drop_found
-from tasks.arrival.look import look
-from tasks.arrival.moves import put_away
-from tasks.arrival.places import opened
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.ledger.durable_files import turn
+from tabularium.ledger.refusals import StorageFailed
+from tabularium.tasks.arrival import drop_runs
+from tabularium.tasks.arrival.claims import Claims, drop_found
+from tabularium.tasks.arrival.look import look
+from tabularium.tasks.arrival.moves import put_away
+from tabularium.tasks.arrival.places import opened
+from tabularium.tasks.runtime.home import Home
 from tests.ledger.scene import postgresql
 from tests.ledger.storage.logins import logins
 from tests.sizes import runs

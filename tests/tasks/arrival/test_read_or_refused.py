@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.errors import DataRefused
-from tasks.arrival import drop_runs
-from tasks.arrival.inboxes import Inbox
-from tasks.runtime.home import Home
+from tabularium.mechanisms.errors import DataRefused
+from tabularium.tasks.arrival import drop_runs
+from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states
 from tests.tasks.arrival.drops import PRODUCT, TEXT, drops_of, seen, why, write_drop, write_inbox
 
@@ -164,7 +164,7 @@ def test_what_only_ingestion_sees_of_a_drop_is_refused_data(
 ) -> None:
     """As of files that changed their meaning with the spec, after the drop had arrived."""
     home, inbox = folder_inbox(tmp_path)
-    monkeypatch.setattr("tasks.arrival.look.see_that_all_is_read", lambda *_: None)
+    monkeypatch.setattr("tabularium.tasks.arrival.look.see_that_all_is_read", lambda *_: None)
     files = {"people.dat": TEXT} if "people.dat" in what else {"people.csv": TEXT, "people.parquet": b"PAR1"}
     write_drop(inbox, "bad", files)
     (drop,) = seen(home, inbox)

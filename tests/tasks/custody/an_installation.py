@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyrage
 
-from tasks.custody.sealing import Lock
-from tasks.runtime.home import Home
+from tabularium.tasks.custody.sealing import Lock
+from tabularium.tasks.runtime.home import Home
 
 IDENTITY = pyrage.x25519.Identity.generate()
 CLOSED = Lock(recipients=(str(IDENTITY.to_public()),))

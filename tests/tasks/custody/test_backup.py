@@ -9,12 +9,12 @@ from pathlib import Path
 import pyrage
 import pytest
 
-from ledger import Ledger, ReadOnly
-from mechanisms.errors import InputError, TabulariumError
-from tasks.custody.backing_up import backup
-from tasks.custody.putting_back import restore
-from tasks.custody.sealing import Lock
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger, ReadOnly
+from tabularium.mechanisms.errors import InputError, TabulariumError
+from tabularium.tasks.custody.backing_up import backup
+from tabularium.tasks.custody.putting_back import restore
+from tabularium.tasks.custody.sealing import Lock
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states, write_scene
 from tests.tasks.custody.an_installation import CLOSED, OPENED, Scene
 
@@ -123,7 +123,7 @@ def test_what_was_cut_off_is_finished_by_the_same_command(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tasks.custody.putting_back.exported.restore", dies)
+        patch.setattr("tabularium.tasks.custody.putting_back.exported.restore", dies)
         restore(scene.target, home, OPENED, tmp_path / "releases")
     first = restore(scene.target, home, OPENED, tmp_path / "releases")
     assert restore(scene.target, home, OPENED, tmp_path / "releases") == first
@@ -148,7 +148,7 @@ def test_what_happens_while_it_is_written_is_left_out(
     """The restored ledger lacks nothing that a measurement, a binding or a certificate names."""
     spec, home = write_scene(tmp_path / "scene")
     publish(spec, home)
-    from ledger.chain import export as exported
+    from tabularium.ledger.chain import export as exported
 
     real = exported.verify_export
 

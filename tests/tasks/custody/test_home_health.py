@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tasks.arrival.look import look
-from tasks.custody.home_health import _inboxes, _publication
+from tabularium.tasks.arrival.look import look
+from tabularium.tasks.custody.home_health import _inboxes, _publication
 from tests.flows.release.scene import publish, write_scene
 from tests.tasks.arrival.drops import write_drop, write_inbox
 

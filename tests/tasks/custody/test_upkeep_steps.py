@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger import ChainBroken, Ledger
-from mechanisms.errors import InputError
-from tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
-from tasks.runtime.home import Home
+from tabularium.ledger import ChainBroken, Ledger
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
+from tabularium.tasks.runtime.home import Home
 
 
 @pytest.fixture

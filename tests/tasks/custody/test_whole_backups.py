@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from ledger import AwaitingReview, Ledger
-from ledger.refusals import Conflict
-from mechanisms.errors import InputError
-from tasks.arrival.claims import Claims
-from tasks.custody import putting_back
-from tasks.custody.backing_up import backup
-from tasks.custody.home_health import looks_at
-from tasks.custody.putting_back import restore
-from tasks.custody.upkeep_steps import sweep_workspaces
-from tasks.runtime.home import Home
+from tabularium.ledger import AwaitingReview, Ledger
+from tabularium.ledger.refusals import Conflict
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival.claims import Claims
+from tabularium.tasks.custody import putting_back
+from tabularium.tasks.custody.backing_up import backup
+from tabularium.tasks.custody.home_health import looks_at
+from tabularium.tasks.custody.putting_back import restore
+from tabularium.tasks.custody.upkeep_steps import sweep_workspaces
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish
 from tests.flows.release.test_reviewed import write_reviewed
 from tests.tasks.arrival.drops import drops_of, seen, write_drop, write_inbox

@@ -12,15 +12,15 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.count.count import count_tables
-from tasks.count.count_files import read_counts, read_sizes
-from tasks.ingest.ingest import ingest_source
-from tasks.runtime.kept_open import close_within
-from tasks.validate import measure_source
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.count.count_files import read_counts, read_sizes
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.validate import measure_source
+from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.suites.metrics import Metrics
 from tests.ledger.storage.postgres import Server
 from tests.tasks import front
-from validations.spec.load import Loaded, load_spec
-from validations.suites.metrics import Metrics
 
 SPEC = """\
 product: people
@@ -171,7 +171,7 @@ def found(loaded: Loaded, bounding: str = front.BOUNDING) -> Found:
     scratch.mkdir(exist_ok=True, mode=0o700)
     try:
         # Of Parquet files DuckDB would refuse text where whole numbers are declared; here it is to read them.
-        with patch("tasks.ingest.ingest.check_schemas"):
+        with patch("tabularium.tasks.ingest.ingest.check_schemas"):
             handle = ingest_source(loaded, front.SECRET, scratch)
         metrics = measure_source(loaded, handle, scratch)
         made = count_tables(loaded, handle, scratch, secret=front.SECRET, bounding=bounding)

@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.engines.spark_session import SparkRun
+from tabularium.tasks.engines.spark_session import SparkRun
 from tests.ledger.storage.postgres import Server
 from tests.tasks.engines import one_spec
 
@@ -211,7 +211,7 @@ def test_spark(tmp_path: Path) -> None:
     end, run.close = run.close, lambda: None  # type: ignore[method-assign]
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tasks.engines.spark.SparkRun", lambda master, scratch: run)
+            patch.setattr("tabularium.tasks.engines.spark.SparkRun", lambda master, scratch: run)
             for kind in TYPES:
                 table, cells = cells_of(kind)
                 pq.write_table(table, tmp_path / "x.parquet")

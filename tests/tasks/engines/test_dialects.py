@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 import sqlglot as sg
 
-from tasks.engines.dialects import records_table, sql_of
+from tabularium.tasks.engines.dialects import records_table, sql_of
+from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.domains.encoding import kept
 from tests.tasks.engines import one_spec
-from validations.derivation.derived_columns import coded_columns
-from validations.domains.encoding import kept
 
 
 @pytest.mark.audit

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from mechanisms.errors import InputRefused
-from tasks.engines.spark import folder_columns, require_apart, require_one_schema
+from tabularium.mechanisms.errors import InputRefused
+from tabularium.tasks.engines.spark import folder_columns, require_apart, require_one_schema
 
 FILES = [(f"hdfs://names/people/region=n/part-{number}.parquet", 1, 1) for number in range(3)]
 

@@ -13,11 +13,11 @@ from hypothesis import example, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError, InputRefused
-from tasks.count.count import count_tables
-from tasks.ingest.ingest import ingest_source
-from tasks.runtime.kept_open import close_within
-from tasks.validate import measure_source
+from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.tasks.count.count import count_tables
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.validate import measure_source
 from tests.ledger.storage.postgres import Server
 from tests.tasks import front
 from tests.tasks.engines import one_spec

@@ -17,17 +17,17 @@ from hypothesis import example, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError, InputRefused
-from tasks.engines import in_place
-from tasks.engines.spark import SparkSource
-from tasks.engines.spark_session import SparkRun
-from tasks.ingest.ingest import ingest_source
-from tasks.runtime.kept_open import close_within
-from tasks.validate import measure_source
+from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.tasks.engines import in_place
+from tabularium.tasks.engines.spark import SparkSource
+from tabularium.tasks.engines.spark_session import SparkRun
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.validate import measure_source
+from tabularium.validations.spec.load import Loaded
 from tests.tasks import front
 from tests.tasks.engines import one_spec
 from tests.tasks.engines.made_records import RECORDS, many
-from validations.spec.load import Loaded
 
 # PySpark warns of libraries of its own and leaves sockets to Python's collector.
 pytestmark = [pytest.mark.audit, pytest.mark.filterwarnings("ignore")]
@@ -43,7 +43,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRun]:
     run = SparkRun("local[2]", place)
     end, run.close = run.close, lambda: None  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.engines.spark.SparkRun", lambda master, scratch: run)
+        patch.setattr("tabularium.tasks.engines.spark.SparkRun", lambda master, scratch: run)
         yield run
     end()
     assert not [path for path in place.rglob("*") if path.is_file()]

@@ -21,17 +21,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputRefused
-from tasks.engines.spark_session import SparkRun
-from tasks.ingest.open_source import quietly
+from tabularium.mechanisms.errors import InputRefused
+from tabularium.tasks.engines.spark_session import SparkRun
+from tabularium.tasks.ingest.open_source import quietly
+from tabularium.validations.derivation.civil_dates import is_utc, offsets_of, zone_names
+from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation.derived_parts import DatePart, Derivation
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.domains.encoding import coded_names
 from tests.ledger.storage.postgres import Server
 from tests.sizes import runs
 from tests.tasks.engines import one_spec
-from validations.derivation.civil_dates import is_utc, offsets_of, zone_names
-from validations.derivation.derived_columns import coded_columns
-from validations.derivation.derived_parts import DatePart, Derivation
-from validations.domains.domains import Domain, NumberDomain
-from validations.domains.encoding import coded_names
 
 PARTS = {"year": "year", "month": "month", "iso_week": "week", "age": "old"}
 SPEC = """\
@@ -135,7 +135,7 @@ def session_zone(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.con.execute("SET TimeZone = 'Pacific/Kiritimati'")
         return connection
 
-    monkeypatch.setattr("tasks.ingest.open_source.ibis.duckdb.connect", far_away)
+    monkeypatch.setattr("tabularium.tasks.ingest.open_source.ibis.duckdb.connect", far_away)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_spark_dates_as_duckdb_does(tmp_path: Path) -> None:
     end, run.close = run.close, lambda: None  # type: ignore[method-assign]
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tasks.engines.spark.SparkRun", lambda master, scratch: run)
+            patch.setattr("tabularium.tasks.engines.spark.SparkRun", lambda master, scratch: run)
             for form in ("zone of the schema", "UTC", "INT96"):
                 place = source(tmp_path, form) + ", engine: spark, master: 'local[2]'"
                 for zone in ("Europe/Rome", "America/New_York"):

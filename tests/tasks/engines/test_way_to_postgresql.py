@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from mechanisms.errors import InputError
-from tasks.engines.postgresql import PostgresSource
-from tasks.ingest.ingest import ingest_source
-from tasks.runtime.kept_open import close_within
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.engines.postgresql import PostgresSource
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.runtime.kept_open import close_within
 from tests.ledger.storage.postgres import OWNER, Server
 from tests.tasks import front
 from tests.tasks.engines import one_spec

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import DataRefused, InputError, InputMissing
-from tasks.ingest import fetch_objects
-from tasks.ingest.fetch_objects import _Asked
-from tasks.ingest.find_files import find_files
-from tasks.ingest.ingest import ingest_source
-from tasks.ingest.open_source import first_row, opened
-from tasks.runtime.progress import Quiet, reporting_to
+from tabularium.mechanisms.errors import DataRefused, InputError, InputMissing
+from tabularium.tasks.ingest import fetch_objects
+from tabularium.tasks.ingest.fetch_objects import _Asked
+from tabularium.tasks.ingest.find_files import find_files
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.ingest.open_source import first_row, opened
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.source_part import Files
 from tests.tasks import front
 from tests.tasks.front import SENTINEL, ingest
-from validations.spec.load import Loaded
-from validations.spec.parts.source_part import Files
 
 pytestmark = pytest.mark.xdist_group("object stores")
 CHANGED = "changed while it was read"
@@ -319,7 +319,7 @@ def test_a_missing_package_is_named(
 def test_a_full_disk_is_told_before_anything_is_fetched(
     tmp_path: Path, store: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.arrival.inbox_limits._SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr("tabularium.tasks.arrival.inbox_limits._SPARE_BYTES", 1 << 60)
     with pytest.raises(DataRefused, match="the source does not fit"):  # a flow tells it at home alone
         ingest(tmp_path, people(store, bucket))
     assert not list((tmp_path / "scratch" / "source.objects").iterdir())

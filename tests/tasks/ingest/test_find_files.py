@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.errors import InputRefused
-from tasks.ingest.ingest import ingest_source
-from tasks.ingest.open_source import opened
-from tasks.runtime.progress import Quiet, reporting_to
+from tabularium.mechanisms.errors import InputRefused
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.ingest.open_source import opened
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.validations.spec.load import load_spec
 from tests.tasks import front
 from tests.tasks.ingest.test_record_counts import SPEC, counted
-from validations.spec.load import load_spec
 
 Make = Callable[[Path], object]
 
@@ -211,7 +211,7 @@ def test_a_column_in_folder_and_file_is_read_where_they_agree(kind: str, tmp_pat
 
 
 def _judged(folder: Path) -> None:
-    from tasks.validate import measure_source
+    from tabularium.tasks.validate import measure_source
 
     loaded = load_spec(folder / "spec.yaml")
     measure_source(loaded, ingest_source(loaded, front.SECRET, folder / "scratch"), folder / "scratch")

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.errors import InputError, InputRefused
-from tasks.ingest import snapshot
-from tasks.ingest.open_source import check_unchanged, engine, rows_of
+from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.tasks.ingest import snapshot
+from tabularium.tasks.ingest.open_source import check_unchanged, engine, rows_of
 from tests.tasks import front
 from tests.tasks.front import SENTINEL, ingest
 

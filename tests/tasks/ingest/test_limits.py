@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.errors import InputRefused
-from tasks.ingest.open_source import rows_of
-from tasks.validate import measure_source
+from tabularium.mechanisms.errors import InputRefused
+from tabularium.tasks.ingest.open_source import rows_of
+from tabularium.tasks.validate import measure_source
 from tests.tasks import front
 from tests.tasks.front import ingest
 

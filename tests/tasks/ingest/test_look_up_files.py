@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.errors import InputError, InputMissing, InputRefused
-from tasks.ingest.ingest import ingest_source
-from tasks.ingest.open_source import check_unchanged, opened
-from tasks.validate import measure_source
+from tabularium.mechanisms.errors import InputError, InputMissing, InputRefused
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.ingest.open_source import check_unchanged, opened
+from tabularium.tasks.validate import measure_source
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks import front
-from validations.spec.load import Loaded, load_spec
 
 SPEC = """\
 product: homes

@@ -12,17 +12,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from mechanisms.errors import InputRefused
-from tasks.ingest import record_counts
-from tasks.ingest.file_tables import csv_tables
-from tasks.ingest.find_files import found_again
-from tasks.ingest.ingest import ingest_source
-from tasks.ingest.open_source import engine, opened, rows_of
-from tasks.ingest.record_counts import RecordCounter
+from tabularium.mechanisms.errors import InputRefused
+from tabularium.tasks.ingest import record_counts
+from tabularium.tasks.ingest.file_tables import csv_tables
+from tabularium.tasks.ingest.find_files import found_again
+from tabularium.tasks.ingest.ingest import ingest_source
+from tabularium.tasks.ingest.open_source import engine, opened, rows_of
+from tabularium.tasks.ingest.record_counts import RecordCounter
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.parts.source_part import Files
 from tests.sizes import runs
 from tests.tasks import front
-from validations.spec.load import load_spec
-from validations.spec.parts.source_part import Files
 
 SPEC = """\
 product: people

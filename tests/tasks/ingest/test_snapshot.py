@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError
-from tasks.ingest import snapshot
-from tasks.ingest.ingest import ingest_source
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.ingest import snapshot
+from tabularium.tasks.ingest.ingest import ingest_source
 from tests.tasks import front
 from tests.tasks.front import SENTINEL
 

@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.noise.synthetic import generator
-from tasks.margins.margins import of_known
-from tasks.postprocess.agreement import Agreement
-from tasks.publish.published_tables import frame_of
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.margins import of_known
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.publish.published_tables import frame_of
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import load_spec
 from tests.tasks.in_memory import one_release
-from validations.spec.load import load_spec
 
 SPEC = """\
 product: bounds

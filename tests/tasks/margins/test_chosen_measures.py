@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.noise.synthetic import generator
-from tasks.margins.measure_margins import measure_numbers
-from tasks.postprocess.agreement import Agreement
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.measure_margins import measure_numbers
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import load_spec
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release
 from tests.tasks.margins.test_measure_coverage import AREAS
-from validations.spec.load import load_spec
 
 SPEC = """\
 product: pay

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.inference import Estimate
-from mechanisms.measured import Release
-from tasks.margins.error_model import LevelError, level_error, margin_base, noise_variance
-from tasks.measure import Finished
-from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.published_tables import published_table
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.measured import Release
+from tabularium.tasks.margins.error_model import LevelError, level_error, margin_base, noise_variance
+from tabularium.tasks.measure import Finished
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.published_tables import published_table
+from tabularium.validations.spec.load import load_spec
 from tests.validations.spec.spec_samples import AREAS, changed, write_spec
-from validations.spec.load import load_spec
 
 
 def layout(folder: Path, levels: str, lists: dict[str, str] | None = None) -> Layout:

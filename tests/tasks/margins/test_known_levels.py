@@ -13,15 +13,15 @@ import pyarrow.parquet
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.noise.synthetic import generator
-from tasks.margins.known_levels import known_levels
-from tasks.postprocess.prior_numbers import prior_numbers
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.release_folder import digest_of
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.known_levels import known_levels
+from tabularium.tasks.postprocess.prior_numbers import prior_numbers
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.release_folder import digest_of
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.domains.prior_tables import PriorTable
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.in_memory import drawn, drawn_towards, one_release
-from validations.domains.prior_tables import PriorTable
-from validations.spec.load import Loaded, load_spec
 
 PLACES, AGES = 30, 20
 SPEC = """\

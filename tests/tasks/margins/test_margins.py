@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.noise.synthetic import generator
-from tasks.check.failed_cells import failed_cells
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import Request, Run
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.check.failed_cells import failed_cells
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.run import Request, Run
 from tests.tasks.in_memory import Truth, one_release
 
 AREAS = ["code,label,parent", "N,Nation,"] + [f"{p},{p},N" for p in "AB"]
@@ -63,7 +63,7 @@ def truth_of(made: Run) -> Truth:
 
 @pytest.fixture(autouse=True)
 def _few_simulated_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.margins.margins.replicates", lambda cells: 24)
+    monkeypatch.setattr("tabularium.tasks.margins.margins.replicates", lambda cells: 24)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate, Hierarchy
-from mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from mechanisms.noise.synthetic import generator
-from tasks.margins.measure_margins import measure_numbers
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import whole_of
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.inference import Estimate, Hierarchy
+from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.measure_margins import measure_numbers
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.denominators import whole_of
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.spec.measures.array_owners import array_of
+from tabularium.validations.spec.measures.measure_fields import Measure
 from tests.flows.release.test_measures import MEASURES
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release
-from validations.spec.load import Loaded, load_spec
-from validations.spec.measures.array_owners import array_of
-from validations.spec.measures.measure_fields import Measure
 
 AREAS = "code,label,parent\nN,Nation,\n" + "".join(
     f"P{p},P{p},N\n" + "".join(f"P{p}{a},P{p}{a},P{p}\n" for a in range(8)) for p in range(4)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel, replay_loss
-from mechanisms.inference import margins
-from mechanisms.inference.margins_of_error.measured_error import (
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel, replay_loss
+from tabularium.mechanisms.inference import margins
+from tabularium.mechanisms.inference.margins_of_error.measured_error import (
     CAP,
     LARGEST_SUM,
     UNIT,
@@ -25,11 +25,11 @@ from mechanisms.inference.margins_of_error.measured_error import (
     error_classes,
     total_error,
 )
-from mechanisms.measured import Measured, Release
-from mechanisms.mechanism import Mechanism
-from mechanisms.noise.synthetic import generator
-from tasks.margins.error_model import level_error
-from tasks.measure import Finished, Job, MeasuredError, draw_job, finish_part, measure_error
+from tabularium.mechanisms.measured import Measured, Release
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.error_model import level_error
+from tabularium.tasks.measure import Finished, Job, MeasuredError, draw_job, finish_part, measure_error
 
 
 def test_the_sum_by_hand() -> None:

@@ -11,15 +11,15 @@ import jsonschema
 import numpy as np
 import pytest
 
-from mechanisms.inference import Hierarchy, laplace_variance
-from mechanisms.noise.synthetic import generator
-from tasks.margins import bootstrap, margins, sampled_families
-from tasks.margins.error_model import LevelError
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.postprocessing import WHOLE_SIMULATIONS, PostProcessor
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.inference import Hierarchy, laplace_variance
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins import bootstrap, margins, sampled_families
+from tabularium.tasks.margins.error_model import LevelError
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.postprocessing import WHOLE_SIMULATIONS, PostProcessor
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.in_memory import Truth, one_release
-from validations.spec.load import Loaded, load_spec
 
 PROVINCES, PLACES = 12, 20
 SPEC = """\
@@ -78,7 +78,9 @@ def truth_of(loaded: Loaded) -> Truth:
 
 
 def fits_the_schema(about: Any) -> bool:
-    schema = json.loads((files("tasks.publish") / "certificate.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads(
+        (files("tabularium.tasks.publish") / "certificate.schema.json").read_text(encoding="utf-8")
+    )
     return bool(
         jsonschema.Draft202012Validator({"$defs": schema["$defs"], "$ref": "#/$defs/margins"}).is_valid(about)
     )

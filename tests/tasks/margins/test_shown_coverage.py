@@ -18,7 +18,7 @@ PAIRS = runs(1200, 8000)
 @pytest.fixture(autouse=True)
 def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Margins of counts take most of the time, and are no matter here."""
-    monkeypatch.setattr("tasks.margins.margins.replicates", lambda _cells: 4)
+    monkeypatch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 4)
 
 
 def published(folder: Path, epsilon: str, place: str, size: str) -> Tallies:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.noise.synthetic import generator
-from tasks.margins.covering import whole_half
-from tasks.postprocess.agreement import Agreement
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.covering import whole_half
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release
-from validations.spec.load import Loaded, load_spec
 
 AREAS = "code,label,parent\nN,Nation,\n" + "".join(
     f"P{p},P{p},N\n" + "".join(f"P{p}{a:02d},P{p}{a:02d},P{p}\n" for a in range(20)) for p in range(4)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Hierarchy
-from mechanisms.noise.synthetic import generator
-from tasks.postprocess.table_layout import Layout
-from validations.derivation.derived_columns import source_column
-from validations.derivation.nested_codings import parents_of
-from validations.spec.load import Loaded
-from validations.spec.measures.measure_fields import PART, Measure
-from validations.universes.universe import universe_of
+from tabularium.mechanisms.inference import Hierarchy
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation.nested_codings import parents_of
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.measures.measure_fields import PART, Measure
+from tabularium.validations.universes.universe import universe_of
 
 Chosen = dict[str, NDArray[np.int64]]
 """Column -> (people,) cell."""

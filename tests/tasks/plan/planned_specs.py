@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.channel import SeededChannel
-from mechanisms.noise_distributions import gaussian_variance, laplace_variance
-from tasks.margins.error_model import level_error
-from tasks.margins.measure_margins import measure_values
-from tasks.measure import Job, draw_job, finish_part, shares
-from tasks.plan.planned_model import PlannedModel
-from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.postprocessing import PostProcessor
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.read_release import Released
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
+from tabularium.tasks.margins.error_model import level_error
+from tabularium.tasks.margins.measure_margins import measure_values
+from tabularium.tasks.measure import Job, draw_job, finish_part, shares
+from tabularium.tasks.plan.planned_model import PlannedModel
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.tasks.postprocess.postprocessing import PostProcessor
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.spec.measures.array_owners import array_name
 from tests.tasks.plan.invented_people import array_of, invented
-from validations.domains.domains import HierarchyDomain
-from validations.spec.load import Loaded, load_spec
-from validations.spec.measures.array_owners import array_name
 
 AREAS = ["code,label,parent", "N,Nation,", *(f"{p},{p},N" for p in "ABC")]
 AREAS += [f"{p}{number},{p}{number},{p}" for p in "ABC" for number in range(6 + ord(p) - ord("A"))]

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms.errors import InputError
-from tasks.plan.bounds_like import MOST, bounds_like
-from tasks.plan.planning import plan
-from tasks.plan.spec_edits import check_written, planned_text
-from tasks.publish.read_release import Released
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.bounds_like import MOST, bounds_like
+from tabularium.tasks.plan.planning import plan
+from tabularium.tasks.plan.spec_edits import check_written, planned_text
+from tabularium.tasks.publish.read_release import Released
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.plan.planned_specs import published, true_counts
-from validations.spec.load import Loaded, load_spec
 
 SPEC = """\
 product: pay

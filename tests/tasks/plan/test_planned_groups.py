@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms.errors import InputError
-from tasks.plan.planned_model import PlannedModel
-from tasks.plan.planning import plan
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.planned_model import PlannedModel
+from tabularium.tasks.plan.planning import plan
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.plan.planned_specs import exact_variances, published, true_counts
-from validations.spec.load import Loaded, load_spec
 
 SPEC = """\
 product: groups

@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.inference import Estimate
-from mechanisms.noise.synthetic import generator
-from tasks.margins.measure_margins import measure_half, measure_values
-from tasks.plan.aims import aims_of
-from tasks.plan.array_margins import ArrayMargin
-from tasks.plan.planned_model import PlannedModel, array_shares
-from tasks.plan.planning import _Planner, plan
-from tasks.plan.spec_edits import check_written, planned_text
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.margins.measure_margins import measure_half, measure_values
+from tabularium.tasks.plan.aims import aims_of
+from tabularium.tasks.plan.array_margins import ArrayMargin
+from tabularium.tasks.plan.planned_model import PlannedModel, array_shares
+from tabularium.tasks.plan.planning import _Planner, plan
+from tabularium.tasks.plan.spec_edits import check_written, planned_text
+from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.spec.measures.measure_fields import Measure
 from tests.sizes import runs
 from tests.tasks.plan.planned_specs import (
     PURE,
@@ -31,8 +33,6 @@ from tests.tasks.plan.planned_specs import (
     rows_of,
     true_counts,
 )
-from validations.spec.load import Loaded, load_spec
-from validations.spec.measures.measure_fields import Measure
 
 AREAS = ["code,label,parent", "N,Nation,", *(f"{p},{p},N" for p in "ABC")]
 AREAS += [f"{p}{number},{p}{number},{p}" for p in "ABC" for number in range(3)]

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.errors import InputError
-from mechanisms.noise_distributions import laplace_variance
-from tasks.plan.mechanism_proposals import proposals
-from tasks.plan.planning import plan
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.noise_distributions import laplace_variance
+from tabularium.tasks.plan.mechanism_proposals import proposals
+from tabularium.tasks.plan.planning import plan
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.parts.impossible_part import Impossible
+from tabularium.validations.spec.summary import summarise
 from tests.sizes import runs
 from tests.tasks.plan.planned_specs import (
     PURE,
@@ -26,9 +29,6 @@ from tests.tasks.plan.planned_specs import (
     rows_of,
     true_counts,
 )
-from validations.spec.load import load_spec
-from validations.spec.parts.impossible_part import Impossible
-from validations.spec.summary import summarise
 
 LINEAR = "postprocessing: {nonnegativity: false, rounding: false}"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.errors import InputError
-from tasks.plan.planning import plan
-from tasks.plan.spec_edits import check_written, planned_text
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.planning import plan
+from tabularium.tasks.plan.spec_edits import check_written, planned_text
+from tabularium.validations.spec.load import load_spec
 from tests.tasks.plan.planned_specs import loaded, published, true_counts
-from validations.spec.load import load_spec
 
 BLOCK = """\
     share: "1/2"   # half of it

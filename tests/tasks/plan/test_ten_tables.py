@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms.noise.synthetic import generator
-from tasks.plan.planning import plan
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.plan.planning import plan
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.sizes import full
 from tests.tasks.plan.planned_specs import PURE, ZCDP, errors_of_releases, published, rows_of, true_counts
-from validations.spec.load import Loaded, load_spec
 
 SECONDS = 10
 LEVELS = ("nation", "state", "county", "tract")

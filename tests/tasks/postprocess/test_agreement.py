@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms.inference import Estimate
-from tasks.postprocess.agreement import Agreement
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.validations.spec.load import load_spec
 from tests.validations.spec.spec_samples import SPEC, block, write_spec
-from validations.spec.load import load_spec
 
 TWO = """\
 tables:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.inference import Estimate
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.conflicts import FALSE_ALARM, conflicts, deviations
-from tasks.postprocess.estimate_files import measured_tree
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.conflicts import FALSE_ALARM, conflicts, deviations
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.validations.spec.load import load_spec
 from tests.validations.spec.spec_samples import block, write_spec
-from validations.spec.load import load_spec
 
 
 @pytest.mark.parametrize("chance", [0.5, 1e-2, 1e-6, 1e-12])

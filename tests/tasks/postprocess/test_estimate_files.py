@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mechanisms.inference import Estimate
-from tasks.postprocess.estimate_files import write
-from tasks.runtime.run import Request, Run
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.estimate_files import write
+from tabularium.tasks.runtime.run import Request, Run
 
 
 def test_what_is_written_is_read_and_steps_hand_their_notes_on(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.inference import Estimate, Hierarchy
-from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tabularium.mechanisms.inference import Estimate, Hierarchy
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tabularium.validations.spec.load import Loaded, load_spec
 from tests.sizes import runs
-from validations.spec.load import Loaded, load_spec
 
 AREAS = "code,label,parent\nN,N,\nA,A,N\nB,B,N\nA1,A1,A\nA2,A2,A\nB1,B1,B\n"
 SPEC = """\

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
-from mechanisms.inference.joint import joint_rounding
-from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference.joint import joint_rounding
+from tabularium.tasks.postprocess.estimate_files import measured_tree
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.universes.universe import universe_of
 from tests.sizes import runs
-from validations.domains.domains import HierarchyDomain
-from validations.spec.load import Loaded, load_spec
-from validations.universes.universe import universe_of
 
 AREAS = "code,label,parent\nN,N,\nA,A,N\nB,B,N\nA1,A1,A\nA2,A2,A\nB1,B1,B\n"
 SPEC = """\

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.inference import Estimate
-from mechanisms.noise.synthetic import generator
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.spread_cells import Spread, codes_at
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.spread_cells import Spread, codes_at
+from tabularium.validations.derivation.derived_parts import DatePart, Derivation
+from tabularium.validations.derivation.nested_codings import chains_of, parents_of
+from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
+from tabularium.validations.spec.load import load_spec
 from tests.sizes import runs
-from validations.derivation.derived_parts import DatePart, Derivation
-from validations.derivation.nested_codings import chains_of, parents_of
-from validations.domains.domains import CategoryDomain, Domain, NumberDomain
-from validations.spec.load import load_spec
 
 SPEC = """\
 product: people

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.errors import TabulariumError
-from tasks.dry_run import dry_run_priors
-from tasks.runtime.run import without_data
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.dry_run import dry_run_priors
+from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.spec.load import load_spec
 from tests.validations.spec import test_prior_checks
 from tests.validations.spec.spec_samples import changed
-from validations.spec.load import load_spec
 
 HEAD = "level,area,age,sex,count\n"
 AGES = [str(age) for age in range(100)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.inference import Estimate, Hierarchy
-from mechanisms.noise.synthetic import generator
-from tasks.postprocess.together import with_fair_roots
+from tabularium.mechanisms.inference import Estimate, Hierarchy
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.postprocess.together import with_fair_roots
 
 
 def test_a_root_worked_by_hand() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import InternalError, PublicationError
-from tasks.publish.documents import making
+from tabularium.mechanisms.errors import InternalError, PublicationError
+from tabularium.tasks.publish.documents import making
 from tests.flows.release.scene import publish, publish_with, states, write_scene
 
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
-from tasks.postprocess.table_layout import Layout
-from tasks.publish import frames, published_tables
-from tasks.publish.frames import Frame
-from tasks.publish.published_tables import measurement_table, published_table
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish import frames, published_tables
+from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.published_tables import measurement_table, published_table
+from tabularium.validations.spec.parts.output_options import Quality
 from tests.validations.spec.spec_samples import SPEC, load
-from validations.spec.parts.output_options import Quality
 
 
 @pytest.fixture

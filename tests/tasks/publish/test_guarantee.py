@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import pytest
 
-from tasks.publish.guarantee import at_most, best_test, privacy_numbers, promise, rho_epsilon
+from tabularium.tasks.publish.guarantee import at_most, best_test, privacy_numbers, promise, rho_epsilon
+from tabularium.validations.spec.exact_facts import Neighbours
+from tabularium.validations.spec.parts.privacy_part import Privacy
 from tests.validations.spec.spec_samples import SPEC, changed, load
-from validations.spec.exact_facts import Neighbours
-from validations.spec.parts.privacy_part import Privacy
 
 
 def privacy(**given: Any) -> Privacy:

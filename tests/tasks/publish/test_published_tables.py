@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.publish.published_tables import histogram_table
+from tabularium.tasks.publish.published_tables import histogram_table
 from tests.validations.spec.spec_samples import block, changed, load
 
 Runs = list[tuple[int, int]]

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.inference import Estimate
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.published_tables import published_table
-from tasks.publish.quality import FLAGS, flags, measure_flags
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.published_tables import published_table
+from tabularium.tasks.publish.quality import FLAGS, flags, measure_flags
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.output_options import Quality
 from tests.validations.spec.spec_samples import SPEC, load
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.parts.output_options import Quality
 
 NONE = np.inf
 EXACT = -1.0  # in place of a margin: known without having been measured

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import pytest
 
-from tasks.report.accuracy import AccuracyLine
-from tasks.report.accuracy_plots import Plot, plots_of
+from tabularium.tasks.report.accuracy import AccuracyLine
+from tabularium.tasks.report.accuracy_plots import Plot, plots_of
 
 
 @lru_cache(maxsize=1000)
@@ -18,5 +18,6 @@ def _plots(title: str, lines: tuple[AccuracyLine, ...], prefix: str) -> tuple[Pl
 def keep_plots(patch: pytest.MonkeyPatch) -> None:
     """Let the plots of a report be those that were drawn before from the same numbers."""
     patch.setattr(
-        "tasks.report.report.plots_of", lambda title, lines, prefix: list(_plots(title, tuple(lines), prefix))
+        "tabularium.tasks.report.report.plots_of",
+        lambda title, lines, prefix: list(_plots(title, tuple(lines), prefix)),
     )

@@ -9,8 +9,8 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from tasks.publish.documents.making import without_documents
-from tasks.report.report import report
+from tabularium.tasks.publish.documents.making import without_documents
+from tabularium.tasks.report.report import report
 from tests.flows.release.scene import publish, write_scene
 
 HOSTILE = '<script>alert(1)</script> & "quoted" $\\frac{1}$'

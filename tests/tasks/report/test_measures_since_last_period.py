@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tasks.publish.read_release import Released
-from tasks.report.released_cells import ReleasedCells
-from tasks.report.since_last_period import ComparedMeasure, ComparedTable, compared_measures
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.since_last_period import ComparedMeasure, ComparedTable, compared_measures
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import with_measures
 from tests.tasks.report.reported import copied, rendered

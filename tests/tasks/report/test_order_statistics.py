@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks.report import order_statistics
-from tasks.report.order_statistics import OrderStatistics
+from tabularium.tasks.report import order_statistics
+from tabularium.tasks.report.order_statistics import OrderStatistics
 
 SHARES = (0.05, 0.5, 0.95)
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tasks.publish.read_release import Released
-from tasks.report.released_cells import ReleasedCells
-from tasks.report.report import LARGEST_PAGE, report
-from tasks.report.since_last_period import ComparedTable, compared
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.report import LARGEST_PAGE, report
+from tabularium.tasks.report.since_last_period import ComparedTable, compared
 from tests.flows.release.scene import AREAS, publish, write_scene
 from tests.tasks.report.reported import HOSTILE, copied, rendered, told_of, two_periods
 

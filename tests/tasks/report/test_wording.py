@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.report.wording import signed, whole
+from tabularium.tasks.report.wording import signed, whole
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.errors import InputError
-from tasks.runtime.home import Home
-from tasks.runtime.secret_command import secret_of
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.secret_command import secret_of
 
 
 def test_a_home_is_closed_to_others(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_key_store_prints_the_secret_and_is_asked_once(
 def test_a_key_store_that_fails_is_one_line_without_its_words(
     script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.runtime.secret_command._SECONDS", 0.5)
+    monkeypatch.setattr("tabularium.tasks.runtime.secret_command._SECONDS", 0.5)
     monkeypatch.setenv("TABULARIUM_SECRET_COMMAND", store(tmp_path, script))
     with pytest.raises(InputError, match=said) as caught:
         Home.at(tmp_path / "home").secret()

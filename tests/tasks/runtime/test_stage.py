@@ -13,15 +13,15 @@ import pytest
 from prefect import flow
 from prefect.testing.utilities import prefect_test_harness
 
-from mechanisms.errors import InputError, InputRefused, InternalError
-from tasks.count.count_files import CountFile, read_counts
-from tasks.ingest.ingest import files_digest
-from tasks.runtime.home import Home
-from tasks.runtime.progress import Quiet, Stopping, reporting_to
-from tasks.runtime.stage import Stage, stage
-from tasks.runtime.tracebacks import Unexpected
-from tasks.runtime.workspace import Workspace
-from validations.redaction import data_were_opened, note_data_opened
+from tabularium.mechanisms.errors import InputError, InputRefused, InternalError
+from tabularium.tasks.count.count_files import CountFile, read_counts
+from tabularium.tasks.ingest.ingest import files_digest
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Quiet, Stopping, reporting_to
+from tabularium.tasks.runtime.stage import Stage, stage
+from tabularium.tasks.runtime.tracebacks import Unexpected
+from tabularium.tasks.runtime.workspace import Workspace
+from tabularium.validations.redaction import data_were_opened, note_data_opened
 
 SECRET = "Zebedee"
 
@@ -60,7 +60,7 @@ def test_outside_a_flow_it_is_its_function_and_is_reported() -> None:
 def test_what_it_raises_once_data_were_opened_holds_no_trace_of_them(
     ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("validations.redaction._opened", threading.Event())
+    monkeypatch.setattr("tabularium.validations.redaction._opened", threading.Event())
     home = Home.at(tmp_path / "home")
     note_data_opened()
     with pytest.raises(InputError if ours else InternalError) as caught:
@@ -79,7 +79,7 @@ def test_what_it_raises_once_data_were_opened_holds_no_trace_of_them(
 
 
 def test_before_any_data_were_opened_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validations.redaction._opened", threading.Event())
+    monkeypatch.setattr("tabularium.validations.redaction._opened", threading.Event())
     with pytest.raises(Unexpected, match=f"unexpected ValueError at .*: {SECRET} is not a number") as caught:
         tell(ours=False)
     assert "in tell\n" in caught.value.traceback and SECRET in caught.value.traceback
@@ -98,7 +98,7 @@ def test_before_any_data_were_opened_it_is_shown(monkeypatch: pytest.MonkeyPatch
 def test_what_opens_data_is_remembered(
     look: Callable[[Home], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("validations.redaction._opened", threading.Event())
+    monkeypatch.setattr("tabularium.validations.redaction._opened", threading.Event())
     home = Home.at(tmp_path / "home")
     (home.path / "people.csv").write_text("a\n1\n")
     assert not data_were_opened()
@@ -142,7 +142,7 @@ def test_what_a_library_raises_when_the_process_is_to_stop_is_not_taken_for_refu
         raise InputRefused("cannot be read")
 
     heard = Stopping()
-    monkeypatch.setattr("tasks.runtime.stage.stopping", heard)
+    monkeypatch.setattr("tabularium.tasks.runtime.stage.stopping", heard)
     before = signal.signal(signal.SIGTERM, _swallowed)
     try:
         heard.listen_again()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runtime.home import Home
-from tasks.runtime.workspace import Workspace, sweep
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.workspace import Workspace, sweep
 
 
 def test_a_living_workspace_is_not_swept_and_a_dead_one_is(tmp_path: Path) -> None:

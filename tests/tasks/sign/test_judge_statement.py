@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger.drafts import Acceptance
-from ledger.officers.keys import key_id, public_hex
-from ledger.release_keys import ReleaseKey
-from tasks.sign.judge_statement import Judgement, PublishedUnder, judge_statement
-from tasks.sign.statement import NotAStatement, Predicate, read_statement, signed_statement
+from tabularium.ledger.drafts import Acceptance
+from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.release_keys import ReleaseKey
+from tabularium.tasks.sign.judge_statement import Judgement, PublishedUnder, judge_statement
+from tabularium.tasks.sign.statement import NotAStatement, Predicate, read_statement, signed_statement
 
 KEY, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
 PUBLIC = public_hex(KEY)

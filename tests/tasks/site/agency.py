@@ -10,9 +10,9 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from flows.release_chain import release_tables
-from tasks.runtime.run import Request
+from tabularium.flows.cli.app import app
+from tabularium.flows.release_chain import release_tables
+from tabularium.tasks.runtime.run import Request
 from tests.flows.release.scene import publish, write_scene
 from tests.tasks.report.reported import HOSTILE
 

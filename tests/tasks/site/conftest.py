@@ -13,5 +13,5 @@ from tests.tasks.site.agency import Agency, an_agency
 def agency(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agency]:
     """The releases of the agency; margins only have to be there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+        patch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 8)
         yield an_agency(tmp_path_factory.mktemp("agency"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.site.write_site import write_site
+from tabularium.tasks.site.write_site import write_site
 from tests.debian import Unavailable
 from tests.pages import browser, opened, violations
 from tests.sizes import full

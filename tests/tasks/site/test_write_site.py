@@ -16,10 +16,10 @@ from xml.etree import ElementTree
 import pytest
 from rdflib import DCAT, DCTERMS, RDF, Graph, Literal, Namespace, URIRef
 
-from mechanisms.errors import InputError
-from tasks.site.account_course import courses, entities
-from tasks.site.offered import shelf
-from tasks.site.write_site import MARK, write_site
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.site.account_course import courses, entities
+from tabularium.tasks.site.offered import shelf
+from tabularium.tasks.site.write_site import MARK, write_site
 from tests.tasks.report.reported import HOSTILE, lines
 from tests.tasks.site.agency import REVISED, WITHDRAWN, Agency, command, copied_releases
 
@@ -313,7 +313,7 @@ def test_a_site_stays_as_it_was_where_a_new_one_fails(agency: Agency, tmp_path: 
     site = built(agency, tmp_path / "site")
     before = files(site)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.site.write_site.site_catalogue", lambda *_: 1 / 0)
+        patch.setattr("tabularium.tasks.site.write_site.site_catalogue", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             built(agency, site)
     assert files(site) == before

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Ledger
-from ledger.chain.export import export
-from ledger.officers.keys import key_id, public_hex, public_pem, read_private
-from tasks.runtime.home import Home
-from tasks.sign.release_key import FILE
+from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
+from tabularium.ledger.officers.keys import key_id, public_hex, public_pem, read_private
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.sign.release_key import FILE
 from tests.flows.release.scene import let_sign, publish_with, write_scene
 from tests.tasks.report.kept_plots import keep_plots
 
@@ -66,7 +66,7 @@ class Scene:
 def few_simulated_releases() -> Iterator[None]:
     """Give small tables few simulated releases; here they are simulated twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+        patch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 8)
         keep_plots(patch)
         yield
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Ledger
-from ledger.charges import charges
-from ledger.officers.keys import key_id, public_hex, read_private
-from tasks.runtime.home import Home
-from tasks.sign.release_key import FILE
-from tasks.sign.statement import STATEMENT
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.ledger import Ledger
+from tabularium.ledger.charges import charges
+from tabularium.ledger.officers.keys import key_id, public_hex, read_private
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.sign.release_key import FILE
+from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import let_sign, publish, publish_with, write_scene
 from tests.tasks.verify.conftest import write_books, write_public
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.postprocess.postprocessing import FINISHED_ANEW, VERSION
-from tasks.verify.findings import Finding
-from tasks.verify.subject import NotARelease, Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.tasks.postprocess.postprocessing import FINISHED_ANEW, VERSION
+from tabularium.tasks.verify.findings import Finding
+from tabularium.tasks.verify.subject import NotARelease, Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.tasks.verify.conftest import Make, Scene
 
 pytestmark = pytest.mark.xdist_group("verify")
@@ -115,10 +115,10 @@ def test_what_is_no_release_is_said_to_be_none(tmp_path: Path) -> None:
 
 PUBLISH = """
 import sys
-import tasks.margins.margins as margins
+import tabularium.tasks.margins.margins as margins
 from pathlib import Path
-from tasks.verify.subject import Subject
-from tasks.verify.verify_release import verify_release
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 margins.replicates = lambda _cells: 8
 for each in verify_release(Subject(Path(sys.argv[1]))):
     assert each.outcome != "failed", each

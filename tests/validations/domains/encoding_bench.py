@@ -7,9 +7,9 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from tasks.ingest.open_source import first_row, quietly
-from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, NumberDomain
-from validations.domains.encoding import coded, coded_names
+from tabularium.tasks.ingest.open_source import first_row, quietly
+from tabularium.validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, NumberDomain
+from tabularium.validations.domains.encoding import coded, coded_names
 
 __all__ = ["categories", "code_all", "first_row", "integers", "tree"]
 

@@ -11,8 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from validations.domains.codelists import LEVEL_LIMIT, CodeList, breadth_first, published_text, read_code_list
-from validations.spec.problems import Problem
+from tabularium.validations.domains.codelists import (
+    LEVEL_LIMIT,
+    CodeList,
+    breadth_first,
+    published_text,
+    read_code_list,
+)
+from tabularium.validations.spec.problems import Problem
 
 
 def read(folder: Path, content: str | bytes) -> tuple[CodeList | None, list[Problem]]:

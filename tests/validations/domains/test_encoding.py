@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.domains.encoding import cell_number, coded, coded_names, kept
+from tabularium.validations.spec.load import load_spec
 from tests.validations.domains.encoding_bench import categories, code_all, integers, tree
-from validations.domains.domains import Domain
-from validations.domains.encoding import cell_number, coded, coded_names, kept
-from validations.spec.load import load_spec
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_record_is_kept_when_every_code_and_the_unit_are_known() -> None:
             }
         )
     )
-    from tasks.ingest.open_source import quietly
+    from tabularium.tasks.ingest.open_source import quietly
 
     rows = coded(table, {"a": "r0", "b": "r1"}, domains)
     with_unit = quietly(rows.mutate(keep=kept(rows, domains, "unit")).to_pyarrow)["keep"].to_pylist()
@@ -218,7 +218,7 @@ def test_a_record_is_kept_when_every_code_and_the_unit_are_known() -> None:
 def test_cell_numbers_are_row_major_and_wide_enough(size: int, kind: str) -> None:
     domains: dict[str, Domain] = {"a": integers(*range(size + 1)), "b": integers(*range(size + 1))}
     table = ibis.memtable(pa.table({"r0": [0, 0, size - 1], "r1": [0, 3, size - 1]}))
-    from tasks.ingest.open_source import quietly
+    from tabularium.tasks.ingest.open_source import quietly
 
     rows = coded(table, {"a": "r0", "b": "r1"}, domains)
     number = cell_number(rows, ["a", "b"], domains)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.domains.levels import cut, depth_of, leaf_positions, nodes_to, positions
 from tests.validations.domains.encoding_bench import tree
-from validations.domains.domains import HierarchyDomain
-from validations.domains.levels import cut, depth_of, leaf_positions, nodes_to, positions
 
 # 0 ── 1 ── 3 ── 5, 6
 #  └── 2 (leaf)   1 ── 4 (leaf)

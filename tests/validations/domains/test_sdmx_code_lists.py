@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.domains.codelists import CodeList, published_text, read_code_list
+from tabularium.validations.domains.sdmx_code_lists import divided, published_name
+from tabularium.validations.spec.problems import Problem
 from tests.validations.spec.spec_samples import AREAS, changed, load
-from validations.domains.codelists import CodeList, published_text, read_code_list
-from validations.domains.sdmx_code_lists import divided, published_name
-from validations.spec.problems import Problem
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 BASE = "http://www.sdmx.org/resources/sdmxml/schemas/v"

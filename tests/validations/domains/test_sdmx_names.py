@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tabularium.validations.domains.sdmx_names import (
+    RESERVED,
+    code_id,
+    component_ids,
+    original_code,
+    time_period,
+)
 from tests.validations.spec.spec_samples import TINY, changed, problems_of
-from validations.domains.sdmx_names import RESERVED, code_id, component_ids, original_code, time_period
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), unique=True))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from validations.spec.load import Loaded, examine, load_spec
-from validations.spec.problems import Problem
+from tabularium.validations.spec.load import Loaded, examine, load_spec
+from tabularium.validations.spec.problems import Problem
 
 AREAS = (
     "code,label,parent\n0,Country,\nN,North,0\nS,South,0\nN1,Northport,N\nN2,Northfield,N\nS1,Southbridge,S\n"

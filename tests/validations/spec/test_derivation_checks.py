@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.summary import summarise
 from tests.validations.spec.spec_samples import load, problems_of
-from validations.spec.summary import summarise
 
 SPEC = """\
 product: persons

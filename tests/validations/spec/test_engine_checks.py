@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from validations.spec.load import examine, load_spec
+from tabularium.validations.spec.load import examine, load_spec
 
 SPEC = """\
 product: people

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.exact_facts import Neighbours, exact_facts, facts_of_release, neighbours
 from tests.validations.spec.spec_samples import SPEC, block, changed, load
 from tests.validations.spec.test_invariant_checks import LISTS, REGION, SEX, TOTAL, spec
-from validations.spec.exact_facts import Neighbours, exact_facts, facts_of_release, neighbours
 
 FIXED = "  - {rule: row_count, min: 600, max: 600}\n"
 ALL = 'name: all, dimensions: [area, age, sex], values: all.csv, reason: "registry"'

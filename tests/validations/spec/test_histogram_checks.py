@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.load import load_spec, spec_digest
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.summary import check
 from tests.validations.spec.spec_samples import SPEC, problems_of, write_spec
-from validations.spec.load import load_spec, spec_digest
-from validations.spec.model import ReleaseSpec
-from validations.spec.summary import check
 
 
 def with_histograms(*lines: str) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.summary import summarise
 from tests.validations.spec.spec_samples import AREAS, SPEC, load, problems_of, write_spec
-from validations.spec.load import load_spec
-from validations.spec.summary import summarise
 
 TODDLERS = 'cells: {age: [0-4], status: [married]}, reason: "the marriage act"'
 
@@ -86,7 +86,7 @@ def test_an_invariant_above_zero_there_is_refused(level: str, wrong: int, tmp_pa
     )
     text = with_facts('cells: {area: [N1], sex: ["2"]}, reason: "r"', text=SPEC + known)
     path = write_spec(tmp_path, text, {"areas.csv": AREAS, "known.csv": f"area,sex,count\n{rows}"})
-    from validations.spec.load import examine
+    from tabularium.validations.spec.load import examine
 
     found = [str(each) for each in examine(path).problems]
     assert len(found) == wrong

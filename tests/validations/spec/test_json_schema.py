@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
+from tabularium.validations.spec.json_schema import json_schema, schema_text
+from tabularium.validations.spec.model import SpecFile
 from tests.validations.spec.spec_samples import SPEC, block, changed
 from tests.validations.spec.test_spec_digest import OTHER, SAME
-from validations.spec.json_schema import json_schema, schema_text
-from validations.spec.model import SpecFile
 
 ROOT = Path(__file__).parents[3]
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
@@ -24,8 +24,10 @@ def complaints(text: str) -> list[str]:
 
 
 def test_the_exported_schema_is_up_to_date() -> None:
-    """If this fails: `python -m validations.spec.json_schema > s.json; mv s.json validations/spec/release.schema.json`."""
-    assert (files("validations.spec") / "release.schema.json").read_text(encoding="utf-8") == schema_text()
+    """If this fails: `python -m tabularium.validations.spec.json_schema > s.json; mv s.json validations/spec/release.schema.json`."""
+    assert (files("tabularium.validations.spec") / "release.schema.json").read_text(
+        encoding="utf-8"
+    ) == schema_text()
 
 
 def test_it_is_a_schema() -> None:

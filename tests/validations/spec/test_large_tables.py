@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec import large_tables
+from tabularium.validations.spec.large_tables import slabs
 from tests.validations.spec.spec_samples import SPEC, block, changed, problems_of
-from validations.spec import large_tables
-from validations.spec.large_tables import slabs
 
 ALONE = SPEC.split("  - name: sex_status")[0].replace('    share: "2/3"\n', "")  # 48 cells, a family of 24
 LEVELS = '    levels: {nation: "1/6", region: "1/3", place: "1/2"}\n'

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from tabularium.validations.domains.domains import CategoryDomain, HierarchyDomain, NumberDomain
+from tabularium.validations.domains.levels import cut
+from tabularium.validations.spec.kinds import PrivacyUnit, format_of
+from tabularium.validations.spec.load import examine, load_spec
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.problems import SpecProblems
 from tests.validations.spec.spec_samples import AREAS, SPEC, TINY, block, changed, load, write_spec
-from validations.domains.domains import CategoryDomain, HierarchyDomain, NumberDomain
-from validations.domains.levels import cut
-from validations.spec.kinds import PrivacyUnit, format_of
-from validations.spec.load import examine, load_spec
-from validations.spec.model import ReleaseSpec
-from validations.spec.problems import SpecProblems
 
 
 def test_everything_is_filled_in(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import csv
 from fractions import Fraction
 from pathlib import Path
 
-from validations.domains.domains import HierarchyDomain, NumberDomain
-from validations.spec.load import load_spec
-from validations.spec.summary import summarise
+from tabularium.validations.domains.domains import HierarchyDomain, NumberDomain
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.summary import summarise
 
 EXAMPLES = Path(__file__).parents[3] / "deploy" / "examples"
 

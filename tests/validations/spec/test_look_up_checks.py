@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.exact_facts import neighbours
+from tabularium.validations.spec.load import published
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.summary import summarise
 from tests.validations.spec.spec_samples import load, problems_of
-from validations.spec.exact_facts import neighbours
-from validations.spec.load import published
-from validations.spec.model import ReleaseSpec
-from validations.spec.summary import summarise
 
 PUBLIC = "path: places.csv, key: code, from: place, public: the list of places"
 SPEC = """\

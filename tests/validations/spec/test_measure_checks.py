@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from validations.spec.load import Examined, examine
-from validations.spec.summary import summarise
+from tabularium.validations.spec.load import Examined, examine
+from tabularium.validations.spec.summary import summarise
 
 GOOD = "{sum: pay, from: 0, to: 1000}"
 HALF = "{median: pay, from: 0, to: 1000, step: 10}"

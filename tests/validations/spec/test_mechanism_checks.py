@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms import MECHANISMS
-from mechanisms.histograms.identity import Identity
+from tabularium.mechanisms import MECHANISMS
+from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.validations.spec import mechanism_listing as mechanism_page
+from tabularium.validations.spec.checks.mechanism_checks import error_source, shrunk
+from tabularium.validations.spec.load import load_spec, spec_digest
+from tabularium.validations.spec.mechanism_listing import parameters_of
+from tabularium.validations.spec.summary import check
 from tests.validations.spec.spec_samples import SPEC, changed, problems_of, write_spec
-from validations.spec import mechanism_listing as mechanism_page
-from validations.spec.checks.mechanism_checks import error_source, shrunk
-from validations.spec.load import load_spec, spec_digest
-from validations.spec.mechanism_listing import parameters_of
-from validations.spec.summary import check
 
 ROOT = Path(__file__).parents[3]
 ZCDP = changed('budget: "1"', 'definition: zcdp, budget: "1/8", delta: "1/1000000"')
@@ -151,7 +151,7 @@ def test_advice_on_rho_delta_and_margins(tmp_path: Path) -> None:
 
 
 def test_the_listing_on_the_page_is_up_to_date() -> None:
-    """If this fails: `python -m validations.spec.mechanism_listing docs/reference/spec/mechanisms.md`."""
+    """If this fails: `python -m tabularium.validations.spec.mechanism_listing docs/reference/spec/mechanisms.md`."""
     text = (ROOT / "docs" / "reference" / "spec" / "mechanisms.md").read_text(encoding="utf-8")
     assert mechanism_page.replaced(text) == text
 

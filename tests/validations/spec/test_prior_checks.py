@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tabularium.validations.domains.prior_tables import public_prior
+from tabularium.validations.spec.load import examine, load_spec, measurement_plan
 from tests.validations.spec.spec_samples import changed, write_spec
-from validations.domains.prior_tables import public_prior
-from validations.spec.load import examine, load_spec, measurement_plan
 
 ID = "0123456789abcdef" * 2
 PRIOR = f"    prior: {ID}\n"

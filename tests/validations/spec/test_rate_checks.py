@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.errors import InputError
-from mechanisms.queries import Attribute, Axes, QueryTable, ask
-from validations.spec.load import examine
-from validations.spec.summary import summarise
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.queries import Attribute, Axes, QueryTable, ask
+from tabularium.validations.spec.load import examine
+from tabularium.validations.spec.summary import summarise
 
 TEXT = """\
 product: pay

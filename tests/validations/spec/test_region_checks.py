@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.summary import check
 from tests.validations.spec.spec_samples import SPEC, changed, problems_of, write_spec
-from validations.spec.load import load_spec
-from validations.spec.model import ReleaseSpec
-from validations.spec.summary import check
 
 
 def table(words: str, name: str = "area_age", text: str = SPEC) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.problems import format_problems
+from tabularium.validations.spec.summary import render, summarise
 from tests.validations.spec.spec_samples import SPEC, load, problems_of
-from validations.spec.model import ReleaseSpec
-from validations.spec.problems import format_problems
-from validations.spec.summary import render, summarise
 
 
 @pytest.mark.parametrize(

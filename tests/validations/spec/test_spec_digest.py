@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.load import measurement_plan, spec_digest
+from tabularium.validations.spec.model import ReleaseSpec
 from tests.validations.spec.spec_samples import AREAS, SPEC, TINY, block, changed, load
-from validations.spec.load import measurement_plan, spec_digest
-from validations.spec.model import ReleaseSpec
 
 SAME = [
     ("where the data lie", SPEC.replace("nowhere/persons.csv", "../elsewhere/2026.csv")),

@@ -12,9 +12,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tabularium.validations.domains.codelists import read_code_list
+from tabularium.validations.spec.load import Examined, examine
 from tests.validations.spec.spec_samples import AREAS, SPEC
-from validations.domains.codelists import read_code_list
-from validations.spec.load import Examined, examine
 
 DATA = yaml.safe_load(SPEC)
 JUNK = st.one_of(

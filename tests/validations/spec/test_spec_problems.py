@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.errors import SpecError
+from tabularium.mechanisms.errors import SpecError
+from tabularium.validations.spec.load import examine, load_spec
+from tabularium.validations.spec.problems import (
+    Problem,
+    SpecProblems,
+    field_name,
+    format_problems,
+    nearest,
+    shown,
+)
 from tests.validations.spec.spec_samples import AREAS, SPEC, block, changed, problems_of, write_spec
-from validations.spec.load import examine, load_spec
-from validations.spec.problems import Problem, SpecProblems, field_name, format_problems, nearest, shown
 
 
 def test_the_sample_is_in_order(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mechanisms.inference import laplace_margin
+from tabularium.mechanisms.inference import laplace_margin
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.summary import check, render, summarise
 from tests.validations.spec.spec_samples import SPEC, changed, write_spec
-from validations.spec.load import load_spec
-from validations.spec.summary import check, render, summarise
 
 
 def tail(epsilon: float, margin: int) -> float:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.load import examine, published
+from tabularium.validations.spec.model import ReleaseSpec
 from tests.validations.spec.spec_samples import SPEC, write_spec
-from validations.spec.load import examine, published
-from validations.spec.model import ReleaseSpec
 
 GOOD = """\
 targets:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.summary import summarise
 from tests.validations.spec.spec_samples import SPEC, changed, load, problems_of
-from validations.spec.summary import summarise
 
 TABLE = "dimensions: [sex, status]"
 

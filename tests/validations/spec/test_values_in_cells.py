@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tabularium.validations.spec.exact_facts import neighbours
 from tests.validations.spec.spec_samples import load
-from validations.spec.exact_facts import neighbours
 
 AGES, PAYS = range(4), range(2)
 SPEC = """\

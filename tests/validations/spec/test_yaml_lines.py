@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validations.spec.yaml_lines import DEPTH_LIMIT, NODE_LIMIT, SIZE_LIMIT, Document, parse_yaml, read_yaml
+from tabularium.validations.spec.yaml_lines import (
+    DEPTH_LIMIT,
+    NODE_LIMIT,
+    SIZE_LIMIT,
+    Document,
+    parse_yaml,
+    read_yaml,
+)
 
 
 def parse(text: str) -> Document:

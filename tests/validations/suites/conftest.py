@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tabularium.validations.suites import gx_engine
 from tests.plain_suites import LIBRARY
-from validations.suites import gx_engine
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import Finding, InternalError, RuleFailed
+from tabularium.mechanisms.errors import Finding, InternalError, RuleFailed
+from tabularium.validations.suites.counts_suite import CountedTable, check_counts
+from tabularium.validations.suites.expectations import Bound, RuleResult, Same, check_suite
+from tabularium.validations.suites.metrics import ColumnMetrics, Metrics
+from tabularium.validations.suites.microdata_suite import check_microdata, stop_if_failed
 from tests.tasks import front
-from validations.suites.counts_suite import CountedTable, check_counts
-from validations.suites.expectations import Bound, RuleResult, Same, check_suite
-from validations.suites.metrics import ColumnMetrics, Metrics
-from validations.suites.microdata_suite import check_microdata, stop_if_failed
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from tasks.ingest.open_source import quietly
+from tabularium.tasks.ingest.open_source import quietly
+from tabularium.validations.domains.encoding import coded
+from tabularium.validations.suites.metrics import ColumnMetrics, Metrics, metrics_expression, read_metrics
 from tests.tasks import front
-from validations.domains.encoding import coded
-from validations.suites.metrics import ColumnMetrics, Metrics, metrics_expression, read_metrics
 
 RULES = """\
 rules:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tabularium.validations.suites.gx_engine import Bound, NotCheckedError, Same
 from tests.plain_suites import LIBRARY, plain
-from validations.suites.gx_engine import Bound, NotCheckedError, Same
 
 NUMBERS: dict[str, list[Any]] = {
     "whole": [3, 1, 2],

@@ -10,15 +10,15 @@ from pathlib import Path as FilePath
 
 import numpy as np
 
-from validations.domains.codelists import CodeList, read_code_list
-from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, NumberDomain
-from validations.domains.sdmx_code_lists import divided, published_name
-from validations.spec.draft import Draft
-from validations.spec.kinds import IntegerRange
-from validations.spec.parts.column_part import Column
-from validations.spec.parts.source_part import Source
-from validations.spec.problems import Path, Problem, choose, listed, quoted, shown
-from validations.spec.values import DIGITS
+from tabularium.validations.domains.codelists import CodeList, read_code_list
+from tabularium.validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, NumberDomain
+from tabularium.validations.domains.sdmx_code_lists import divided, published_name
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.kinds import IntegerRange
+from tabularium.validations.spec.parts.column_part import Column
+from tabularium.validations.spec.parts.source_part import Source
+from tabularium.validations.spec.problems import Path, Problem, choose, listed, quoted, shown
+from tabularium.validations.spec.values import DIGITS
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
 AXES_LIMIT = 2 * AXIS_LIMIT  # cells along all axes, whether a table has them or not

@@ -6,14 +6,14 @@ import re
 from datetime import date
 from decimal import Decimal
 
-from mechanisms.errors import InputError
-from validations.derivation.civil_dates import zone_names
-from validations.derivation.derived_parts import DatePart
-from validations.domains.domains import Domain, HierarchyDomain, NumberDomain
-from validations.spec.draft import Draft
-from validations.spec.parts.column_part import Column
-from validations.spec.problems import Path, choose, listed, nearest, quoted
-from validations.universes.universe import universe_of
+from tabularium.mechanisms.errors import InputError
+from tabularium.validations.derivation.civil_dates import zone_names
+from tabularium.validations.derivation.derived_parts import DatePart
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, NumberDomain
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.parts.column_part import Column
+from tabularium.validations.spec.problems import Path, choose, listed, nearest, quoted
+from tabularium.validations.universes.universe import universe_of
 
 _WAYS = ("map", "date", "cases")
 _RANGES = {"quarter": (1, 4), "month": (1, 12), "iso_week": (1, 53)}

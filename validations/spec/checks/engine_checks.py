@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qs, urlsplit
 
-from validations.spec.draft import Draft
-from validations.spec.parts.source_part import Source
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.parts.source_part import Source
 
 _MASTER = re.compile(
     r"local(\[(\*|[1-9][0-9]{0,3})\])?|spark://[A-Za-z0-9._-]+:[0-9]{1,5}(,[A-Za-z0-9._-]+:[0-9]{1,5})*"

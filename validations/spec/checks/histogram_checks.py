@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from validations.spec.checks.mechanism_checks import check_parameters
-from validations.spec.draft import Draft
-from validations.spec.parts.privacy_part import tallies_of
-from validations.spec.problems import Path
+from tabularium.validations.spec.checks.mechanism_checks import check_parameters
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.parts.privacy_part import tallies_of
+from tabularium.validations.spec.problems import Path
 
 MECHANISM = "privhist"
 _NOT_WRITTEN = ("form",)  # counting decides it

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from validations.derivation.derived_columns import source_column
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.spec.draft import Draft
-from validations.spec.measures.array_owners import split
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.impossible_part import Impossible
-from validations.spec.problems import Path, choose, listed, quoted
-from validations.universes.impossible_cells import impossible_cells, impossible_in, values_of
-from validations.universes.universe import CELL_BY_CELL
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.measures.array_owners import split
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.impossible_part import Impossible
+from tabularium.validations.spec.problems import Path, choose, listed, quoted
+from tabularium.validations.universes.impossible_cells import impossible_cells, impossible_in, values_of
+from tabularium.validations.universes.universe import CELL_BY_CELL
 
 
 def check_impossible(draft: Draft) -> None:

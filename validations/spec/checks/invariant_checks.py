@@ -8,13 +8,13 @@ from pathlib import Path as FilePath
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.known_marginals import LARGEST, KnownMarginal, axes_of, read_numbers
-from validations.domains.levels import positions
-from validations.spec.checks.table_checks import along_of
-from validations.spec.draft import Draft
-from validations.spec.parts.table_parts import Figures, Invariant, TableEntry
-from validations.spec.problems import Path, choose, quoted
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.known_marginals import LARGEST, KnownMarginal, axes_of, read_numbers
+from tabularium.validations.domains.levels import positions
+from tabularium.validations.spec.checks.table_checks import along_of
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.parts.table_parts import Figures, Invariant, TableEntry
+from tabularium.validations.spec.problems import Path, choose, quoted
 
 
 def check_invariants(draft: Draft, folder: FilePath) -> None:

@@ -11,14 +11,14 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 
-from validations.spec.checks.source_checks import check_files
-from validations.spec.draft import Draft
-from validations.spec.kinds import RECORD
-from validations.spec.measures.measure_fields import KINDS
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.rules import UniqueRule
-from validations.spec.parts.source_part import LookUp, located, public_name, taken_from
-from validations.spec.problems import Path, choose, nearest, quoted
+from tabularium.validations.spec.checks.source_checks import check_files
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.kinds import RECORD
+from tabularium.validations.spec.measures.measure_fields import KINDS
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.rules import UniqueRule
+from tabularium.validations.spec.parts.source_part import LookUp, located, public_name, taken_from
+from tabularium.validations.spec.problems import Path, choose, nearest, quoted
 
 
 def check_look_ups(draft: Draft, folder: FilePath) -> None:

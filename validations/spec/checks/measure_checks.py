@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from mechanisms.histograms.quantile_choices import LARGEST_DENOMINATOR
-from validations.spec.draft import Draft
-from validations.spec.measures.array_owners import owner_of, owners
-from validations.spec.measures.group_checks import check_groups
-from validations.spec.measures.measure_fields import CHOICE_MARGIN, KINDS, PART, Measure
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import TableEntry
-from validations.spec.problems import Path, listed, quoted
+from tabularium.mechanisms.histograms.quantile_choices import LARGEST_DENOMINATOR
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.measures.array_owners import owner_of, owners
+from tabularium.validations.spec.measures.group_checks import check_groups
+from tabularium.validations.spec.measures.measure_fields import CHOICE_MARGIN, KINDS, PART, Measure
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.table_parts import TableEntry
+from tabularium.validations.spec.problems import Path, listed, quoted
 
 LARGEST = (
     10**7

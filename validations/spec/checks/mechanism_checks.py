@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mechanisms.accounting import Definition
-from mechanisms.errors import MechanismError
-from mechanisms.mechanism import Mechanism
-from validations.spec.draft import Draft
-from validations.spec.mechanism_listing import parameters_of
-from validations.spec.parts.table_parts import PER_REGION, Table, TableEntry
-from validations.spec.problems import Path, choose, quoted
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.mechanism_listing import parameters_of
+from tabularium.validations.spec.parts.table_parts import PER_REGION, Table, TableEntry
+from tabularium.validations.spec.problems import Path, choose, quoted
 
 ErrorSource = Literal["exact", "risk", "none"]
 Shape = tuple[int, ...]
@@ -45,7 +45,7 @@ def check_mechanism(draft: Draft, path: Path, table: TableEntry, definition: Def
     definition
         Of the spec; None where it does not read.
     """
-    from mechanisms import MECHANISMS
+    from tabularium.mechanisms import MECHANISMS
 
     if not draft.reads((*path, "mechanism")):
         return
@@ -82,7 +82,7 @@ def check_parameters(
     unwritten
         Parameters of the mechanism that a spec may not write.
     """
-    from mechanisms import MECHANISMS, build
+    from tabularium.mechanisms import MECHANISMS, build
 
     before = draft.count()
     known = [parameter for parameter in parameters_of(MECHANISMS[name]) if parameter.name not in unwritten]
@@ -144,7 +144,7 @@ def check_dry_run(
     shapes
         Measured level -> the shape in which it is counted.
     """
-    from mechanisms import MECHANISMS
+    from tabularium.mechanisms import MECHANISMS
 
     name, parameters = table.mechanism, table.parameters
     if name == PER_REGION:
@@ -196,8 +196,8 @@ def _dry_run_found(name: str, parameters: str, definition: Definition, shape: Sh
 def _dry_run(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
     from ast import literal_eval
 
-    from mechanisms import build
-    from mechanisms.channel import SeededChannel
+    from tabularium.mechanisms import build
+    from tabularium.mechanisms.channel import SeededChannel
 
     mechanism = build(name, **dict(literal_eval(parameters)))
     shape = mechanism.rehearsed(shape)

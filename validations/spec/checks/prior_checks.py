@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
-from validations.domains.prior_tables import FOLDER, PriorTable, public_prior
-from validations.public_files import Unreadable, json_object, read_plain
-from validations.spec.checks.mechanism_checks import default_mechanism
-from validations.spec.checks.table_checks import along_of
-from validations.spec.draft import Draft
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import ABOVE, PLAIN, TableEntry
-from validations.spec.problems import Path, listed, quoted
+from tabularium.validations.domains.prior_tables import FOLDER, PriorTable, public_prior
+from tabularium.validations.public_files import Unreadable, json_object, read_plain
+from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
+from tabularium.validations.spec.checks.table_checks import along_of
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.table_parts import ABOVE, PLAIN, TableEntry
+from tabularium.validations.spec.problems import Path, listed, quoted
 
 CERTIFICATE = "certificate.json"
 _FORMATS = ("parquet", "csv")  # in which numbers are read back

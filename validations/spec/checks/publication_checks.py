@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.sdmx_names import time_period
-from validations.spec.checks.table_checks import table_rows
-from validations.spec.draft import Draft
-from validations.spec.model import ReleaseSpec
-from validations.spec.parts.output_options import MeasureLimits, Publication, Quality, Review
-from validations.spec.problems import Path, quoted
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.sdmx_names import time_period
+from tabularium.validations.spec.checks.table_checks import table_rows
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.output_options import MeasureLimits, Publication, Quality, Review
+from tabularium.validations.spec.problems import Path, quoted
 
 SHEET_ROWS = 1_048_575  # of a workbook, below the header
 _FORMULA_STARTS = ("=", "+", "-", "@")

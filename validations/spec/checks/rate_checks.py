@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path as FilePath
 
-from validations.domains.levels import nodes_to
-from validations.spec.checks.invariant_checks import read_figures
-from validations.spec.checks.table_checks import along_of
-from validations.spec.checks.universe_checks import check_test
-from validations.spec.draft import Draft
-from validations.spec.parts.table_parts import PLAIN, Figures, TableEntry
-from validations.spec.problems import Path, choose, listed, quoted
+from tabularium.validations.domains.levels import nodes_to
+from tabularium.validations.spec.checks.invariant_checks import read_figures
+from tabularium.validations.spec.checks.table_checks import along_of
+from tabularium.validations.spec.checks.universe_checks import check_test
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.parts.table_parts import PLAIN, Figures, TableEntry
+from tabularium.validations.spec.problems import Path, choose, listed, quoted
 
 
 def check_rates(draft: Draft, folder: FilePath) -> None:

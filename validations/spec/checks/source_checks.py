@@ -6,14 +6,14 @@ import re
 from decimal import Decimal
 from urllib.parse import parse_qsl, urlsplit
 
-from validations.derivation.derived_columns import source_column
-from validations.spec.checks.engine_checks import check_engine
-from validations.spec.draft import Draft
-from validations.spec.kinds import RECORD
-from validations.spec.parts.rules import NumbersRule, RangeRule, RowCountRule, UniqueRule
-from validations.spec.parts.source_part import Files, LookUp, Source
-from validations.spec.parts.store_addresses import is_in_store, secret_problem, store_problem
-from validations.spec.problems import Path, choose, quoted, shown
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.spec.checks.engine_checks import check_engine
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.kinds import RECORD
+from tabularium.validations.spec.parts.rules import NumbersRule, RangeRule, RowCountRule, UniqueRule
+from tabularium.validations.spec.parts.source_part import Files, LookUp, Source
+from tabularium.validations.spec.parts.store_addresses import is_in_store, secret_problem, store_problem
+from tabularium.validations.spec.problems import Path, choose, quoted, shown
 
 _SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
 _THOUSANDS = "., '\u2019_\u00a0\u202f"  # with the spaces that are not broken, as in French and in SI

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-from mechanisms.accounting import Definition
-from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.levels import cut, nodes_to
-from validations.spec.checks.measure_checks import check_measures
-from validations.spec.checks.mechanism_checks import (
+from tabularium.mechanisms.accounting import Definition
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.levels import cut, nodes_to
+from tabularium.validations.spec.checks.measure_checks import check_measures
+from tabularium.validations.spec.checks.mechanism_checks import (
     MARGIN_SHARE,
     Shape,
     check_dry_run,
@@ -18,11 +18,11 @@ from validations.spec.checks.mechanism_checks import (
     default_mechanism,
     error_source,
 )
-from validations.spec.draft import Draft
-from validations.spec.large_tables import fits, why_not
-from validations.spec.measures.array_owners import counts_of, in_order, with_shares
-from validations.spec.parts.table_parts import Table, TableEntry
-from validations.spec.problems import Path, choose, listed, quoted
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.large_tables import fits, why_not
+from tabularium.validations.spec.measures.array_owners import counts_of, in_order, with_shares
+from tabularium.validations.spec.parts.table_parts import Table, TableEntry
+from tabularium.validations.spec.problems import Path, choose, listed, quoted
 
 DIMENSION_LIMIT = 16
 OWN_COLUMNS = ("level", "count", "margin", "measured")  # columns that a published table has of its own

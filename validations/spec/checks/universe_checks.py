@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mechanisms.errors import InputError
-from validations.spec.draft import Draft
-from validations.spec.parts.rules import RowCountRule
-from validations.spec.problems import Path, quoted
-from validations.universes.passable import can_pass
-from validations.universes.universe import universe_of
+from tabularium.mechanisms.errors import InputError
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.parts.rules import RowCountRule
+from tabularium.validations.spec.problems import Path, quoted
+from tabularium.validations.universes.passable import can_pass
+from tabularium.validations.universes.universe import universe_of
 
 
 def check_universes(draft: Draft) -> None:

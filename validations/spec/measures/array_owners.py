@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TypeVar
 
-from validations.spec.kinds import Part
-from validations.spec.measures.measure_fields import PART, ByGroup, Measure
-from validations.spec.parts.table_parts import PER_REGION, PLAIN
+from tabularium.validations.spec.kinds import Part
+from tabularium.validations.spec.measures.measure_fields import PART, ByGroup, Measure
+from tabularium.validations.spec.parts.table_parts import PER_REGION, PLAIN
 
 T = TypeVar("T", bound=Part)
 

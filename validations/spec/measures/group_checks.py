@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from validations.domains.domains import HierarchyDomain
-from validations.spec.draft import Draft
-from validations.spec.measures.measure_fields import ByGroup, Measure
-from validations.spec.problems import Path, choose, listed, quoted
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.measures.measure_fields import ByGroup, Measure
+from tabularium.validations.spec.problems import Path, choose, listed, quoted
 
 
 def check_groups(draft: Draft, path: Path, dimensions: Iterable[str], measure: Measure) -> bool:

@@ -26,12 +26,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from mechanisms.inference.margins_of_error.chosen_quantiles import PARTS_BESIDE
-from mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from mechanisms.kernels.outward_cells import reaches
-from validations.domains.domains import CategoryDomain
-from validations.spec.kinds import BOUND_TAGS, Part, TableName
-from validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
+from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import PARTS_BESIDE
+from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.kernels.outward_cells import reaches
+from tabularium.validations.domains.domains import CategoryDomain
+from tabularium.validations.spec.kinds import BOUND_TAGS, Part, TableName
+from tabularium.validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
 
 Kind = Literal["sum", "mean", "median", "quantile", "rate", "percent"]
 KINDS: tuple[Kind, ...] = ("sum", "mean", "median", "quantile", "rate", "percent")

@@ -6,10 +6,10 @@ import math
 from fractions import Fraction
 from statistics import NormalDist
 
-from mechanisms.accounting import Definition
-from mechanisms.inference import laplace_margin
-from validations.spec.measures.measure_fields import CHOICE_MARGIN
-from validations.spec.parts.table_parts import Table
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.inference import laplace_margin
+from tabularium.validations.spec.measures.measure_fields import CHOICE_MARGIN
+from tabularium.validations.spec.parts.table_parts import Table
 
 _LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
 _GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell

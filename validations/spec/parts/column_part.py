@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from validations.derivation.derived_parts import Derivation
-from validations.domains.domains import Treatment
-from validations.spec.kinds import Categories, IntegerRange, LevelName
-from validations.spec.values import Text
+from tabularium.validations.derivation.derived_parts import Derivation
+from tabularium.validations.domains.domains import Treatment
+from tabularium.validations.spec.kinds import Categories, IntegerRange, LevelName
+from tabularium.validations.spec.values import Text
 
 
 class Column(Derivation):

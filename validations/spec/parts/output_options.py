@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from validations.spec.kinds import LevelName, Part, object_schema
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.values import (
+from tabularium.validations.spec.kinds import LevelName, Part, object_schema
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.values import (
     Confidence,
     PartLimit,
     Positive,

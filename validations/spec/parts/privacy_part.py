@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from mechanisms.accounting import Definition, PrivacyLoss, group_size
-from validations.spec.kinds import Part, UnitChoice
-from validations.spec.parts.rules import Bought, Rule, Tally
-from validations.spec.values import Budget, Delta, Positive
+from tabularium.mechanisms.accounting import Definition, PrivacyLoss, group_size
+from tabularium.validations.spec.kinds import Part, UnitChoice
+from tabularium.validations.spec.parts.rules import Bought, Rule, Tally
+from tabularium.validations.spec.values import Budget, Delta, Positive
 
 CUT_UNITS = "cut_units"
 LEFT_OUT = "records left out"

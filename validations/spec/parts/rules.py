@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from validations.spec.kinds import Part
-from validations.spec.values import Change, ColumnName, Count, Number, Portion, Share
+from tabularium.validations.spec.kinds import Part
+from tabularium.validations.spec.values import Change, ColumnName, Count, Number, Portion, Share
 
 
 class Bought(Part):

@@ -9,9 +9,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from validations.domains.number_text import Separators
-from validations.spec.kinds import DatabaseTable, Part, format_of
-from validations.spec.values import ColumnName, Positive, RawText, Reason, RejectLimit, Text, matching
+from tabularium.validations.domains.number_text import Separators
+from tabularium.validations.spec.kinds import DatabaseTable, Part, format_of
+from tabularium.validations.spec.values import (
+    ColumnName,
+    Positive,
+    RawText,
+    Reason,
+    RejectLimit,
+    Text,
+    matching,
+)
 
 Format = Literal["csv", "parquet"]
 

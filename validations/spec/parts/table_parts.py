@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from validations.spec.kinds import LevelName, Part, PriorName, TableName
-from validations.spec.measures.measure_fields import Measure
-from validations.spec.parts.privacy_part import Privacy
-from validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
+from tabularium.validations.spec.kinds import LevelName, Part, PriorName, TableName
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.privacy_part import Privacy
+from tabularium.validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
 
 PLAIN = ("identity", "cells", "gaussian")
 """Noise of a known distribution in every cell, and nothing else: in each region as in the whole table."""

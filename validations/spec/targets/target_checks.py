@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from validations.spec.checks.table_checks import along_of
-from validations.spec.draft import Draft
-from validations.spec.measures.measure_fields import KINDS, Measure
-from validations.spec.parts.table_parts import TableEntry
-from validations.spec.problems import Path, choose, listed, quoted
-from validations.spec.targets.wanted_margins import Target
+from tabularium.validations.spec.checks.table_checks import along_of
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.measures.measure_fields import KINDS, Measure
+from tabularium.validations.spec.parts.table_parts import TableEntry
+from tabularium.validations.spec.problems import Path, choose, listed, quoted
+from tabularium.validations.spec.targets.wanted_margins import Target
 
 _KINDS = ("margin", "relative", "unreliable")
 

@@ -1,7 +1,7 @@
-"""The tables of :mod:`ledger.storage.schema`, and the row that every writer locks.
+"""The tables of :mod:`tabularium.ledger.storage.schema`, and the row that every writer locks.
 
 What guards the tables (triggers, functions) is put in place by the engine afterwards: see
-:mod:`ledger.storage.sqlite` and :mod:`ledger.storage.postgres_guard`.
+:mod:`tabularium.ledger.storage.sqlite` and :mod:`tabularium.ledger.storage.postgres_guard`.
 """
 
 import sqlalchemy as sa

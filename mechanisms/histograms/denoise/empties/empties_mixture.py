@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic_boxes import (
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
     advance,
     around,
@@ -22,15 +22,15 @@ from mechanisms.histograms.denoise.dyadic_boxes import (
     follow,
     retreat,
 )
-from mechanisms.histograms.denoise.empties.gap_terms import (
+from tabularium.mechanisms.histograms.denoise.empties.gap_terms import (
     EmptiesTables,
     if_alike,
     if_apart,
     if_empty,
     inhabited,
 )
-from mechanisms.histograms.denoise.partition_mixture import believed, logarithm, power, row_of
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.histograms.denoise.partition_mixture import believed, logarithm, power, row_of
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 Shares = NDArray[np.float32]

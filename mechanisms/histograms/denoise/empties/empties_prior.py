@@ -13,10 +13,10 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.empties.empties_mixture import Seen
-from mechanisms.histograms.denoise.empties.gap_terms import EmptiesTables
-from mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.empties.empties_mixture import Seen
+from tabularium.mechanisms.histograms.denoise.empties.gap_terms import EmptiesTables
+from tabularium.mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 

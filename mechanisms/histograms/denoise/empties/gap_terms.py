@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic_boxes import Boxes, advance
-from mechanisms.histograms.denoise.partition_mixture import logarithm, power
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Boxes, advance
+from tabularium.mechanisms.histograms.denoise.partition_mixture import logarithm, power
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 

@@ -19,13 +19,13 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.cycle_spinning import LevelsIf, Smoother, passes_over
-from mechanisms.histograms.denoise.dyadic_boxes import Boxes, boxes_of, means_of, spread
-from mechanisms.histograms.denoise.empties.empties_mixture import ascend, descend, levels_if
-from mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
-from mechanisms.histograms.denoise.empties.gap_terms import looseness
-from mechanisms.histograms.denoise.tiles import Layout, shape_of
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.cycle_spinning import LevelsIf, Smoother, passes_over
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Boxes, boxes_of, means_of, spread
+from tabularium.mechanisms.histograms.denoise.empties.empties_mixture import ascend, descend, levels_if
+from tabularium.mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
+from tabularium.mechanisms.histograms.denoise.empties.gap_terms import looseness
+from tabularium.mechanisms.histograms.denoise.tiles import Layout, shape_of
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 

@@ -11,12 +11,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.estimate_forms import FormName
-from mechanisms.histograms.denoise.estimated_error import SEED, SIMULATIONS, SPREAD, Sign
-from mechanisms.histograms.denoise.noise_correlation import ramp_covariance
-from mechanisms.histograms.nonnegative_levels import common_reduction
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.estimate_forms import FormName
+from tabularium.mechanisms.histograms.denoise.estimated_error import SEED, SIMULATIONS, SPREAD, Sign
+from tabularium.mechanisms.histograms.denoise.noise_correlation import ramp_covariance
+from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic_boxes import Boxes
-from mechanisms.histograms.denoise.partition_mixture import Prior, power
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Boxes
+from tabularium.mechanisms.histograms.denoise.partition_mixture import Prior, power
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

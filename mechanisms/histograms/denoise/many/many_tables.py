@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table, is_none, shifts_for
-from mechanisms.histograms.denoise.estimate_forms import FormName, shrunken
-from mechanisms.histograms.denoise.many.judgements import Candidate, Rows, best_of_rows, judge_rows
-from mechanisms.histograms.denoise.probes import Probes
-from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table, is_none, shifts_for
+from tabularium.mechanisms.histograms.denoise.estimate_forms import FormName, shrunken
+from tabularium.mechanisms.histograms.denoise.many.judgements import Candidate, Rows, best_of_rows, judge_rows
+from tabularium.mechanisms.histograms.denoise.probes import Probes
+from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.noise_distributions import Noise
 
 if TYPE_CHECKING:
-    from mechanisms.histograms.denoise.many.mixtures import Changes
+    from tabularium.mechanisms.histograms.denoise.many.mixtures import Changes
 
 Floats = NDArray[np.float64]
 
@@ -154,10 +154,10 @@ def _mixture(
     start: float,
 ) -> tuple[Floats, Floats]:
     """Return the mixture over partitions of every table, and of its probed cells moved up and down."""
-    from mechanisms.histograms.denoise.cycle_spinning import passes_over
-    from mechanisms.histograms.denoise.dyadic_boxes import boxes_of, means_of
-    from mechanisms.histograms.denoise.many.mixtures import Beliefs, Gaps, add_mixtures, learn_each
-    from mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
+    from tabularium.mechanisms.histograms.denoise.cycle_spinning import passes_over
+    from tabularium.mechanisms.histograms.denoise.dyadic_boxes import boxes_of, means_of
+    from tabularium.mechanisms.histograms.denoise.many.mixtures import Beliefs, Gaps, add_mixtures, learn_each
+    from tabularium.mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
 
     first = TreePrior.of(start, layout.classes, len(layout.sides))
     known = Beliefs(first.flat[None], first.axes[None], first.gaps[None], start, first.gaps[0].copy(), ANCHOR)
@@ -181,7 +181,7 @@ def _mixture(
 
 def _changes(probes: list[Probes], sides: tuple[int, ...]) -> tuple[Changes, NDArray[np.int64]]:
     """Return the different changes of the tables' probes, and which is that of each: (tables, probes)."""
-    from mechanisms.histograms.denoise.many.mixtures import Changes
+    from tabularium.mechanisms.histograms.denoise.many.mixtures import Changes
 
     places, steps, which, first = [], [], [], [0]
     for probe in probes:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic_boxes import Boxes, spread
-from mechanisms.histograms.denoise.many.lines import add_line_levels
-from mechanisms.histograms.denoise.partition_mixture import Prior, ascend, descend, levels_if
-from mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Boxes, spread
+from tabularium.mechanisms.histograms.denoise.many.lines import add_line_levels
+from tabularium.mechanisms.histograms.denoise.partition_mixture import Prior, ascend, descend, levels_if
+from tabularium.mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

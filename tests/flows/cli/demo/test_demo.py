@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.demo.demo_delivery import deliver, drop_lies_in
-from ledger import Ledger
-from tasks.arrival.manifest import read_manifest
+from tabularium.flows.cli.demo.demo_delivery import deliver, drop_lies_in
+from tabularium.ledger import Ledger
+from tabularium.tasks.arrival.manifest import read_manifest
 from tests.flows.operations.installations import CLI, plant_modules
 
 pytestmark = pytest.mark.xdist_group("demo")

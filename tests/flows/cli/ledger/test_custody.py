@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledger import ChainBroken, ClockBehind, Ledger, ReadOnly
-from ledger.measurement.measure_once import measure_once
-from ledger.measurement.release_lock import hold
-from ledger.measurement.store import MeasurementStore
-from tasks.runtime.home import Home
+from tabularium.ledger import ChainBroken, ClockBehind, Ledger, ReadOnly
+from tabularium.ledger.measurement.measure_once import measure_once
+from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.tasks.runtime.home import Home
 from tests.flows.cli.ledger.test_ledger_cli import good, refused
 
 

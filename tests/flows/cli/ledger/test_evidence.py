@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ledger import Ledger
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
 from tests.flows.cli.ledger.test_ledger_cli import good, refused
 from tests.flows.release.scene import people, publish, write_scene
 

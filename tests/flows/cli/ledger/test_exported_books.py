@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.tasks.runtime.home import Home
 from tests.flows.cli.ledger.test_ledger_cli import charge, good, refused
 from tests.ledger.scene import census
 

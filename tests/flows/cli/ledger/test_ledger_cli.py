@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from flows.cli.app import app
-from ledger import Ledger, Partition
-from ledger.storage.schema import REVISION
-from tasks.runtime.home import Home
+from tabularium.flows.cli.app import app
+from tabularium.ledger import Ledger, Partition
+from tabularium.ledger.storage.schema import REVISION
+from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import write_scene
 
 DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"

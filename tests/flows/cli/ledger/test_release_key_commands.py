@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from ledger.officers.keys import key_id, public_hex, read_private, read_public
+from tabularium.flows.cli.app import app
+from tabularium.ledger.officers.keys import key_id, public_hex, read_private, read_public
 
 Command = Callable[..., str]
 

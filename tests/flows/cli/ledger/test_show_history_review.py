@@ -13,12 +13,12 @@ import pytest
 from rich.cells import cell_len
 from sqlalchemy import Engine, event
 
-from ledger import Ledger, review
-from ledger.chain.export import restore
-from ledger.officers.keys import read_private
-from ledger.records import Charge
-from mechanisms.accounting import epsilon_at
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger, review
+from tabularium.ledger.chain.export import restore
+from tabularium.ledger.officers.keys import read_private
+from tabularium.ledger.records import Charge
+from tabularium.mechanisms.accounting import epsilon_at
+from tabularium.tasks.runtime.home import Home
 from tests.flows.cli.ledger.test_ledger_cli import DIGEST, good, refused
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, reserve

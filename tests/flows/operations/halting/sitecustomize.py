@@ -21,8 +21,8 @@ from typing import Any
 
 
 def _stop_at_stages(halts: Path) -> None:
-    from tasks.runtime import stage as stages
-    from tasks.runtime.run import Run
+    from tabularium.tasks.runtime import stage as stages
+    from tabularium.tasks.runtime.run import Run
 
     guarded = stages.Stage._guarded
 
@@ -69,7 +69,7 @@ def _send_heartbeats_often() -> None:
 def _notice_silence_soon() -> None:
     from datetime import timedelta
 
-    from flows.operations import run_keeper
+    from tabularium.flows.operations import run_keeper
 
     run_keeper.SILENCE = timedelta(seconds=30)
     run_keeper._EVERY_SECONDS = 3.0
@@ -100,8 +100,10 @@ class _WhenImported:
 
 
 if halts := os.environ.get("TABULARIUM_TEST_HALTS"):
-    sys.meta_path.insert(0, _WhenImported("tasks.runtime.stage", lambda: _stop_at_stages(Path(halts))))
+    sys.meta_path.insert(
+        0, _WhenImported("tabularium.tasks.runtime.stage", lambda: _stop_at_stages(Path(halts)))
+    )
     _ask_to_stop_in_a_fork(Path(halts) / "forks")
     if os.environ.get("TABULARIUM_TEST_HEARTBEATS") == "often":
         sys.meta_path.insert(0, _WhenImported("prefect.flow_engine", _send_heartbeats_often))
-        sys.meta_path.insert(0, _WhenImported("flows.operations.run_keeper", _notice_silence_soon))
+        sys.meta_path.insert(0, _WhenImported("tabularium.flows.operations.run_keeper", _notice_silence_soon))

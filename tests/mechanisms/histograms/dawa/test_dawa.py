@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.dawa.dawa import Dawa, _pooled
-from mechanisms.histograms.dawa.hilbert import hilbert_order, row_order
-from mechanisms.histograms.dawa.interval_costs import Intervals, aligned, deviations
-from mechanisms.histograms.dawa.weighted_segments import weighted_segments
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.dawa.dawa import Dawa, _pooled
+from tabularium.mechanisms.histograms.dawa.hilbert import hilbert_order, row_order
+from tabularium.mechanisms.histograms.dawa.interval_costs import Intervals, aligned, deviations
+from tabularium.mechanisms.histograms.dawa.weighted_segments import weighted_segments
+from tabularium.mechanisms.noise.synthetic import generator
 
 # --- the curve --------------------------------------------------------------------------------------
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import build, restore
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise.denoise import Denoise
-from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.histograms.nonnegative_levels import common_reduction
-from mechanisms.measured import Release
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms import build, restore
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.denoise.denoise import Denoise
+from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.measured import Release
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 STEPS = np.repeat([40, 200, 5, 90], 100)
 NOISE = Noise("laplace", 10.0, whole=True)

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms.histograms.denoise.dyadic_boxes import (
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     best_partition,
     boxes_of,
     cells_of,
@@ -17,11 +17,17 @@ from mechanisms.histograms.denoise.dyadic_boxes import (
     part_levels_if,
     spread,
 )
-from mechanisms.histograms.denoise.partition_mixture import ascend, descend, levels_if, logarithm, power
-from mechanisms.histograms.denoise.tree_prior import DENSITY, TreePrior
-from mechanisms.histograms.denoise.wavelet import haar_shrinkage
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.partition_mixture import (
+    ascend,
+    descend,
+    levels_if,
+    logarithm,
+    power,
+)
+from tabularium.mechanisms.histograms.denoise.tree_prior import DENSITY, TreePrior
+from tabularium.mechanisms.histograms.denoise.wavelet import haar_shrinkage
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 Box = tuple[tuple[int, int], ...]
 SHAPES = [(1,), (2,), (3,), (5,), (8,), (1, 1), (2, 3), (3, 3), (1, 4), (2, 4), (2, 1, 3), (2, 2, 2)]

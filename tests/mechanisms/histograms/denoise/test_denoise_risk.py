@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from mechanisms.histograms.denoise.estimate_forms import noise_quantile
-from mechanisms.histograms.denoise.noise_correlation import (
+from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.estimate_forms import noise_quantile
+from tabularium.mechanisms.histograms.denoise.noise_correlation import (
     draw_steps,
     gaussian_weights,
     ramp_covariance,
     threshold_covariance,
 )
-from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise, NoiseFamily
+from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise, NoiseFamily
 
 Function = Callable[[np.ndarray], np.ndarray]
 LAPLACE = [Noise("laplace", scale, whole=True) for scale in (0.4, 1.0, 3.0)]

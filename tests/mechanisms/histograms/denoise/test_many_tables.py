@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from mechanisms.histograms.denoise.many import many_tables
-from mechanisms.histograms.denoise.many.many_tables import denoise_tables
-from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.many import many_tables
+from tabularium.mechanisms.histograms.denoise.many.many_tables import denoise_tables
+from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 LAPLACE = Noise("laplace", 4.0, whole=True)
 

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from mechanisms.histograms.denoise.dyadic_boxes import boxes_of, cells_of, means_of, spread
-from mechanisms.histograms.denoise.empties.empties_mixture import ascend, descend, levels_if
-from mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
-from mechanisms.histograms.denoise.empties.gap_terms import EmptiesTables, looseness
-from mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
-from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.histograms.denoise.tree_prior import DENSITY
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import boxes_of, cells_of, means_of, spread
+from tabularium.mechanisms.histograms.denoise.empties.empties_mixture import ascend, descend, levels_if
+from tabularium.mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
+from tabularium.mechanisms.histograms.denoise.empties.gap_terms import EmptiesTables, looseness
+from tabularium.mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
+from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.histograms.denoise.tree_prior import DENSITY
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 from tests.mechanisms.histograms.denoise.test_denoise_kernels import (
     NOISE,
     Box,

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import build, restore
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, planned_shares
-from mechanisms.histograms.denoise_ranges.range_form import noisy_sums
-from mechanisms.linear_measurements.noisy_tree import NoisyTree
-from mechanisms.measured import Measured
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build, restore
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, planned_shares
+from tabularium.mechanisms.histograms.denoise_ranges.range_form import noisy_sums
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
+from tabularium.mechanisms.measured import Measured
+from tabularium.mechanisms.noise.synthetic import generator
 
 STEPS = np.repeat([40, 200, 0, 90], 100)
 

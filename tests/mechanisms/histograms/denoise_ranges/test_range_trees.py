@@ -7,11 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms.histograms.denoise_ranges.level_plan import _covered, _exposure
-from mechanisms.histograms.denoise_ranges.markov_tree import _downwards, _Law, _upwards, few_peaks
-from mechanisms.histograms.denoise_ranges.split_tree import SplitTree, split_axes
-from mechanisms.histograms.denoise_ranges.tree_sums import levels_of
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.histograms.denoise_ranges.level_plan import _covered, _exposure
+from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import _downwards, _Law, _upwards, few_peaks
+from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree, split_axes
+from tabularium.mechanisms.histograms.denoise_ranges.tree_sums import levels_of
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 @pytest.mark.parametrize("shape", [(1,), (6,), (8,), (3, 5), (4, 1, 3)])

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from mechanisms import build
-from mechanisms.accounting import epsilon_within, spent
-from mechanisms.channel import SeededChannel
-from mechanisms.channel.replay.choice_probabilities import log_probabilities
-from mechanisms.errors import MechanismError
-from mechanisms.measured import Measured
-from mechanisms.mechanism import LARGEST_COUNT
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting import epsilon_within, spent
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.channel.replay.choice_probabilities import log_probabilities
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.measured import Measured
+from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.noise.synthetic import generator
 
 Box = tuple[tuple[int, int], ...]
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import build, restore
-from mechanisms.accounting import spent
-from mechanisms.channel import SeededChannel, replay
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.kd_tree.kd_tree import KdTree, noise_of_amount, within_sums
-from mechanisms.measured import Release
-from mechanisms.mechanism import LARGEST_COUNT
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build, restore
+from tabularium.mechanisms.accounting import spent
+from tabularium.mechanisms.channel import SeededChannel, replay
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.kd_tree.kd_tree import KdTree, noise_of_amount, within_sums
+from tabularium.mechanisms.measured import Release
+from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.noise.synthetic import generator
 
 PAPER: dict[str, Any] = {"cells": "1/2", "total": 0, "split": "median", "combine": False}
 

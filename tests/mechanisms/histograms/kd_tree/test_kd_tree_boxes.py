@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.histograms.kd_tree.box_growth import OUTLIER, SPREAD, grown
-from mechanisms.histograms.kd_tree.boxes import box_sizes, box_sums, fill_boxes, line_sums
-from mechanisms.histograms.kd_tree.two_phases import combined, estimated_risk, second_alone
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.histograms.kd_tree.box_growth import OUTLIER, SPREAD, grown
+from tabularium.mechanisms.histograms.kd_tree.boxes import box_sizes, box_sums, fill_boxes, line_sums
+from tabularium.mechanisms.histograms.kd_tree.two_phases import combined, estimated_risk, second_alone
+from tabularium.mechanisms.noise.synthetic import generator
 
 Box = tuple[tuple[int, int], ...]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.noise_first.merging import Merging, improve
-from mechanisms.histograms.noise_first.noise_first import NoiseFirst
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise, laplace_variance
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noise_first.merging import Merging, improve
+from tabularium.mechanisms.histograms.noise_first.noise_first import NoiseFirst
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise, laplace_variance
 
 STEPS = np.repeat([40, 200, 5, 90], 250)
 NOISE = Noise("laplace", 10.0, whole=True)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.histograms.noise_first.merging import improve
-from mechanisms.histograms.noise_first.unbiased_risk import SHARE, estimate_risk
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.histograms.noise_first.merging import improve
+from tabularium.mechanisms.histograms.noise_first.unbiased_risk import SHARE, estimate_risk
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 LAWS = [
     Noise(law, scale, whole)  # type: ignore[arg-type]

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from mechanisms import build, restore
-from mechanisms.accounting import epsilon_within, spent
-from mechanisms.channel import Channel, SeededChannel
-from mechanisms.channel.replay.choice_probabilities import log_probabilities
-from mechanisms.errors import MechanismError
-from mechanisms.measured import Release
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build, restore
+from tabularium.mechanisms.accounting import epsilon_within, spent
+from tabularium.mechanisms.channel import Channel, SeededChannel
+from tabularium.mechanisms.channel.replay.choice_probabilities import log_probabilities
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.measured import Release
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.mechanisms.histograms.p_hpartition.test_p_hpartition_deviations import deviation, rounded
 
 STEPS = np.repeat([7, 0, 40, 2, 90, 91, 3], [5, 40, 8, 30, 20, 9, 16])

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_without_privacy
-from mechanisms.histograms.p_hpartition.deviations import bisection_costs, split_order
-from mechanisms.histograms.p_hpartition.pruning import pruned
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_without_privacy
+from tabularium.mechanisms.histograms.p_hpartition.deviations import bisection_costs, split_order
+from tabularium.mechanisms.histograms.p_hpartition.pruning import pruned
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.sizes import runs
 
 Integers = NDArray[np.int64]

@@ -14,24 +14,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import build
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.channel.replay.bitwise_comparison import difference_between
-from mechanisms.channel.replay.replay_audit import record
-from mechanisms.channel.replay.replay_findings import Draw
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.privhist.privhist import (
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.channel.replay.bitwise_comparison import difference_between
+from tabularium.mechanisms.channel.replay.replay_audit import record
+from tabularium.mechanisms.channel.replay.replay_findings import Draw
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.privhist.privhist import (
     block_sums,
     boundaries_of,
     excess,
     excess_length,
     histogram,
 )
-from mechanisms.histograms.privhist.run_lengths import AnonymizedRelease, expand, merged, prevalences
-from mechanisms.inference.isotonic import isotonic, whole
-from mechanisms.mechanism import LARGEST_COUNT
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.histograms.privhist.run_lengths import (
+    AnonymizedRelease,
+    expand,
+    merged,
+    prevalences,
+)
+from tabularium.mechanisms.inference.isotonic import isotonic, whole
+from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.noise.synthetic import generator
 
 COUNTS = st.lists(st.one_of(st.integers(0, 6), st.integers(0, 300)), min_size=1, max_size=25)
 

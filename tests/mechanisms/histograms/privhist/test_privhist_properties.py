@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.privhist import properties
-from mechanisms.histograms.privhist.properties import (
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.privhist import properties
+from tabularium.mechanisms.histograms.privhist.properties import (
     Estimated,
     distance_to_uniformity,
     entropy,
@@ -23,8 +23,8 @@ from mechanisms.histograms.privhist.properties import (
     support_coverage,
     support_size,
 )
-from mechanisms.histograms.privhist.run_lengths import AnonymizedRelease, prevalences
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.histograms.privhist.run_lengths import AnonymizedRelease, prevalences
+from tabularium.mechanisms.noise.synthetic import generator
 
 METHODS = ("plug_in", "miller_madow", "chao_shen")
 UNIFORM = 1000  # symbols

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import build
-from mechanisms.accounting.exact_roots import root_above, rounded_up
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.identity import Identity
-from mechanisms.histograms.spectral.efpa import Efpa, growing
-from mechanisms.histograms.spectral.fpa import Fpa
-from mechanisms.histograms.spectral.roots_of_unity import double_word
-from mechanisms.histograms.spectral.spa import Spa
-from mechanisms.histograms.spectral.spectral import _floor
-from mechanisms.histograms.spectral.spectral_plan import Plan, plan_for
-from mechanisms.histograms.spectral.transforms import TRANSFORMS, layout
-from mechanisms.mechanism import Mechanism
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting.exact_roots import root_above, rounded_up
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.mechanisms.histograms.spectral.efpa import Efpa, growing
+from tabularium.mechanisms.histograms.spectral.fpa import Fpa
+from tabularium.mechanisms.histograms.spectral.roots_of_unity import double_word
+from tabularium.mechanisms.histograms.spectral.spa import Spa
+from tabularium.mechanisms.histograms.spectral.spectral import _floor
+from tabularium.mechanisms.histograms.spectral.spectral_plan import Plan, plan_for
+from tabularium.mechanisms.histograms.spectral.transforms import TRANSFORMS, layout
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.mechanisms.noise.synthetic import generator
 
 RICH = Fraction(10**9)  # a budget so large that the noise is below 0.001
 SHAPES = [(1,), (2,), (7,), (8,), (2, 3), (3, 2, 4), ()]
@@ -279,7 +279,7 @@ def test_a_cap_beyond_the_precision_of_scores_is_refused_whatever_the_counts() -
 
 def test_a_transform_that_errs_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No table that fits in memory does; so with the precision of plain floats."""
-    from mechanisms.histograms.spectral import double_fourier
+    from tabularium.mechanisms.histograms.spectral import double_fourier
 
     monkeypatch.setattr(double_fourier, "relative_error", lambda shape: Fraction(1, 1 << 43))
     assert "the error of the coefficients" in refused(Fpa(3), np.zeros(5000, dtype=np.int64))
@@ -289,7 +289,7 @@ def test_a_transform_that_errs_too_much_is_refused(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("cells", [7725, 1 << 20, 999_983])
 def test_the_error_is_a_tiny_part_of_what_a_record_changes(cells: int) -> None:
     """At the default cap, up to 2^20 cells, for lengths with any prime factor."""
-    from mechanisms.histograms.spectral.double_fourier import relative_error
+    from tabularium.mechanisms.histograms.spectral.double_fourier import relative_error
 
     apart = 2 * relative_error((cells,)) * (1 << 30) * cells
     assert apart < Fraction(1, 1 << 10)

@@ -11,12 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.histograms.spectral import double_fourier
-from mechanisms.histograms.spectral.double_words import plus, times, turn
-from mechanisms.histograms.spectral.fourier_passes import tail_energies
-from mechanisms.histograms.spectral.roots_of_unity import BITS, double_word, pi, root, square_root, table
-from mechanisms.histograms.spectral.transforms import TRANSFORMS, Layout, coordinates, corner, inverse, layout
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.histograms.spectral import double_fourier
+from tabularium.mechanisms.histograms.spectral.double_words import plus, times, turn
+from tabularium.mechanisms.histograms.spectral.fourier_passes import tail_energies
+from tabularium.mechanisms.histograms.spectral.roots_of_unity import (
+    BITS,
+    double_word,
+    pi,
+    root,
+    square_root,
+    table,
+)
+from tabularium.mechanisms.histograms.spectral.transforms import (
+    TRANSFORMS,
+    Layout,
+    coordinates,
+    corner,
+    inverse,
+    layout,
+)
+from tabularium.mechanisms.noise.synthetic import generator
 
 SMALL = [(n,) for n in range(1, 41)]
 FLAT = [*SMALL, (61,), (64,), (67,), (100,), (134,), (149,)]

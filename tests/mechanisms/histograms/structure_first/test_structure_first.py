@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.structure_first.budget_split import Bound, least_bound, shares
-from mechanisms.histograms.structure_first.structure_first import StructureFirst, lower_medians
-from mechanisms.kernels.bin_trees import stands
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.structure_first.budget_split import Bound, least_bound, shares
+from tabularium.mechanisms.histograms.structure_first.structure_first import StructureFirst, lower_medians
+from tabularium.mechanisms.kernels.bin_trees import stands
+from tabularium.mechanisms.noise.synthetic import generator
 
 Cells = list[int]
 

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechanisms.channel import SeededChannel
-from mechanisms.channel.replay.choice_probabilities import log_probabilities
-from mechanisms.histograms.structure_first.optimal_histograms import (
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.channel.replay.choice_probabilities import log_probabilities
+from tabularium.mechanisms.histograms.structure_first.optimal_histograms import (
     Optima,
     mean_costs,
     optima_around_means,
     optima_around_medians,
 )
-from mechanisms.histograms.structure_first.structure_first import StructureFirst
+from tabularium.mechanisms.histograms.structure_first.structure_first import StructureFirst
 from tests.mechanisms.noise.goodness import FALSE_ALARM, WRONG_BY
 
 Cells = list[int]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from mechanisms.inference import Frame, Hierarchy, Overlap
+from tabularium.mechanisms.inference import Frame, Hierarchy, Overlap
 from tests.mechanisms.inference.dense import leaf_matrix, random_parents
 
 Floats = NDArray[np.float64]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import mechanisms.inference.joint.joint_consistency as module
-from mechanisms.errors import MechanismError
-from mechanisms.inference import Frame, Hierarchy, Overlap, consistency, joint_consistency
-from mechanisms.noise.synthetic import generator
+import tabularium.mechanisms.inference.joint.joint_consistency as module
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import Frame, Hierarchy, Overlap, consistency, joint_consistency
+from tabularium.mechanisms.noise.synthetic import generator
 
 from .dense_tables import dense_tables, measured, random_overlap, truth_of
 

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, sparse
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference import (
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import (
     Estimate,
     Frame,
     Hierarchy,
@@ -21,15 +21,15 @@ from mechanisms.inference import (
     joint_rounding,
     nonnegativity,
 )
-from mechanisms.inference.joint import nonnegative_projection
-from mechanisms.inference.joint.nonnegative_projection import project, project_families
-from mechanisms.inference.joint.settling_order import (
+from tabularium.mechanisms.inference.joint import nonnegative_projection
+from tabularium.mechanisms.inference.joint.nonnegative_projection import project, project_families
+from tabularium.mechanisms.inference.joint.settling_order import (
     incidence,
     marginal_tables,
     marginal_variances,
     settling_order,
 )
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise.synthetic import generator
 
 from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
 

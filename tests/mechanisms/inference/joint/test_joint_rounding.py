@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference import (
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import (
     Estimate,
     Frame,
     Hierarchy,
@@ -24,10 +24,10 @@ from mechanisms.inference import (
     joint_rounding,
     rounding,
 )
-from mechanisms.inference.joint.controlled_rounding import Conditions, round_to_sums
-from mechanisms.inference.joint.settling_order import incidence
-from mechanisms.inference.joint.violations import violations
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference.joint.controlled_rounding import Conditions, round_to_sums
+from tabularium.mechanisms.inference.joint.settling_order import incidence
+from tabularium.mechanisms.inference.joint.violations import violations
+from tabularium.mechanisms.noise.synthetic import generator
 
 from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
 
@@ -170,7 +170,9 @@ def test_three_sets_of_sums_are_met_by_rounding_the_margins_again(
     assert_honest(overlap, before, made, clip=True)
     assert made.violations == ()
     # Under marginals that were settled without the tables in view some equations are missed, and named.
-    monkeypatch.setattr(importlib.import_module("mechanisms.inference.joint.joint_rounding"), "FAMILY", 0)
+    monkeypatch.setattr(
+        importlib.import_module("tabularium.mechanisms.inference.joint.joint_rounding"), "FAMILY", 0
+    )
     first, again = joint_rounding(overlap, before), joint_rounding(overlap, before)
     assert_honest(overlap, before, first, clip=True)
     assert {violation.kind for violation in first.violations} == {"marginal"}

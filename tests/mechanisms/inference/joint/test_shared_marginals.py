@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference import Frame, Hierarchy, Overlap
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import Frame, Hierarchy, Overlap
+from tabularium.mechanisms.noise.synthetic import generator
 
 from .dense_tables import equations, random_overlap, truth_of
 

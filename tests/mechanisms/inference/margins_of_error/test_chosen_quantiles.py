@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms import build
-from mechanisms.accounting.transcript import Definition
-from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
-from mechanisms.histograms.quantile_choices import QuantileChoices
-from mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
-from mechanisms.kernels.outward_cells import outward_sums, reaches
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms import build
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.quantile_choices import QuantileChoices
+from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
+from tabularium.mechanisms.kernels.outward_cells import outward_sums, reaches
+from tabularium.mechanisms.noise.synthetic import generator
 from tests.sizes import runs
 
 LEVEL = 0.9

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference import (
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference import (
     Hierarchy,
     consistency,
     laplace_margin,
     laplace_variance,
     margins,
 )
-from mechanisms.inference.margins_of_error.half_widths import covering
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference.margins_of_error.half_widths import covering
+from tabularium.mechanisms.noise.synthetic import generator
 
 
 def chances(scale: float, terms: int) -> NDArray[np.float64]:

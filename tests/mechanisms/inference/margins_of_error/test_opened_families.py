@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.inference import Hierarchy, consistency
-from mechanisms.inference.margins_of_error.opened_families import Part, some_opened, variances_below
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.inference.margins_of_error.opened_families import (
+    Part,
+    some_opened,
+    variances_below,
+)
+from tabularium.mechanisms.noise.synthetic import generator
 
 # A nation, three provinces of 2, 3 and 1 places; the first place has two quarters.
 TREE = Hierarchy([-1, 0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 4])

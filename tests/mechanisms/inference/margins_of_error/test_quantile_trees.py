@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from mechanisms.inference.margins_of_error.quantile_trees import QuantileTree, _deviations, tree_over
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import laplace_variance
+from tabularium.mechanisms.inference.margins_of_error.quantile_trees import (
+    QuantileTree,
+    _deviations,
+    tree_over,
+)
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import laplace_variance
 from tests.mechanisms.inference.margins_of_error.test_ratio_intervals import LEVEL, RUNS, SLACK, laplace
 
 HALF = Fraction(1, 2)

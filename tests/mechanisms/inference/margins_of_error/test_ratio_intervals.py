@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.inference.margins_of_error.ratio_intervals import (
+from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import (
     quotient_interval,
     quotient_of,
     ratio_interval,
     ratio_of,
 )
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import laplace_variance
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import laplace_variance
 
 LEVEL = 0.9
 RUNS = 4000

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.inference import (
+from tabularium.mechanisms.inference import (
     Estimate,
     Hierarchy,
     consistency,
@@ -19,11 +19,16 @@ from mechanisms.inference import (
     nonnegativity,
     rounding,
 )
-from mechanisms.inference.margins_of_error.pooled_errors import Strata
-from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Runs, replicates
-from mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
-from mechanisms.inference.margins_of_error.tallies import Tally, _bin, _upper
-from mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.inference.margins_of_error.pooled_errors import Strata
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import (
+    Assumed,
+    Made,
+    Runs,
+    replicates,
+)
+from tabularium.mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
+from tabularium.mechanisms.inference.margins_of_error.tallies import Tally, _bin, _upper
+from tabularium.mechanisms.noise.synthetic import generator
 
 Values = Any
 FALLBACK = 77.0

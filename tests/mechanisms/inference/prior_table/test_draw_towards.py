@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.prior_table import LEAST, Drawn, draw_towards
-from mechanisms.inference.prior_table.law_of_changes import Grid, Law, laws_behind
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.prior_table import LEAST, Drawn, draw_towards
+from tabularium.mechanisms.inference.prior_table.law_of_changes import Grid, Law, laws_behind
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 NOISE = Noise("laplace", 10.0, whole=True)

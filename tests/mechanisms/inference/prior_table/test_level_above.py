@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.errors import MechanismError
-from mechanisms.inference.prior_table import draw_towards, expected_below
-from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.inference.prior_table import draw_towards, expected_below
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 

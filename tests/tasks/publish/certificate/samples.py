@@ -9,10 +9,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import AwaitingReview, Ledger
-from ledger.officers.keys import make_key, public_hex
-from tasks.runtime.home import Home
-from tasks.runtime.run import Request, load
+from tabularium.ledger import AwaitingReview, Ledger
+from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.run import Request, load
 from tests.flows.release.scene import publish, write_scene
 
 RULES = (

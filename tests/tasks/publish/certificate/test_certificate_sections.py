@@ -17,14 +17,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ledger import Ledger
-from mechanisms import MECHANISMS
-from mechanisms.accounting import Event
-from mechanisms.errors import PublicationError
-from tasks.publish.certificate.certificate_schema import against_schema, certificate_schema
-from tasks.publish.certificate.installed_code import OWN, audited_code, audits, code_digest
-from tasks.publish.verify_certificate import verify_certificate
-from tasks.runtime.home import Home
+from tabularium.ledger import Ledger
+from tabularium.mechanisms import MECHANISMS
+from tabularium.mechanisms.accounting import Event
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.publish.certificate.certificate_schema import against_schema, certificate_schema
+from tabularium.tasks.publish.certificate.installed_code import OWN, audited_code, audits, code_digest
+from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.runtime.home import Home
 from tests.audit.record import UNCHOSEN
 from tests.tasks.publish.certificate.samples import SAMPLES, adaptive, certificate, everything, revised
 
@@ -48,7 +48,7 @@ def test_the_schema_is_a_schema_that_names_no_address() -> None:
     schema = certificate_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"].startswith("urn:")
-    assert (files("tasks.publish") / "certificate.schema.json").is_file()
+    assert (files("tabularium.tasks.publish") / "certificate.schema.json").is_file()
 
 
 def test_every_certificate_fits_the_schema_and_itself(folder: Path) -> None:
@@ -213,10 +213,12 @@ def test_a_section_that_does_not_fit_is_named(
 
 def test_the_code_is_what_a_shell_would_find(tmp_path: Path) -> None:
     listed = (
-        "find flows ledger mechanisms tasks validations -type f ! -name '*.pyc' ! -path '*/.compiled/*' "
+        "find -L *.py flows ledger mechanisms tasks validations -type f ! -name '*.pyc' ! -path '*/.compiled/*' "
         "! -path '*/__pycache__/*' | LC_ALL=C sort | xargs sha256sum | sha256sum"
     )
-    told = subprocess.run(listed, shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        listed, shell=True, cwd=ROOT / "tabularium", capture_output=True, text=True, check=True
+    )
     assert told.stdout.split()[0] == code_digest(*OWN)
 
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import yaml
 
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-from tasks.publish.certificate.declared import postprocessing, tuning, validation
-from tasks.publish.certificate.draws import audited, measured
-from tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
-from tasks.publish.certificate.spending import allocation, composition, conversion
-from tasks.publish.documents.registry_entry import registry_entry
-from validations.spec.load import published
-from validations.spec.model import ReleaseSpec
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.tasks.publish.certificate.declared import postprocessing, tuning, validation
+from tabularium.tasks.publish.certificate.draws import audited, measured
+from tabularium.tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
+from tabularium.tasks.publish.certificate.spending import allocation, composition, conversion
+from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.validations.spec.load import published
+from tabularium.validations.spec.model import ReleaseSpec
 
 # What the registry's schema has, section by section; it allows nothing else.
 FIELDS = {

@@ -14,11 +14,11 @@ WRITE = """
 import sys
 from pathlib import Path
 import numpy as np
-from mechanisms.inference import Estimate
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.formats.writers import OF_ROWS, OF_TABLES, write_formats
-from tasks.publish.published_tables import PublishedTable, published_table
-from validations.spec.load import load_spec
+from tabularium.mechanisms.inference import Estimate
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.formats.writers import OF_ROWS, OF_TABLES, write_formats
+from tabularium.tasks.publish.published_tables import PublishedTable, published_table
+from tabularium.validations.spec.load import load_spec
 
 loaded, out = load_spec(sys.argv[1]), Path(sys.argv[2])
 tables = {}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.publish.formats import sdmx_cubes
-from tasks.publish.formats.without_rows import write_without_rows
+from tabularium.tasks.publish.formats import sdmx_cubes
+from tabularium.tasks.publish.formats.without_rows import write_without_rows
 from tests.validations.spec.spec_samples import changed, load
 
 FORMATS = "[csv, parquet, xlsx, sdmx, catalogue]"

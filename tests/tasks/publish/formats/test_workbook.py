@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from mechanisms.errors import PublicationError
-from tasks.postprocess.table_layout import Layout
-from tasks.publish.formats.workbook import sheet_names, write_workbook
-from tasks.publish.frames import Frame
-from tasks.publish.published_tables import PublishedTable
+from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.publish.formats.workbook import sheet_names, write_workbook
+from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.published_tables import PublishedTable
 from tests.validations.spec.spec_samples import SPEC, block, changed, load, problems_of
 
 LONG = "a_table_with_a_name_that_is_longer_than_a_sheet_may_have"

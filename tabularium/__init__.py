@@ -1,0 +1,1 @@
+"""Official statistics under differential privacy: release tables, and read what was released."""
