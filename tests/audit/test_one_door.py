@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("mechanisms", "ledger", "validations", "tasks", "flows")
+FLOORS = ("mechanisms", "ledger", "validations", "tasks", "flows", "tabularium")
 DOOR = ROOT / "mechanisms" / "noise"
 MODULES = ("random", "secrets", "numpy.random", "scipy.stats", "opendp", "uuid")
 NAMES = {
@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "tasks/arrival/look.py": {"random", "random.shuffle"},  # which drops are looked at first
     "tasks/arrival/places.py": {"secrets"},  # a name that nobody who delivers can guess
     "flows/operations/server_address.py": {"secrets"},  # the password of the API
+    "flows/operations/worker.py": {"uuid"},  # the type of ids
     "flows/operations/waiting.py": {"uuid"},  # the ids of flow runs; a key that names a pause
     "flows/operations/deployments/deployment.py": {"uuid"},  # the type of ids
     "flows/operations/deployments/notifications.py": {"uuid"},  # the type of ids
