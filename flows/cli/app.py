@@ -21,11 +21,11 @@ COMMANDS = {
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
     "withdraw": (
-        "tabularium.flows.cli.withdraw_command",
+        "tabularium.flows.cli.published.withdraw_command",
         "Withdraw a published release, signed with an enrolled key. It is not taken back.",
     ),
     "rebuild": (
-        "tabularium.flows.cli.rebuild_command",
+        "tabularium.flows.cli.published.rebuild_command",
         "Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.",
     ),
     "deploy": (
@@ -61,19 +61,19 @@ COMMANDS = {
         "Compare mechanisms on public data: a table (CSV) and a page with plots. Costs no budget.",
     ),
     "query": (
-        "tabularium.flows.cli.query.query_command",
+        "tabularium.flows.cli.published.query_command",
         "Counts, sums, averages, medians and more of a published release, with errors. Costs no budget.",
     ),
     "report": (
-        "tabularium.flows.cli.report_command",
+        "tabularium.flows.cli.published.report_command",
         "Write the report of a published release anew: one page, for people. Costs no budget.",
     ),
     "site": (
-        "tabularium.flows.cli.site_command",
+        "tabularium.flows.cli.published.site_command",
         "Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.",
     ),
     "verify": (
-        "tabularium.flows.cli.verify_command",
+        "tabularium.flows.cli.published.verify_command",
         "Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.",
     ),
     "demo": (

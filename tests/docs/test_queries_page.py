@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.flows.cli.query.query_release import OpenRelease, open_release
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.queries import METHODS, ask, grammar
+from tabularium.tasks.query.query_release import OpenRelease, open_release
 from tabularium.tasks.runtime.home import Home
 
 # One worker: the release is made once.

@@ -132,7 +132,7 @@ def other_word(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_command(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tabularium.flows.cli.verify_command._conclude", lambda *_: None)
+    patch.setattr("tabularium.flows.cli.published.verify_command._conclude", lambda *_: None)
 
 
 PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[set[str], set[str]]] = {

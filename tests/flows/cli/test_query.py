@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tabularium.flows.cli.app import app
-from tabularium.flows.cli.query.query_release import OpenRelease, open_release
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.mechanisms.inference import laplace_margin, laplace_variance
 from tabularium.mechanisms.queries import ask
+from tabularium.tasks.query.query_release import OpenRelease, open_release
 from tests.flows.release import scene as release_scene
 from tests.flows.release.scene import write_scene
 

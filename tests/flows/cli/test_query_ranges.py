@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tabularium.flows.cli.query.query_release import open_release
 from tabularium.mechanisms.queries.linear_tables import LinearTable
+from tabularium.tasks.query.query_release import open_release
 from tests.flows.cli.test_query import Z, asked, certificate_of, publish
 
 pytestmark = pytest.mark.xdist_group("query")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from tabularium.flows.cli.query.query_release import open_release
 from tabularium.mechanisms.queries import ask
 from tabularium.tasks.publish.certificate.certificate_schema import against_schema
+from tabularium.tasks.query.query_release import open_release
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.csv
 import pytest
 
-from tabularium.flows.cli.query.query_release import open_release
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.queries import ask
 from tabularium.mechanisms.queries.grammar import parse_tests
+from tabularium.tasks.query.query_release import open_release
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release

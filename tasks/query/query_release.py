@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.flows.cli.query.known_numbers import known_sums
-from tabularium.flows.cli.query.measured_attributes import measured_attribute
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.queries import (
@@ -35,6 +33,8 @@ from tabularium.tasks.margins.error_model import LevelError, margin_base
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released, ReleasedNumbers
+from tabularium.tasks.query.known_numbers import known_sums
+from tabularium.tasks.query.measured_attributes import measured_attribute
 from tabularium.validations.domains.query_attributes import attribute_of, tree_of
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure_fields import Measure

@@ -15,8 +15,8 @@ from tabularium.flows.cli.terminal import one_line_errors, out, print_json, tabl
 from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:
-    from tabularium.flows.cli.query.query_release import OpenRelease, ReleasedTable
     from tabularium.mechanisms.queries import Answer, Row
+    from tabularium.tasks.query.query_release import OpenRelease, ReleasedTable
 
 _SHOWN_VALUES = 12
 _EXAMPLES = """\
@@ -71,8 +71,8 @@ def query(
             from tabularium.mechanisms.queries import parse
 
             parse(text)  # before the release is read: a slip of the pen is said at once
-        from tabularium.flows.cli.query.query_release import open_release
         from tabularium.tasks.publish.release_folder import well_formed
+        from tabularium.tasks.query.query_release import open_release
 
         with well_formed(folder):
             release = open_release(folder, table=table_name, verify=not unverified)
@@ -136,7 +136,7 @@ def _show_answer(
     for line in _conflicts(release).values():
         _say(line)
     if promised:
-        from tabularium.flows.cli.query.query_bounds import in_words
+        from tabularium.tasks.query.query_bounds import in_words
 
         for line in in_words(promised["usefulness"], promised["posterior"]):
             _say(line)
@@ -201,7 +201,7 @@ def _checked(release: OpenRelease) -> str:
 
 
 def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
-    from tabularium.flows.cli.query.query_bounds import promised_error, promised_privacy
+    from tabularium.tasks.query.query_bounds import promised_error, promised_privacy
 
     if answer.of is not None:
         none = {"none": "what is promised beforehand is about counts"}
