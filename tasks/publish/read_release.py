@@ -25,6 +25,7 @@ from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.public_folder import named, plain_files
 from tabularium.tasks.public_tables import MOST_CELLS, open_csv, open_parquet
+from tabularium.tasks.publish.frames import Labels
 from tabularium.tasks.publish.release_folder import (
     CERTIFICATE,
     certificate_in,
@@ -283,6 +284,35 @@ class Released:
         except (OSError, pa.ArrowException, KeyError):
             pass
         raise self._misfit(name)
+
+    def everything(self, name: str) -> pa.Table:
+        """Read all columns of a table's file: codes, labels and flags as dictionaries, the rest as numbers.
+
+        Raises
+        ------
+        PublicationError
+            The file cannot be read, or has other rows than the spec declares.
+        """
+        try:
+            with readable(self.folder):
+                if "parquet" in self.spec.publication.formats:
+                    with self.open_parquet(name) as parquet:
+                        return parquet.read()
+                texts = dict.fromkeys(self._texts(name), pa.dictionary(pa.int32(), pa.string()))
+                with self.open_csv(name) as file:
+                    found = pa.csv.read_csv(file, convert_options=pa.csv.ConvertOptions(column_types=texts))
+                if found.num_rows == self.rows(name) or name not in self.layouts:
+                    return found
+        except (OSError, pa.ArrowException):
+            pass
+        raise self._misfit(name)
+
+    def _texts(self, name: str) -> list[str]:
+        if name not in self.layouts:
+            return []
+        layout = self.layouts[name]
+        flags = ("quality", *(f"{each}_quality" for each in layout.table.measures))
+        return [*Labels(layout, np.arange(layout.nodes)).names, *flags]
 
     def _misfit(self, name: str) -> PublicationError:
         return damaged(

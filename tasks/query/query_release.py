@@ -101,8 +101,12 @@ def open_release(folder: Path, *, table: str | None = None, verify: bool = True)
     PublicationError
         It is not what its certificate says.
     """
-    released = Released.open(folder, whole=verify)
-    certificate, loaded = released.certificate, released.loaded
+    return asked_release(Released.open(folder, whole=verify), table=table, verified=verify)
+
+
+def asked_release(released: Released, *, table: str | None, verified: bool) -> OpenRelease:
+    """Return a release folder that was read as what can be asked; as :func:`open_release`."""
+    folder, certificate, loaded = released.folder, released.certificate, released.loaded
     names = [entry.name for entry in loaded.spec.tables]
     if not names:
         raise InputError(
@@ -119,7 +123,7 @@ def open_release(folder: Path, *, table: str | None = None, verify: bool = True)
         for entry in loaded.spec.tables
         if table in (None, entry.name)
     )
-    return OpenRelease(folder, certificate, released.digest, verify, tables)
+    return OpenRelease(folder, certificate, released.digest, verified, tables)
 
 
 @dataclass(frozen=True, eq=False)

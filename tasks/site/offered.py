@@ -129,13 +129,9 @@ def shelf(folder: Path) -> Shelf:
     found = Shelf()
     try:
         for product in _folders(folder):
-            periods = []
-            for place in _folders(product):
-                releases = list(_releases(place, found.not_shown))
-                if releases:
-                    periods.append(Period(place.name, releases))
-            if periods:
-                found.products.append(Product(product.name, sorted(periods, key=_when, reverse=True)))
+            shown = product_in(product, found.not_shown)
+            if shown is not None:
+                found.products.append(shown)
     except OSError as error:
         failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), mend="name a folder")
     else:
@@ -151,6 +147,22 @@ def shelf(folder: Path) -> Shelf:
             mend="name the folder that holds PRODUCT/PERIOD/RELEASE",
         )
     raise failure
+
+
+def product_in(folder: Path, not_shown: list[NotShown]) -> Product | None:
+    """Read the releases of a folder that holds ``PERIOD/RELEASE``; note what cannot be shown.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be read.
+    """
+    periods = []
+    for place in _folders(folder):
+        releases = list(_releases(place, not_shown))
+        if releases:
+            periods.append(Period(place.name, releases))
+    return Product(folder.name, sorted(periods, key=_when, reverse=True)) if periods else None
 
 
 def _line(each: NotShown) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
+import tabularium
 from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, working
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
 
 if TYPE_CHECKING:
+    from tabularium import Verdict
     from tabularium.tasks.verify.findings import Finding
     from tabularium.tasks.verify.subject import Subject
 
@@ -46,31 +48,17 @@ def verify(
     Exits with 0 if nothing failed, 1 if something did, 2 if it is no release that can be read.
     """
     with one_line_errors():
-        from tabularium.tasks.verify.series import verify_series
-        from tabularium.tasks.verify.subject import NotARelease, Subject
-        from tabularium.tasks.verify.verify_release import NOBODY_CAN, verify_release
-
-        subjects = [Subject(folder, key, export) for folder in [*(since or []), release]]
-        try:
-            found: list[tuple[Subject, list[Finding]]] = []
-            for subject in subjects:
-                with working(f"verifying {subject.folder}"):
-                    found.append((subject, list(verify_release(subject))))
-            series = verify_series(subjects, export) if since else []
-        except NotARelease as error:
-            err.print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True, highlight=False)
-            raise typer.Exit(2) from None
-        told = [finding for _, findings in found for finding in findings] + series
+        with working(f"verifying {release}"):
+            verdict = tabularium.verify(release, key=key, export=export, since=since or [])
         if as_json:
-            print_json(_as_json(found, series, NOBODY_CAN))
+            print_json(verdict.as_dict())
         else:
-            for subject, findings in found:
+            for subject, findings in verdict.by_release:
                 _show(_title(subject), findings)
-            if series:
-                _show("", series)
-            _conclude(told, NOBODY_CAN)
-        outcomes = {finding.outcome for finding in told}
-        if "failed" in outcomes or (strict and "unchecked" in outcomes):
+            if verdict.series:
+                _show("", list(verdict.series))
+            _conclude(verdict)
+        if not verdict or (strict and verdict.unchecked):
             raise typer.Exit(1)
 
 
@@ -102,36 +90,13 @@ def _show(title: str, findings: list[Finding]) -> None:
             )
 
 
-def _conclude(told: list[Finding], nobody_can: tuple[str, ...]) -> None:
+def _conclude(verdict: Verdict) -> None:
+    from tabularium.tasks.verify.verify_release import NOBODY_CAN
+
     out.print("[bold]What nobody can verify[/bold]")
-    for line in nobody_can:
+    for line in NOBODY_CAN:
         out.print(f"  · {escape(line)}", soft_wrap=True, highlight=False)
-    counts = {each: sum(finding.outcome == each for finding in told) for each in _MARKS}
-    out.print(
-        f"{counts['checked']} checked, {counts['unchecked']} could not be checked, {counts['failed']} failed",
-        style="bold red" if counts["failed"] else "bold",
-        highlight=False,
-    )
-
-
-def _as_json(
-    found: list[tuple[Subject, list[Finding]]], series: list[Finding], nobody_can: tuple[str, ...]
-) -> dict[str, Any]:
-    told = [finding for _, findings in found for finding in findings] + series
-    return {
-        "failed": any(finding.outcome == "failed" for finding in told),
-        "releases": [
-            {
-                "folder": str(subject.folder),
-                "release_id": subject.certificate.get("release_id"),
-                "certificate": subject.digest,
-                "findings": [finding.as_dict() for finding in findings],
-            }
-            for subject, findings in found
-        ],
-        "series": [finding.as_dict() for finding in series],
-        "nobody_can_verify": list(nobody_can),
-    }
+    out.print(verdict.summary, style="bold" if verdict else "bold red", highlight=False)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,96 @@
+"""The answer to a question that was put to a release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tabularium._shown import Shown
+from tabularium.mechanisms.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from tabularium.mechanisms.queries import Answer as Asked
+    from tabularium.mechanisms.queries import Row
+
+
+class Answer(Shown):
+    """Numbers with their intervals, one for each group that was asked for.
+
+    Attributes
+    ----------
+    query
+        The question.
+    confidence
+        Of the intervals.
+    table
+        The table that it was answered from.
+    """
+
+    def __init__(self, query: str, answer: Asked, counted: str) -> None:
+        self.query, self.confidence, self.table = query, answer.level, answer.table
+        self._answer, self._counted = answer, counted
+
+    @property
+    def explanation(self) -> str:
+        """How the intervals were made and which records were counted, in sentences."""
+        from tabularium.mechanisms.queries import explain
+
+        return f"{explain(self._answer)} Counted: {self._counted}."
+
+    @property
+    def value(self) -> float | None:
+        """The number, where no groups were asked for; None where too little is known."""
+        return self._only.value
+
+    @property
+    def low(self) -> float | None:
+        """Where its interval begins; None where it is open."""
+        return self._only.low
+
+    @property
+    def high(self) -> float | None:
+        """Where its interval ends; None where it is open."""
+        return self._only.high
+
+    @property
+    def _only(self) -> Row:
+        rows = self._answer.rows
+        if len(rows) != 1:
+            raise InputError(
+                f"the answer has {len(rows)} rows", where=self.query, mend="read them with to_pandas()"
+            )
+        return rows[0]
+
+    def to_pandas(self) -> DataFrame:
+        """Return a row for each group: codes, labels, ``value``, ``standard_error``, ``low`` and ``high``.
+
+        ``published`` is what the published tables say themselves, where they say it.
+        """
+        import pandas as pd
+
+        from tabularium.tasks.published_digits import all_in_digits
+
+        rows = []
+        for row in self._answer.rows:
+            names = zip(self._answer.headings, row.group, strict=True)
+            groups = {
+                key: text
+                for name, (code, label) in names
+                for key, text in ((name, code), (f"{name}_label", label))
+            }
+            numbers = {
+                "value": row.value,
+                "standard_error": row.standard_error,
+                "low": row.low,
+                "high": row.high,
+                "published": row.published,
+            }
+            rows.append(groups | all_in_digits(numbers))
+        return pd.DataFrame(rows)
+
+    def _said(self) -> str:
+        return f"{self.query}: from table {self.table}, {100 * self.confidence:g} % intervals"
+
+    def _rows(self) -> DataFrame:
+        return self.to_pandas()

@@ -1,0 +1,171 @@
+"""A published release: its tables, and questions to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tabularium._answer import Answer
+from tabularium._shown import Shown
+from tabularium._table import Table
+from tabularium.mechanisms.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyarrow import Table as ArrowTable
+
+    from tabularium.tasks.publish.read_release import Released
+
+
+class Release(Mapping[str, Table], Shown):
+    """A release folder that was read: its tables by their names in the spec. Made by :func:`open`.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    verified
+        Whether every file was compared with its digest in the certificate. That the certificate is the
+        agency's own is another question: :func:`tabularium.verify`.
+    """
+
+    def __init__(self, released: Released, *, verified: bool) -> None:
+        self._released, self.verified = released, verified
+        self.folder = released.folder
+
+    @property
+    def id(self) -> str:
+        """The name of the release in the ledger: 32 digits and letters."""
+        return str(self._released.certificate["release_id"])
+
+    @property
+    def product(self) -> str:
+        """The product."""
+        return self._released.spec.product
+
+    @property
+    def period(self) -> str:
+        """The period."""
+        return self._released.spec.period
+
+    @property
+    def confidence(self) -> float:
+        """The share of all numbers of the kind that lie within their margin."""
+        return self._released.level
+
+    @property
+    def _of(self) -> str:
+        return f"{self.product} {self.period}"
+
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
+        spec = self._released.spec
+        dimensions: dict[str, tuple[str, ...]] = {each.name: each.dimensions for each in spec.tables}
+        dimensions |= {each.name: () for each in spec.histograms}
+        return {
+            name: Table(name, self._of, columns, self.confidence, lambda name=name: self._read(name))  # type: ignore[misc]
+            for name, columns in dimensions.items()
+        }
+
+    def _read(self, name: str) -> ArrowTable:
+        from tabularium.tasks.publish.release_folder import well_formed
+
+        with well_formed(self.folder):
+            return self._released.everything(name)
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in self._tables:
+            raise KeyError(f"{name}: the tables of {self._of} are {', '.join(self._tables)}")
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def query(
+        self,
+        query: str,
+        *,
+        table: str | None = None,
+        confidence: float | None = None,
+        source: Literal["measurements", "tables"] | None = None,
+    ) -> Answer:
+        """Ask the release, as ``count by sex where 20 <= age < 65``. Costs no budget.
+
+        Parameters
+        ----------
+        query
+            A line in the language of docs/reference/query-language.md.
+        table
+            Only this table.
+        confidence
+            Of the intervals, between 0 and 1; that of the release unless said.
+        source
+            Answer from the noisy measurements or from the published tables; from what is better known unless
+            said.
+
+        Raises
+        ------
+        InputError
+            The question cannot be read, or the release cannot answer it.
+        """
+        from tabularium.mechanisms.queries import ask
+        from tabularium.tasks.publish.release_folder import well_formed
+        from tabularium.tasks.query.query_release import asked_release
+
+        if confidence is not None and not 0 < confidence < 1:
+            raise InputError(
+                "is not between 0 and 1", where="confidence", mend="0.9 means that 90 percent hold"
+            )
+        with well_formed(self.folder):
+            release = asked_release(self._released, table=table, verified=self.verified)
+            answer = ask(query, release.asked, level=confidence or release.level, source=source)
+        return Answer(query, answer, str(release.certificate["tables"][answer.table]["counted"]))
+
+    def _said(self) -> str:
+        how = "every file is as the certificate says" if self.verified else "UNVERIFIED"
+        return f"release {self._of} ({self.id[:8]}…): {len(self)} tables; {how}"
+
+    def _rows(self) -> DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame(
+            [{"table": name, "by": ", ".join(table.dimensions)} for name, table in self._tables.items()]
+        )
+
+    __repr__ = Shown.__repr__
+
+
+def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
+    """Open a release folder: the one that holds ``certificate.json``, or the link ``current`` of a period.
+
+    Whoever may have written the folder: it is read within limits, and no link in it is followed.
+
+    Parameters
+    ----------
+    verify
+        Compare every file with its digest in the certificate first.
+
+    Raises
+    ------
+    InputError
+        No release lies there.
+    PublicationError
+        It is not what its certificate says.
+
+    Examples
+    --------
+    >>> release = open("releases/persons/2026/current")          # doctest: +SKIP
+    >>> release["age_by_sex"].to_pandas(level="region")          # doctest: +SKIP
+    """
+    from tabularium.tasks.publish.read_release import Released
+    from tabularium.tasks.publish.release_folder import well_formed
+
+    place = Path(folder)
+    with well_formed(place):
+        return Release(Released.open(place, whole=verify), verified=verify)

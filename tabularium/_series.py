@@ -1,0 +1,131 @@
+"""All periods of a product in one table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabularium._release import Release
+from tabularium._release import open as open_release
+from tabularium._shown import Shown
+from tabularium._table import Table
+from tabularium.mechanisms.errors import InputError, PublicationError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyarrow import Table as ArrowTable
+
+_COLUMNS = ("period", "confidence", "release")
+
+
+class Series(Mapping[str, Table], Shown):
+    """The current releases of a product, the oldest first: its tables with a column ``period``.
+
+    Beside it stand ``confidence``, which margins of different releases may differ in, and ``release``.
+    """
+
+    def __init__(self, product: str, releases: list[Release]) -> None:
+        self.product, self.releases = product, releases
+
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
+        names = dict.fromkeys(name for release in self.releases for name in release)
+        return {
+            name: Table(
+                *(name, self.product, ("period", *self._last(name).dimensions), self._last(name).confidence),
+                partial(self._read, name),
+            )
+            for name in names
+        }
+
+    def _last(self, name: str) -> Table:
+        return next(release[name] for release in reversed(self.releases) if name in release)
+
+    def _read(self, name: str) -> ArrowTable:
+        import pyarrow as pa
+
+        parts: list[ArrowTable] = []
+        for release in self.releases:
+            if name not in release:
+                continue
+            found = release[name]._whole.unify_dictionaries()
+            about = (release.period, release.confidence, release.id)
+            for place, (column, value) in enumerate(zip(_COLUMNS, about, strict=True)):
+                if column in found.column_names:
+                    raise InputError(
+                        f"has a column {column} of its own", where=f"table {name}", mend="open each release"
+                    )
+                at = place if column == "period" else found.num_columns
+                found = found.add_column(at, column, pa.array([value] * len(found)))
+            if parts and found.column_names != parts[0].column_names:
+                other = sorted(set(found.column_names) ^ set(parts[0].column_names))
+                raise InputError(
+                    f"period {release.period} has other columns than those before: {', '.join(other)}",
+                    where=f"table {name}",
+                    mend="open each release, and join them as they are meant",
+                )
+            parts.append(found.replace_schema_metadata(None))
+        return pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+
+    def __getitem__(self, name: str) -> Table:
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def _said(self) -> str:
+        return f"series {self.product}: periods {self.releases[0].period} to {self.releases[-1].period}"
+
+    def _rows(self) -> DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame(
+            [{"period": each.period, "release": each.id, "tables": ", ".join(each)} for each in self.releases]
+        )
+
+    __repr__ = Shown.__repr__
+
+
+def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
+    """Open the current releases of all periods in the folder of a product; withdrawn ones are left out.
+
+    Parameters
+    ----------
+    verify
+        Compare every file with its digest in the certificate first.
+
+    Raises
+    ------
+    InputError
+        No release lies there.
+    PublicationError
+        One that lies there cannot be read: a series with a gap that nobody asked for is refused.
+    """
+    from tabularium.tasks.site.offered import NotShown, product_in
+
+    place = Path(os.path.abspath(folder))  # noqa: PTH100 - links stay
+    not_shown: list[NotShown] = []
+    try:
+        product = product_in(place, not_shown)
+    except OSError as error:
+        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), mend="name a folder")
+    else:
+        if not_shown:
+            first = not_shown[0]
+            raise PublicationError(first.why, where=first.where, mend="restore it, or take its folder away")
+        current = [] if product is None else [each.current for each in reversed(product.periods)]
+        found = [open_release(each.folder, verify=verify) for each in current if each is not None]
+        if found:
+            return Series(found[0].product, found)
+        failure = InputError(
+            "no current release lies in this folder",
+            where=str(folder),
+            mend="name the folder of a product, which holds PERIOD/RELEASE",
+        )
+    raise failure

@@ -1,0 +1,79 @@
+"""A release spec that is in order."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tabularium.validations.spec.load import Loaded
+
+
+class Spec:
+    """What is to be published and at what price. Made by :func:`load`.
+
+    Attributes
+    ----------
+    path
+        The file, absolute.
+    """
+
+    def __init__(self, loaded: Loaded, period: str | None) -> None:
+        self._loaded, self._period = loaded, period
+        self.path: Path = loaded.path
+
+    @property
+    def product(self) -> str:
+        """The product."""
+        return self._loaded.spec.product
+
+    @property
+    def period(self) -> str:
+        """The period."""
+        return self._loaded.spec.period
+
+    @property
+    def dataset(self) -> str:
+        """The account of the ledger that pays."""
+        return self._loaded.spec.dataset
+
+    @property
+    def budget(self) -> Fraction:
+        """What it costs: ε, or ρ where the spec says so."""
+        return self._loaded.spec.privacy.budget
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of its tables."""
+        return tuple(each.name for each in self._loaded.spec.tables)
+
+    @property
+    def digest(self) -> str:
+        """What names it in approvals and charges: SHA-256 of what is published and at what price."""
+        return self._loaded.digest
+
+    def __repr__(self) -> str:
+        price = f"{self._loaded.spec.privacy.symbol} = {self.budget}"
+        return (
+            f"spec {self.product} {self.period}: {', '.join(self.tables)}; {price} of account {self.dataset}"
+        )
+
+
+def load(path: str | os.PathLike[str], *, period: str | None = None) -> Spec:
+    """Read a release spec and its code lists. Opens no data.
+
+    Parameters
+    ----------
+    period
+        Instead of the one in the file.
+
+    Raises
+    ------
+    SpecError
+        Its ``problems`` are all that is wrong, each with ``line``, ``field``, ``what`` and ``mend``.
+    """
+    from tabularium.validations.spec.load import load_spec
+
+    return Spec(load_spec(path, period=period), period)

@@ -1,0 +1,133 @@
+"""A published table, as whatever library people read tables with takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tabularium._shown import Shown
+from tabularium.mechanisms.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from polars import DataFrame as PolarsFrame
+    from pyarrow import Table as ArrowTable
+
+LEVEL = "level"
+_LABEL = "_label"
+
+
+class Table(Shown):
+    """The numbers of a table as they were published: a row for each cell, with a margin beside each number.
+
+    What takes Arrow's C stream (Polars, DuckDB, pandas) takes a table as it is.
+
+    Attributes
+    ----------
+    name, of
+        Its name in the spec, and the product and period.
+    dimensions
+        The columns that hold codes, in the order of the file; each with labels has them in ``NAME_label``.
+    levels
+        Where it has a hierarchy, the levels that were published, the whole first: nation, region, district.
+        Each level counts everybody once.
+    confidence
+        The share of all numbers of the kind that lie within their margin.
+    """
+
+    def __init__(
+        self, name: str, of: str, dimensions: Sequence[str], confidence: float, read: Callable[[], ArrowTable]
+    ) -> None:
+        self.name, self.of, self.confidence, self._read = name, of, confidence, read
+        self.dimensions = tuple(dimensions)
+
+    @cached_property
+    def _whole(self) -> ArrowTable:
+        return self._read()
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """See the attributes of the class."""
+        found = self._whole
+        return tuple(found[LEVEL].unique().to_pylist()) if LEVEL in found.column_names else ()
+
+    def to_arrow(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> ArrowTable:
+        """Return the rows of a level.
+
+        Parameters
+        ----------
+        level
+            One of ``levels``, or several, which get a column ``level``; the last one unless said. Rows of
+            several levels count the same people again and must not be added up.
+        labels
+            Whether the columns of labels are wanted beside those of codes.
+
+        Raises
+        ------
+        InputError
+            There is no such level.
+        """
+        found = self._whole
+        if not self.levels and level is not None:
+            raise InputError("this table has no levels", where=f"table {self.name}", mend="leave level= away")
+        if self.levels:
+            asked = (level or self.levels[-1],) if isinstance(level, str | None) else tuple(level)
+            if unknown := [each for each in asked if each not in self.levels]:
+                raise InputError(
+                    f"there is no level {unknown[0]!r}",
+                    where=f"table {self.name}",
+                    mend=f"known are {', '.join(self.levels)}",
+                )
+            found = _of_levels(found, asked)
+            if len(asked) == 1:
+                found = found.drop_columns([LEVEL])
+        if not labels:
+            names = [f"{each}{_LABEL}" for each in self.dimensions]
+            found = found.drop_columns([each for each in names if each in found.column_names])
+        return found
+
+    def to_pandas(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> DataFrame:
+        """Return the rows of a level, as :meth:`to_arrow`; codes and labels are categorical."""
+        found: DataFrame = self.to_arrow(level=level, labels=labels).to_pandas()
+        return found
+
+    def to_polars(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> PolarsFrame:
+        """Return the rows of a level, as :meth:`to_arrow`, where Polars is installed."""
+        try:
+            import polars
+        except ImportError:
+            raise InputError(
+                "Polars is not installed", where="to_polars", mend="install it: pip install polars"
+            ) from None
+        found = polars.from_arrow(self.to_arrow(level=level, labels=labels))
+        assert isinstance(found, polars.DataFrame)  # noqa: S101 - of a table
+        return found
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """Hand the rows of the last level to a library that speaks Arrow."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        return len(self.to_arrow())
+
+    def _said(self) -> str:
+        which = f", level {self.levels[-1]} of {', '.join(self.levels)}" if len(self.levels) > 1 else ""
+        margins = f"margins at {100 * self.confidence:g} %"
+        return f"table {self.name} of {self.of}: {len(self):,} rows{which}; {margins}"
+
+    def _rows(self) -> DataFrame:
+        return self.to_pandas()
+
+
+def _of_levels(whole: ArrowTable, levels: Sequence[str]) -> ArrowTable:
+    """Return the rows of some levels; texts that are in none of them are not in the dictionaries either."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = whole.filter(pc.is_in(whole[LEVEL].cast(pa.string()), pa.array(levels)))
+    for place, field in enumerate(found.schema):
+        if pa.types.is_dictionary(field.type):
+            texts = found.column(place).cast(pa.string()).dictionary_encode()
+            found = found.set_column(place, pa.field(field.name, texts.type, metadata=field.metadata), texts)
+    return found
