@@ -70,7 +70,61 @@ class Series(Mapping[str, Table], Shown):
             parts.append(found.replace_schema_metadata(None))
         return pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
 
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        table: str | None = None,
+        level: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write it into a file for other programs.
+
+        Parameters
+        ----------
+        path
+            ``.csv`` or ``.parquet`` for one level of one table; ``.duckdb`` for every table at every level,
+            as ``TABLE__LEVEL``.
+        table
+            May be left away where there is one.
+        level
+            The last one unless said.
+        overwrite
+            Whether a file that is there may be replaced.
+
+        Raises
+        ------
+        InputError
+            The file is there, is of no kind that is known, or cannot be written; there is no such table or
+            level.
+        """
+        from tabularium.tasks.publish.formats.series_files import check_place, write_series
+
+        file = Path(path)
+        check_place(file, overwrite=overwrite)
+        if file.suffix == ".duckdb":
+            if table is not None or level is not None:
+                raise InputError(
+                    "a database gets every table and level",
+                    where=str(path),
+                    mend="leave table and level away",
+                )
+            frames = {
+                f"{name}__{each}" if each else name: found.to_arrow(level=each)
+                for name, found in self.items()
+                for each in found.levels or (None,)
+            }
+        else:
+            name = table or (next(iter(self)) if len(self) == 1 else "")
+            if name not in self:
+                what = f"there is no table {name}" if name else "name one of its tables"
+                raise InputError(what, where=f"product {self.product}", mend=f"known are {', '.join(self)}")
+            frames = {name: self[name].to_arrow(level=level)}
+        write_series(frames, file)
+
     def __getitem__(self, name: str) -> Table:
+        if name not in self._tables:
+            raise KeyError(f"{name}: the tables of {self.product} are {', '.join(self._tables)}")
         return self._tables[name]
 
     def __iter__(self) -> Iterator[str]:

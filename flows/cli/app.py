@@ -72,6 +72,10 @@ COMMANDS = {
         "tabularium.flows.cli.published.site_command",
         "Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.",
     ),
+    "series": (
+        "tabularium.flows.cli.published.series_command",
+        "Write all current periods of a product as one table: CSV, Parquet or DuckDB. Costs no budget.",
+    ),
     "verify": (
         "tabularium.flows.cli.published.verify_command",
         "Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.",
