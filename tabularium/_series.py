@@ -98,7 +98,7 @@ class Series(Mapping[str, Table], Shown):
             The file is there, is of no kind that is known, or cannot be written; there is no such table or
             level.
         """
-        from tabularium.tasks.publish.formats.series_files import check_place, write_series
+        from tabularium._series_files import check_place, write_series
 
         file = Path(path)
         check_place(file, overwrite=overwrite)

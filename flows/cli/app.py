@@ -74,7 +74,7 @@ COMMANDS = {
     ),
     "series": (
         "tabularium.flows.cli.published.series_command",
-        "Write all current periods of a product as one table: CSV, Parquet or DuckDB. Costs no budget.",
+        "Write all current periods of a product as one table with a column `period`. Costs no budget.",
     ),
     "verify": (
         "tabularium.flows.cli.published.verify_command",

@@ -25,7 +25,7 @@ app()
 @pytest.mark.parametrize(
     ("command", "place", "shown"),
     [
-        ("check", "tabularium.flows.cli.check_command.check", True),
+        ("check", "tabularium.validations.spec.summary.check", True),
         ("check", "tabularium.tasks.dry_run.dry_run_priors", True),
         ("run", "tabularium.validations.spec.load.check_source", True),
         ("run", "tabularium.tasks.ingest.csv_text.compression", False),
