@@ -74,9 +74,7 @@ def announce(home: Home, inbox: Inbox) -> int:
                     claims.change(drop, state="failed")
             busy = any(_is_busy(run) for source, run in live.items() if source.startswith("drop:"))
             for drop in arrived:
-                if _source(drop) not in live:
-                    if busy:
-                        break
+                if _source(drop) not in live and not busy:
                     busy = _start(client, claims, drop)
                 if drop.announced_at is None and claims.change(drop, announced_at=time.time()):
                     about = {"product": drop.product, "period": drop.period, "drop": drop.id}

@@ -33,6 +33,7 @@ from tabularium.flows.operations.waiting import (
     until_the_server_answers,
 )
 from tabularium.flows.release_chain import release_tables
+from tabularium.ledger.records import EMPTY, Head
 from tabularium.mechanisms.errors import DataRefused, RunRefused, TabulariumError
 from tabularium.tasks.arrival import drop_runs
 from tabularium.tasks.runtime.home import Home
@@ -89,7 +90,7 @@ def release(
     """
     stopping.listen_again()
     one_line_for_each_failure()
-    request, loaded, seen = None, None, 0
+    request, loaded, seen = None, None, EMPTY
     try:
         when = of_this_run(period, timezone, cron)
         request = Request.of(
@@ -120,7 +121,7 @@ def release(
 
 
 def _stopped(
-    failure: TabulariumError, request: Request | None, loaded: Loaded | None, seen: int
+    failure: TabulariumError, request: Request | None, loaded: Loaded | None, seen: Head
 ) -> dict[str, str | None]:
     """Have the run wait, which ends its process, or return the state in which it fails."""
     until_the_server_answers()

@@ -28,10 +28,12 @@ stage is idempotent on its handle, and measuring on the ledger's state.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.mechanisms.errors import LedgerError
+from tabularium.mechanisms.errors import InputError, LedgerError
 from tabularium.tasks.check.check import check
 from tabularium.tasks.count.count import count
 from tabularium.tasks.dry_run import dry_run
@@ -141,6 +143,42 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
             if charge.state != "published":
                 return None
             return _already(run, charge)
+    except Exception as error:
+        failure = leaving(error, "run")
+    raise failure
+
+
+def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
+    """Make the lost folder of a published release anew, where it was published. No data are opened.
+
+    Raises
+    ------
+    InputError
+        The spec publishes elsewhere today, or what was kept of the release does not suffice.
+    TabulariumError
+        As ``release_tables``; of one that was withdrawn, after its folder was made.
+    """
+    try:
+        with opened(request, loaded, to_publish=False) as run:
+            check_account(run)
+            with open_ledger(run) as ledger, hold(ledger, run.release_id):
+                charge = look_up(run)
+                today = Path(os.path.realpath(release_folder(run, charge.release_id)))
+                if today != Path(os.path.realpath(place)):
+                    raise InputError(
+                        f"the spec publishes into {today.parents[2]} today, and this was published elsewhere",
+                        where=str(place),
+                        mend="give the spec of then, in the folder in which it lay",
+                    )
+                if not is_lost(run, charge):
+                    raise InputError(
+                        "lies there by now, or its certificate is not kept at home",
+                        where=str(place),
+                        mend="see tabularium doctor --account-for",
+                    )
+                _rebuild(run, charge)
+                _offer(run, charge)
+                return
     except Exception as error:
         failure = leaving(error, "run")
     raise failure

@@ -89,7 +89,7 @@ class Answer(Shown):
             rows.append(groups | all_in_digits(numbers))
         return pd.DataFrame(rows)
 
-    def _said(self) -> str:
+    def _headline(self) -> str:
         return f"{self.query}: from table {self.table}, {100 * self.confidence:g} % intervals"
 
     def _rows(self) -> DataFrame:

@@ -61,7 +61,7 @@ class Books(Shown):
             ]
         return pd.DataFrame(rows, columns=["release", "product", "period", "amount", "state", "revises"])
 
-    def _said(self) -> str:
+    def _headline(self) -> str:
         return f"ledger of {self._home.path}"
 
     def _rows(self) -> DataFrame:

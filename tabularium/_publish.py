@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from tabularium._release import Release
 from tabularium._release import open as open_release
 from tabularium._spec import Spec
+from tabularium.tasks.runtime.progress import Quiet, reporting_to
 
 
 def publish(
@@ -18,8 +22,12 @@ def publish(
     home: str | os.PathLike[str] | None = None,
     revises: str | None = None,
     same_input: bool = False,
+    notes: Callable[[str], None] | None = None,
 ) -> Release:
     """Publish what a spec asks for, in this process. Asked for twice, it is published and paid once.
+
+    How many records were left out, and the like, is noted on standard error, as on the command line. Such
+    notes follow from the data: clear the output of a notebook before it leaves the agency.
 
     Parameters
     ----------
@@ -35,6 +43,8 @@ def publish(
         Why what was published before is published again.
     same_input
         Whether the input may be one that was released for another period of the product.
+    notes
+        Called with each note instead.
 
     Raises
     ------
@@ -56,4 +66,20 @@ def publish(
         *(path, where, period or named, None if home is None else Path(home), revises),
         same_input=same_input,
     )
-    return open_release(release_tables(request, load(request)).folder)
+    with reporting_to(_Notes(tell=notes or _on_standard_error)):
+        return open_release(release_tables(request, load(request)).folder)
+
+
+@dataclass
+class _Notes(Quiet):
+    """Hands on what whoever runs it should know."""
+
+    tell: Callable[[str], None] = lambda _: None
+
+    def noted(self, text: str) -> None:
+        """Hand on a note."""
+        self.tell(text)
+
+
+def _on_standard_error(note: str) -> None:
+    sys.stderr.write(f"{note}\n")

@@ -127,7 +127,7 @@ class Release(Mapping[str, Table], Shown):
             answer = ask(query, release.asked, level=confidence or release.level, source=source)
         return Answer(query, answer, str(release.certificate["tables"][answer.table]["counted"]))
 
-    def _said(self) -> str:
+    def _headline(self) -> str:
         how = "every file is as the certificate says" if self.verified else "UNVERIFIED"
         return f"release {self._of} ({self.id[:8]}…): {len(self)} tables; {how}"
 

@@ -133,7 +133,7 @@ class Series(Mapping[str, Table], Shown):
     def __len__(self) -> int:
         return len(self._tables)
 
-    def _said(self) -> str:
+    def _headline(self) -> str:
         return f"series {self.product}: periods {self.releases[0].period} to {self.releases[-1].period}"
 
     def _rows(self) -> DataFrame:

@@ -16,7 +16,7 @@ class Shown(ABC):
     """A result that prints itself."""
 
     @abstractmethod
-    def _said(self) -> str:
+    def _headline(self) -> str:
         """Return the sentence."""
 
     @abstractmethod
@@ -24,7 +24,7 @@ class Shown(ABC):
         """Return the rows below it; of many the first and the last are shown."""
 
     def __repr__(self) -> str:
-        return f"{self._said()}\n{self._rows().to_string(max_rows=_MOST_ROWS, index=False)}"
+        return f"{self._headline()}\n{self._rows().to_string(max_rows=_MOST_ROWS, index=False)}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self._said())}</p>{self._rows().to_html(max_rows=_MOST_ROWS, index=False)}"
+        return f"<p>{escape(self._headline())}</p>{self._rows().to_html(max_rows=_MOST_ROWS, index=False)}"

@@ -111,7 +111,7 @@ class Table(Shown):
     def __len__(self) -> int:
         return len(self.to_arrow())
 
-    def _said(self) -> str:
+    def _headline(self) -> str:
         which = f", level {self.levels[-1]} of {', '.join(self.levels)}" if len(self.levels) > 1 else ""
         margins = f"margins at {100 * self.confidence:g} %"
         return f"table {self.name} of {self.of}: {len(self):,} rows{which}; {margins}"

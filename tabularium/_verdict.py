@@ -86,7 +86,7 @@ class Verdict(Shown):
         checked = len(self.findings) - len(self.failed) - len(self.unchecked)
         return f"{checked} checked, {len(self.unchecked)} could not be checked, {len(self.failed)} failed"
 
-    def _said(self) -> str:
+    def _headline(self) -> str:
         return self.summary
 
     def _rows(self) -> DataFrame:

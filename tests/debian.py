@@ -36,9 +36,15 @@ def _chromium() -> Path | None:
     return None if there is None else Path(there)
 
 
+def _r() -> Path | None:
+    there, library = shutil.which("Rscript"), Path("/usr/lib/R/site-library/jsonlite")
+    return None if there is None or not library.exists() else Path(there)
+
+
 PROGRAMS = {
     "postgresql": Program("the ledger is tested on a real server", _postgresql),
     "chromium": Program("a browser draws the pages", _chromium),
+    "r-cran-jsonlite": Program("the page for users of R is followed", _r),
 }
 
 

@@ -1,7 +1,7 @@
 """Runs whose process died, and runs whose officer has decided: found by the watcher, several times a minute.
 
-A process that is killed says nothing more; without this its run would be Running for ever and keep the place
-of its deployment. Prefect's own remedy is an automation that waits in vain for heartbeats. But it hears of a
+A process that is killed says nothing more; without this its run would be Running for ever and keep a place
+of the pool. Prefect's own remedy is an automation that waits in vain for heartbeats. But it hears of a
 run's states by events, which may come late or get lost while its database is busy, and would take a run that
 waits for an officer for a dead one. This asks for the state itself. The server refuses to mark a run that
 has ended, so that nothing which comes late does harm.

@@ -103,7 +103,11 @@ class Part:
         """Copy a full log and empty it; the process appends, and so goes on in the same file."""
         with contextlib.suppress(OSError):
             if self.log.stat().st_size > _MOST_BYTES:
-                shutil.copy(self.log, self.log.with_suffix(".log.1"))
+                aside = self.log.with_suffix(".log.1")
+                try:
+                    shutil.copy(self.log, aside)
+                except OSError:  # a full disk is not to stay full for a copy's sake
+                    aside.unlink(missing_ok=True)
                 os.truncate(self.log, 0)
 
     def _last_words(self) -> str:

@@ -36,6 +36,7 @@ from tabularium.flows.operations.prefect_api import PAGE, configured_url, connec
 from tabularium.flows.operations.server_address import written_address
 from tabularium.flows.operations.told.announcements import announce_suspended, telling
 from tabularium.ledger import Ledger
+from tabularium.ledger.records import EMPTY, Head
 from tabularium.ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
 from tabularium.mechanisms.errors import InputMissing, PlaceClosed, TabulariumError
 from tabularium.tasks.runtime.home import Home
@@ -94,15 +95,15 @@ _PAUSES: dict[type[TabulariumError], Pauses] = {
 }
 
 
-def last_entry(home: Home) -> int:
-    """Return the number of the last entry of a home's ledger; 0 while there is none, or it is away."""
+def last_entry(home: Home) -> Head:
+    """Return the head of a home's ledger; that of an empty one while there is none, or it is away."""
     with contextlib.suppress(TabulariumError), Ledger.connect(home.ledger_url, make=False) as ledger:
-        return max((entry.seq for entry in ledger.last_entries(1)), default=0)
-    return 0
+        return ledger.head()
+    return EMPTY
 
 
 def state_after(
-    error: TabulariumError, request: Request | None, loaded: Loaded | None, seen: int
+    error: TabulariumError, request: Request | None, loaded: Loaded | None, seen: Head
 ) -> State[Any]:
     """Return the state of the flow run of this process after what stopped it: one that waits, or Failed.
 
@@ -151,7 +152,7 @@ def enter(state: State[Any], home: Home) -> Never:
         client.request("PATCH", "/flow_runs/{id}", path_params={"id": run}, json={"infrastructure_pid": None})
         state = client.set_flow_run_state(run, state).state or state
         # An officer may have decided since it began to run, and have found none to resume.
-        with contextlib.suppress(TabulariumError):  # the watcher finds it by and by
+        with contextlib.suppress(Exception):  # of the server too: the run waits by now, and the watcher looks
             for decided in _decided(home, [(run, state)]):
                 client.resume_flow_run(decided)
     raise Pause(state=state)
@@ -163,14 +164,18 @@ def _spec_of(state: State[Any] | None) -> str:
     return words[2] if words[:1] == [_MARK] and len(words) > 2 else ""
 
 
-def _seen_by(state: State[Any]) -> int:
-    """Return the last entry of the ledger that a run which this module suspended may have looked at."""
-    seen = (state.state_details.pause_key or "").split()[3]
-    return int(seen) if seen.isdecimal() else 0
+def _seen_by(state: State[Any], ledger: Ledger) -> int:
+    """Return the last entry that a run which this module suspended may have looked at.
+
+    It is 0 where the ledger has no such entry: numbers go back when a backup is put in its place.
+    """
+    number, _, digest = (state.state_details.pause_key or "").split()[3].partition(":")
+    seen = Head(int(number) if number.isdecimal() else 0, digest)
+    return seen.seq if seen.seq and ledger.holds(seen) else 0
 
 
 def _suspended(
-    error: TabulariumError, request: Request, spec_digest: str, history: list[State[Any]], seen: int
+    error: TabulariumError, request: Request, spec_digest: str, history: list[State[Any]], seen: Head
 ) -> State[Any]:
     """Return the state of a run that waits for an officer."""
     from prefect.states import Suspended
@@ -182,7 +187,7 @@ def _suspended(
     return Suspended(
         message=told_to_officers(error, request),
         pause_expiration_time=min(since, default=now("UTC")) + patience(),
-        pause_key=f"{mark}{seen} {uuid.uuid4().hex}",
+        pause_key=f"{mark}{seen.seq}:{seen.hash} {uuid.uuid4().hex}",
     )
 
 
@@ -310,11 +315,12 @@ def _decided(home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]) -> list[uu
     if not ours:
         return []
     with Ledger.connect(home.ledger_url, make=False) as ledger:
-        decisions = _decisions(ledger, min(_seen_by(state) for _, state in ours))
+        seen = {run: _seen_by(state, ledger) for run, state in ours}
+        decisions = _decisions(ledger, min(seen.values()))
     return [
         run
         for run, state in ours
-        if any(seq > _seen_by(state) and of in (None, _spec_of(state)) for seq, of in decisions)
+        if any(seq > seen[run] and of in (None, _spec_of(state)) for seq, of in decisions)
     ]
 
 

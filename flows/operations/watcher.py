@@ -98,9 +98,9 @@ class Watch:
         """Yield when it is time to look: now, after changes, and again and again."""
         yield
         while not self._stop.is_set():
-            waits = not {"arrived", "started"}.isdisjoint((self._drops or {}).values())
+            waits = "arrived" in (self._drops or {}).values()  # one that began may wait for days
             (self._busy.add if waits else self._busy.discard)(self.inbox.product)
-            soon = self.inbox.is_folder or waits  # the next drop runs when this one has ended
+            soon = self.inbox.is_folder or waits  # it runs when the one before it has ended
             # Of many that wait for a place in the pool each is asked for more rarely: one a second in all.
             pause = max(_FOLDER_POLL_SECONDS, len(self._busy) * waits)
             pause = min(self.inbox.poll, pause) if soon else self.inbox.poll

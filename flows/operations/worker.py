@@ -81,8 +81,16 @@ def mark_ended(client: SyncPrefectClient, worker: str, missed: set[uuid.UUID]) -
 
 
 def _without_a_process(client: SyncPrefectClient, worker: str, *states: object) -> list[FlowRun]:
-    """Return the runs in these states that the worker of this name took and that have no process here."""
-    taken = [run for run in runs_in(client, *states) if run.labels.get("prefect.worker.name") == worker]
+    """Return the runs in these states that the worker of this name took and that have no process here.
+
+    A worker makes a run Pending, names itself on it, and then makes it Submitting: until then the run bears
+    the name of whoever had it before.
+    """
+    taken = [
+        run
+        for run in runs_in(client, *states)
+        if run.labels.get("prefect.worker.name") == worker and run.state_name != "Pending"
+    ]
     started = _runs_with_a_process() if taken else set()
     return [run for run in taken if str(run.id) not in started]
 

@@ -128,9 +128,9 @@ def _see_that_it_begins_well(name: str, kind: str | None, first: bytes) -> None:
     elif kind == "parquet" and first != _PARQUET:
         what = "is not a Parquet file"
     elif kind == "csv" and first in _NO_TEXT:
-        what = f"is {_NO_TEXT[first]}, and no CSV file"
+        what = f"is {_NO_TEXT[first]}, not a CSV file"
     if what is not None:
-        raise DropRefused(what, where=name, mend="write it as its ending or the spec says")
+        raise DropRefused(what, where=name, mend="write it in the format that its ending or the spec names")
 
 
 def is_plain(name: str) -> bool:

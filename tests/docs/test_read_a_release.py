@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import doctest
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.debian import Unavailable, found
 from tests.docs.pages import DOCS, blocks
 
 PAGE = DOCS / "read-a-release.md"
@@ -57,9 +57,10 @@ def test_the_page_can_be_followed(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_page_for_r_can_be_followed(folder: Path) -> None:
     """Without reticulate, which no package of Debian's brings."""
-    r = shutil.which("Rscript")
-    if r is None:
-        pytest.skip("R is not installed: apt-get install r-base-core r-cran-jsonlite")
+    try:
+        found("r-cran-jsonlite")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
     script = "".join(block.text for block in blocks(R_PAGE) if "reticulate" not in block.text)
     (folder / "page.R").write_text(
         script + "\nstopifnot(nrow(aggregate(count ~ period, series, sum)) == 2)\n"

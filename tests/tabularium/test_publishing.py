@@ -21,6 +21,16 @@ def test_asked_for_twice_it_is_paid_once(tmp_path: Path) -> None:
     assert len(tb.open_ledger(home.path).history("people")) == 1
 
 
+def test_what_whoever_runs_it_should_know_is_noted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    spec, home = write_scene(tmp_path, rules="[{rule: row_count, min: 100000, severity: warn}]")
+    notes: list[str] = []
+    tb.publish(spec, home=home.path, notes=notes.append)
+    assert "the microdata break the rule row_count, which only warns" in notes
+    assert not capfd.readouterr().err
+    tb.publish(spec, home=home.path, period="2031", same_input=True)
+    assert "break the rule row_count" in capfd.readouterr().err
+
+
 def test_another_source_may_be_named(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     other = (tmp_path / "people.csv").rename(tmp_path / "others.csv")

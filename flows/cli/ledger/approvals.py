@@ -53,23 +53,27 @@ def approve(
     key: KeyFile,
     periods: Annotated[
         list[str] | None,
-        typer.Option("--period", help="Approve it for this period instead of its own; as often as wanted."),
+        typer.Option("--period", help="Approve it for this period instead of its own; may be repeated."),
     ] = None,
     revises: Revises = None,
     measurements_of: MeasurementsOf = None,
     account: Account = None,
     amount: Annotated[
-        str | None, typer.Option(help="The most each may cost; the spec's budget if given.")
+        str | None, typer.Option(help="The most each may cost; default: the spec's budget.")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="A note; kept in the ledger.")] = None,
     home: HomePath = None,
 ) -> None:
     """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec."""
     with open_ledger(home) as ledger:
-        own: list[str | None] = [None]
-        wanted = [
-            (period, *_named(spec, account, period, revises, measurements_of)) for period in periods or own
-        ]
+        if account is not None and periods:
+            raise InputError(
+                "a digest is of one period already",
+                where="--period",
+                mend="give the spec, without --account",
+            )
+        each: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
+        wanted = [(period, *_named(spec, account, period, revises, measurements_of)) for period in each]
         by = read_private(key, passphrase())
         price = Fraction(0)
         approved: list[tuple[str | None, str, str]] = []
@@ -94,7 +98,7 @@ def approve(
 
 def _show_approved(account: str, approved: list[tuple[str | None, str, str]]) -> None:
     say(f"Approved for account {account}:")
-    rows = table("period", "spec", "cost")
+    rows = table("period", "spec", "limit")
     rows.columns[1].overflow = "fold"
     for period, digest, limit in approved:
         rows.add_row(*cells(period, digest, limit))

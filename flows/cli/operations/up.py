@@ -34,6 +34,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import stopping
 
 _FAREWELL_SECONDS = 30.0
+_PREPARING_SECONDS = 180.0
 
 
 def up(
@@ -102,7 +103,7 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
             wait_until_ready(installation, server)
             known = server.process.pid if server.process else 0
             write_address(home, installation.url, known)
-            said = preparing.communicate()[0].strip()
+            said = _prepared(preparing)
             if preparing.returncode:
                 raise InputError(
                     f"the pool of runs and the upkeep cannot be made ({said})",
@@ -138,6 +139,16 @@ def _prefects_side(installation: Installation, *words: str) -> subprocess.Popen[
         umask=0o077,
         preexec_fn=end_with_the_keeper,  # noqa: PLW1509 - this process has one thread
     )
+
+
+def _prepared(preparing: subprocess.Popen[str]) -> str:
+    """Wait for what is prepared, and return what it says; a server that died meanwhile answers nothing."""
+    try:
+        return preparing.communicate(timeout=_PREPARING_SECONDS)[0].strip()
+    except subprocess.TimeoutExpired:
+        preparing.kill()
+        preparing.wait()
+        return "the server does not answer any more"
 
 
 def _let_go_on_later(installation: Installation) -> None:

@@ -24,8 +24,8 @@ def rebuild(
 ) -> None:
     """Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.
 
-    Of each product all periods and revisions are looked for, where they were published. A disk that is
-    gone is mounted first, or they are made in its place.
+    Looks for every period and revision of each product where it was published. If that disk is gone, mount
+    it first; otherwise the folders are written to the empty mount point.
 
     With --json a list with release_id, product, period, folder, and error, which is null where it was made.
     """
@@ -47,7 +47,7 @@ def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
 
     about = load_spec(spec).spec
     with open_ledger(home, reading=True) as ledger:
-        charges = list(ledger.each_charge(about.dataset))
+        charges = [charge for account in ledger.accounts() for charge in ledger.each_charge(account.name)]
     for charge in charges:
         base = published_in(Home.at(home), charge.release_id)  # none of tallies, which lie with their release
         if charge.product == about.product and charge.state == "published" and base is not None:
@@ -57,7 +57,7 @@ def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
 
 
 def _made(place: Path, charge: Charge, spec: Path, home: Path | None) -> dict[str, Any]:
-    from tabularium.flows.release_chain import release_tables
+    from tabularium.flows.release_chain import rebuild_lost
     from tabularium.tasks.runtime.run import Request, load
 
     named = (spec, None, charge.period, home, charge.revises)
@@ -69,7 +69,7 @@ def _made(place: Path, charge: Charge, spec: Path, home: Path | None) -> dict[st
             raise InputError(
                 "is not the spec that it was published by", where=str(spec), mend="give the file of then"
             )
-        release_tables(request, loaded)
+        rebuild_lost(request, loaded, place)
     except TabulariumError as failure:
         # That it was withdrawn is said after its folder was made.
         error = None if place.exists() else failure.line()

@@ -18,6 +18,7 @@ from tabularium.flows.operations.waiting import last_entry, resume_decided, resu
 from tabularium.ledger import Ledger
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.officers.keys import read_private
+from tabularium.ledger.records import Head
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request, opened
 from tests.flows.operations.installations import Up
@@ -300,9 +301,10 @@ def test_decisions_that_nobody_told_the_server_of_are_found_in_the_ledger(
     with settings_of(prefect_server.url, prefect_server.sign_in), get_client(sync_client=True) as client:
         made = deploy(client, Wanted("small", "a test", {"spec": str(spec)}))
 
-        def suspended(name: str) -> Any:
+        def suspended(name: str, seen: Head | None = None) -> Any:
+            seen = seen or last_entry(home)
             run = client.create_flow_run_from_deployment(made).id
-            mark = f"tabularium NotApproved {digests[name]} {last_entry(home)} {uuid4().hex}"
+            mark = f"tabularium NotApproved {digests[name]} {seen.seq}:{seen.hash} {uuid4().hex}"
             client.set_flow_run_state(run, Suspended(pause_key=mark, timeout_seconds=600), force=True)
             return run
 
@@ -318,7 +320,9 @@ def test_decisions_that_nobody_told_the_server_of_are_found_in_the_ledger(
         assert resume_decided(client, home) == 0
         again = suspended("decided")
         assert resume_decided(client, home) == 0, "it asked the ledger after the decision"
-        for run in (again, *runs.values()):
+        before_a_restore = suspended("decided", Head(10_000, "c" * 64))
+        assert resume_decided(client, home) == 1, "the entry that it saw is in no ledger any more"
+        for run in (again, before_a_restore, *runs.values()):
             client.delete_flow_run(run)
 
 

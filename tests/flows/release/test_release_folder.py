@@ -76,6 +76,29 @@ def test_all_lost_folders_of_a_product_are_made_anew_by_one_command(tmp_path: Pa
     assert done.exit_code == 1 and "is not the spec that it was published by" in left["error"]
 
 
+def test_a_folder_is_made_anew_where_it_was_or_not_at_all(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    folder = Path(publish(spec, home).folder)
+    shutil.rmtree(tmp_path / "releases")
+
+    def rebuild(of: Path) -> tuple[int, list[dict[str, Any]]]:
+        done = CliRunner().invoke(app, ["rebuild", str(of), "--home", str(home.path), "--json"])
+        return done.exit_code, json.loads(done.stdout)
+
+    (tmp_path / "archive").mkdir()
+    for name in ("small.yaml", "areas.csv", "people.csv"):
+        shutil.copy(tmp_path / name, tmp_path / "archive")
+    code, (left,) = rebuild(tmp_path / "archive" / "small.yaml")
+    assert code == 1 and "this was published elsewhere" in left["error"]
+    assert not (tmp_path / "archive" / "releases").exists()
+    now = tmp_path / "now.yaml"
+    now.write_text(spec.read_text().replace("dataset: people", "dataset: others"))
+    code, (left,) = rebuild(now)
+    assert code == 1 and left["error"], "of an account that the product has no longer"
+    assert rebuild(spec)[0] == 0
+    assert folder.is_dir()
+
+
 @pytest.mark.parametrize("software", ["numpy", None])
 def test_a_lost_folder_that_comes_out_otherwise_is_left_lost(
     software: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

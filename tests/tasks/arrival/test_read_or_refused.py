@@ -37,8 +37,8 @@ def folder_inbox(folder: Path, source: str = "{path: data}") -> tuple[Home, Inbo
         ({"people.csv": TEXT, "people.parquet": b"PAR1"}, "drop.json: lists CSV files and Parquet files"),
         ({"desktop.ini": b"x"}, "drop.json: lists no file that would be read"),
         ({"people.csv": b""}, "people.csv: is empty"),
-        ({"people.csv": b"PAR1"}, "people.csv: is a Parquet file, and no CSV file"),
-        ({"people.csv": b"PK\3\4 xl/"}, "people.csv: is a spreadsheet or an archive, and no CSV file"),
+        ({"people.csv": b"PAR1"}, "people.csv: is a Parquet file, not a CSV file"),
+        ({"people.csv": b"PK\3\4 xl/"}, "people.csv: is a spreadsheet or an archive, not a CSV file"),
         ({"people.parquet": TEXT}, "people.parquet: is not a Parquet file"),
     ],
 )
