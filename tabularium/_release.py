@@ -166,6 +166,6 @@ def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
     from tabularium.tasks.publish.read_release import Released
     from tabularium.tasks.publish.release_folder import well_formed
 
-    place = Path(folder)
+    place = Path(os.path.realpath(folder))  # what `current` leads to now, also when it leads elsewhere later
     with well_formed(place):
         return Release(Released.open(place, whole=verify), verified=verify)

@@ -33,16 +33,14 @@ class Series(Mapping[str, Table], Shown):
     @cached_property
     def _tables(self) -> dict[str, Table]:
         names = dict.fromkeys(name for release in self.releases for name in release)
-        return {
-            name: Table(
-                *(name, self.product, ("period", *self._last(name).dimensions), self._last(name).confidence),
-                partial(self._read, name),
-            )
-            for name in names
-        }
+        return {name: self._table(name) for name in names}
 
-    def _last(self, name: str) -> Table:
-        return next(release[name] for release in reversed(self.releases) if name in release)
+    def _table(self, name: str) -> Table:
+        found = [release[name] for release in self.releases if name in release]
+        levels = {each.confidence for each in found}
+        confidence = levels.pop() if len(levels) == 1 else None
+        dimensions = ("period", *found[-1].dimensions)
+        return Table(name, self.product, dimensions, confidence, partial(self._read, name))
 
     def _read(self, name: str) -> ArrowTable:
         import pyarrow as pa

@@ -33,11 +33,17 @@ class Table(Shown):
         Where it has a hierarchy, the levels that were published, the whole first: nation, region, district.
         Each level counts everybody once.
     confidence
-        The share of all numbers of the kind that lie within their margin.
+        The share of all numbers of the kind that lie within their margin; None in a series in which it
+        changed, whose rows say it themselves.
     """
 
     def __init__(
-        self, name: str, of: str, dimensions: Sequence[str], confidence: float, read: Callable[[], ArrowTable]
+        self,
+        name: str,
+        of: str,
+        dimensions: Sequence[str],
+        confidence: float | None,
+        read: Callable[[], ArrowTable],
     ) -> None:
         self.name, self.of, self.confidence, self._read = name, of, confidence, read
         self.dimensions = tuple(dimensions)
@@ -113,8 +119,8 @@ class Table(Shown):
 
     def _headline(self) -> str:
         which = f", level {self.levels[-1]} of {', '.join(self.levels)}" if len(self.levels) > 1 else ""
-        margins = f"margins at {100 * self.confidence:g} %"
-        return f"table {self.name} of {self.of}: {len(self):,} rows{which}; {margins}"
+        margins = "" if self.confidence is None else f"; margins at {100 * self.confidence:g} %"
+        return f"table {self.name} of {self.of}: {len(self):,} rows{which}{margins}"
 
     def _rows(self) -> DataFrame:
         return self.to_pandas()

@@ -79,7 +79,7 @@ def test_nothing_names_a_floor_barely() -> None:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".py":
             bare += [f"{path}: {name}" for name in bare_imports(path)]
-            text = "\n".join(said(text))
+            text = "\n".join(texts_in(text))
         bare += [
             f"{path}: {found[0]}"
             for found in BARE.finditer(text)
@@ -99,7 +99,7 @@ def bare_imports(path: Path) -> list[str]:
     return [name for name in found if name.split(".")[0] in FLOORS]
 
 
-def said(source: str) -> list[str]:
+def texts_in(source: str) -> list[str]:
     """What the strings and comments of a module say."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return [token.string for token in tokens if token.type in (tokenize.STRING, tokenize.COMMENT)]

@@ -19,18 +19,18 @@ print([name for name in tabularium.__all__ if inspect.ismodule(getattr(tabulariu
 """
 
 
-def said(program: str) -> str:
+def output_of(program: str) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 def test_importing_it_imports_nothing_else() -> None:
     heavy = {"numpy", "pandas", "pyarrow", "prefect", "pydantic", "sqlalchemy", "numba", "rich"}
-    assert said(f"import sys, tabularium; print({heavy!r} & set(sys.modules))") == "set()"
+    assert output_of(f"import sys, tabularium; print({heavy!r} & set(sys.modules))") == "set()"
 
 
 def test_no_public_name_is_a_module_whatever_was_imported_before() -> None:
-    assert said(ALL_IMPORTED) == "[]"
+    assert output_of(ALL_IMPORTED) == "[]"
 
 
 def test_what_type_checkers_see_is_what_there_is() -> None:

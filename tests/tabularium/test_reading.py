@@ -148,6 +148,19 @@ def test_what_is_not_as_it_was_is_refused(scene: tuple[Path, Path], tmp_path: Pa
     assert "UNVERIFIED" in repr(tb.open(copy, verify=False))
 
 
+def test_a_release_stays_the_one_that_was_opened(scene: tuple[Path, Path], tmp_path: Path) -> None:
+    """Although `current` leads to its revision by the time a table is read."""
+    period = tmp_path / "2026"
+    shutil.copytree(scene[0] / "2026", period, symlinks=True)
+    shutil.copytree((scene[0] / "2027" / "current").resolve(), period / "revision")
+    opened = tb.open(period / "current")
+    (period / "current").unlink()
+    (period / "current").symlink_to("revision")
+    own = pd.read_csv(opened.folder / "age_sex.csv")["count"].tolist()
+    assert opened["age_sex"].to_pandas()["count"].tolist() == own
+    assert opened.folder.name == opened.id
+
+
 def test_names_that_are_not_there_are_told(release: tb.Release, tmp_path: Path) -> None:
     with pytest.raises(KeyError, match="the tables of small 2026 are area_age_sex, age_sex"):
         _ = release["people"]
