@@ -17,6 +17,7 @@ from tabularium.flows.operations.waiting import (
     _trying_again,
     told_to_officers,
 )
+from tabularium.ledger.records import EMPTY
 from tabularium.ledger.refusals import AwaitingReview, Busy, NotApproved
 from tabularium.mechanisms.errors import InputError, InputMissing
 from tabularium.tasks.runtime.run import Request
@@ -78,11 +79,13 @@ def test_resuming_does_not_lengthen_the_time_for_an_answer(tmp_path: Path) -> No
     request = Request.of(tmp_path / "a.yaml", home=tmp_path)
     key = "tabularium NotApproved abc 5 1"
     history = passed("Suspended", "Running", "Suspended", "Running", minutes=60 * 24, key=key)
-    state = _suspended(UNSIGNED, request, "abc", history, 7)
+    state = _suspended(UNSIGNED, request, "abc", history, EMPTY)
     assert state.name == "Suspended" and state.state_details.pause_key != key
     first = history[0].timestamp
     assert state.state_details.pause_timeout == first + timedelta(days=30)
-    other = _suspended(AwaitingReview("is a draft"), request, "abc", history, 7).state_details.pause_timeout
+    other = _suspended(
+        AwaitingReview("is a draft"), request, "abc", history, EMPTY
+    ).state_details.pause_timeout
     assert other is not None and other > first + timedelta(days=30), "another question, another time"
 
 
