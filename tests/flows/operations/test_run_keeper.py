@@ -6,6 +6,7 @@ import os
 import subprocess
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,12 @@ def in_state(client: Any, product: Product, kind: Any) -> Any:
     run = client.create_flow_run_from_deployment(product.deployment, state=later).id
     client.set_flow_run_state(run, kind(), force=True)
     return run
+
+
+def has_its_environment(process: subprocess.Popen[bytes], run: Any) -> None:
+    """Wait: a process that the system has just begun shows an empty environment for a moment."""
+    environment = Path(f"/proc/{process.pid}/environ")
+    until("the process shows its environment", lambda: str(run).encode() in environment.read_bytes(), 30)
 
 
 def test_who_says_nothing_is_marked_whatever_became_of_the_events(
@@ -114,6 +121,7 @@ def test_a_worker_gives_back_what_it_took_and_did_not_start(installation: Up, pr
             ["sleep", "60"], env={**os.environ, "PREFECT__FLOW_RUN_ID": str(runs["starting"])}
         )
         try:
+            has_its_environment(process, runs["starting"])
             assert give_back(client, "gone") == 1
             assert give_back(client, "gone") == 0
         finally:
@@ -143,6 +151,7 @@ def test_a_worker_marks_runs_whose_process_has_ended(installation: Up, product: 
             ["sleep", "60"], env={**os.environ, "PREFECT__FLOW_RUN_ID": str(runs["at work"])}
         )
         try:
+            has_its_environment(process, runs["at work"])
             missed = mark_ended(client, "mine", set())
             assert len(missed) == 2
             client.set_flow_run_state(runs["goes on"], Running(), force=True)
