@@ -63,12 +63,7 @@ from tabularium.tasks.publish.kept_documents import keep_documents
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.publish import PublishedHandle, publish
 from tabularium.tasks.publish.rebuild import is_lost, rebuild
-from tabularium.tasks.publish.release_folder import (
-    CERTIFICATE,
-    check_release,
-    check_statement,
-    release_folder,
-)
+from tabularium.tasks.publish.release_folder import check_release, check_statement, release_folder
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.remake import take_measurements
 from tabularium.tasks.runtime.progress import note
@@ -76,6 +71,7 @@ from tabularium.tasks.runtime.run import Request, Run, opened
 from tabularium.tasks.runtime.stage import leaving, stage
 from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tabularium.tasks.validate import validate
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.suites.suite_process import suites_beside
 

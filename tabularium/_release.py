@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable
 
     from tabularium.tasks.publish.read_release import Released
+    from tabularium.validations.certificate import Certificate
 
 
 class Release(Mapping[str, Table], Shown):
@@ -39,7 +40,14 @@ class Release(Mapping[str, Table], Shown):
     @property
     def id(self) -> str:
         """The name of the release in the ledger: 32 digits and letters."""
-        return str(self._released.certificate["release_id"])
+        return self.certificate.release_id
+
+    @property
+    def certificate(self) -> Certificate:
+        """What was published, what it cost, and what can be checked without the data: exact amounts, digests,
+        every draw of noise. Its fields are those of ``certificate.json``.
+        """
+        return self._released.certificate
 
     @property
     def product(self) -> str:
@@ -66,15 +74,46 @@ class Release(Mapping[str, Table], Shown):
         dimensions: dict[str, tuple[str, ...]] = {each.name: each.dimensions for each in spec.tables}
         dimensions |= {each.name: () for each in spec.histograms}
         return {
-            name: Table(name, self._of, columns, self.confidence, lambda name=name: self._read(name))  # type: ignore[misc]
+            name: Table(
+                *(name, self._of, columns, self.confidence),
+                partial(self._read, name),
+                partial(self._estimate, name),
+            )
             for name, columns in dimensions.items()
         }
+
+    @property
+    def measurements(self) -> Mapping[str, Table]:
+        """The noisy measurements as they were drawn, by the name of their table.
+
+        Of each cell of each measured level ``measured``, and the ``variance`` of its noise where that is
+        known. Nothing was made to agree: levels contradict each other by their noise.
+        """
+        of = f"{self._of}, as measured"
+        return {
+            name: Table(name, of, table.dimensions, None, partial(self._measured, name))
+            for name, table in self._tables.items()
+        }
+
+    def _measured(self, name: str) -> ArrowTable:
+        from tabularium.tasks.publish.release_folder import well_formed
+        from tabularium.tasks.query.unbiased import measured
+
+        with well_formed(self.folder):
+            return measured(self._released, name)
 
     def _read(self, name: str) -> ArrowTable:
         from tabularium.tasks.publish.release_folder import well_formed
 
         with well_formed(self.folder):
             return self._released.everything(name)
+
+    def _estimate(self, name: str) -> ArrowTable:
+        from tabularium.tasks.publish.release_folder import well_formed
+        from tabularium.tasks.query.unbiased import unbiased
+
+        with well_formed(self.folder):
+            return unbiased(self._released, name)
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
@@ -125,7 +164,65 @@ class Release(Mapping[str, Table], Shown):
         with well_formed(self.folder):
             release = asked_release(self._released, table=table, verified=self.verified)
             answer = ask(query, release.asked, level=confidence or release.level, source=source)
-        return Answer(query, answer, str(release.certificate["tables"][answer.table]["counted"]))
+        return Answer(query, answer, release.certificate.tables[answer.table].counted)
+
+    def report(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
+        """Write the page for people anew: what was published, how sure it is, and what it cost.
+
+        It says at its head what it was compared with, which is neither the signature nor the ledger. Links in
+        it lead to the files of the release where the page lies beside them.
+
+        Parameters
+        ----------
+        path
+            A new file.
+        last
+            The release of an earlier period to compare with.
+
+        Raises
+        ------
+        InputError
+            ``last`` is of another product, or the file is there or cannot be written.
+        PublicationError
+            A file of the release cannot be read.
+        """
+        from tabularium.tasks.publish.documents.making import without_documents
+        from tabularium.tasks.publish.release_folder import well_formed
+        from tabularium.tasks.report.report import report
+
+        place = Path(path)
+        if os.path.lexists(place):
+            raise InputError("there is such a file", where=f"--out {place}", mend="name a new file")
+        if last is not None and (last.product != self.product or last.id == self.id):
+            raise InputError(
+                "this is no other release of the same product", where=f"--last {last.folder}", mend="name one"
+            )
+        before = None if last is None else last.folder
+        with well_formed(self.folder):
+            told = without_documents(self.certificate)
+            page = report(self.folder, told, before, compared_with=self._compared_with(last))
+        try:
+            place.write_bytes(page)
+        except OSError as error:
+            failure = InputError(
+                f"cannot be written ({error.strerror})", where=f"--out {place}", mend="name another file"
+            )
+        else:
+            return
+        raise failure
+
+    def _compared_with(self, last: Release | None) -> tuple[str, str]:
+        both = "" if last is None else ", and so was the release before it"
+        files = (
+            "Compared were the files with the digests that the certificate names, and the certificate with "
+            f"what its own spec, draws and files give{both}."
+        )
+        return (
+            "This page was not compared with the agency's signature and the ledger: whoever can write a "
+            "folder like this can make it say all that stands here. What compares them is: tabularium verify "
+            f"{self.folder.name} --key agency.pub --export books.jsonl",
+            files if self.verified else "Not even the files were compared with their digests.",
+        )
 
     def _headline(self) -> str:
         how = "every file is as the certificate says" if self.verified else "UNVERIFIED"

@@ -64,7 +64,7 @@ class Verdict(Shown):
             "releases": [
                 {
                     "folder": str(subject.folder),
-                    "release_id": subject.certificate.get("release_id"),
+                    "release_id": subject.certificate.release_id,
                     "certificate": subject.digest,
                     "findings": [finding.as_dict() for finding in findings],
                 }

@@ -10,15 +10,17 @@ one more confidential number to keep.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.ledger_stages import open_ledger
-from tabularium.tasks.publish.release_folder import CERTIFICATE, check_release
+from tabularium.tasks.publish.release_folder import check_release
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.run import Run
+from tabularium.validations.certificate import CERTIFICATE, Certificate
+from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import RowCountRule
 
 
@@ -37,7 +39,7 @@ def last_total(run: Run) -> int | None:
     found = _last_certificate(run) if rules else None
     if found is None or all(rule.noisy is not None for rule in rules):
         return None
-    return total_of(found)
+    return _total(found)
 
 
 def last_number(run: Run, rule: str, counts: str) -> int | None:
@@ -53,11 +55,11 @@ def last_number(run: Run, rule: str, counts: str) -> int | None:
     found = _last_certificate(run)
     if found is None:
         return None
-    for tally in found["tallies"]:
-        if (tally["of"], tally["counts"]) == (rule, counts):
-            return int(tally["number"])
+    for tally in found.tallies:
+        if (tally.of, tally.counts) == (rule, counts):
+            return tally.number
     # With one record for each unit, and only then, a total of records is a number of units.
-    return total_of(found) if found["privacy"]["max_contributions"] == 1 else None
+    return _total(found) if found.privacy.max_contributions == 1 else None
 
 
 def last_release(run: Run, ledger: Ledger) -> Path | None:
@@ -76,14 +78,25 @@ def last_release(run: Run, ledger: Ledger) -> Path | None:
     return None
 
 
-def total_of(certificate: dict[str, Any]) -> int | None:
-    """Return the total of the first table of all records; None where there was none to compare with."""
-    spec = certificate["spec"]
-    name = next((table["name"] for table in spec["tables"] if "where" not in table), None)
-    return None if name is None else int(certificate["tables"][name]["total"])
+def total_of(tables: Mapping[str, str | None], totals: Mapping[str, int]) -> int | None:
+    """Return the total of the first table of all records; None where there was none to compare with.
+
+    Parameters
+    ----------
+    tables
+        Name -> which records it counts; None for all.
+    totals
+        Name -> published total.
+    """
+    return next((totals[name] for name, where in tables.items() if where is None), None)
 
 
-def _last_certificate(run: Run) -> dict[str, Any] | None:
+def _total(certificate: Certificate) -> int | None:
+    tables = {each.name: each.where for each in ReleaseSpec.model_validate(certificate.spec).tables}
+    return total_of(tables, {name: about.total for name, about in certificate.tables.items()})
+
+
+def _last_certificate(run: Run) -> Certificate | None:
     """Return the certificate of the last release before this period; None where the ledger knows of none.
 
     Its folder has to be there as it was published: a rule that compared with nothing, or with an older

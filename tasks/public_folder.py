@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tabularium.validations.certificate import Certificate
 from tabularium.validations.public_files import (
     LARGEST_JSON,
     Unreadable,
@@ -89,21 +90,10 @@ def document(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
         return raw, json_object(raw)
 
 
-def largest_file(certificate: Mapping[str, Any]) -> int:
-    """Return how many bytes a file of a release may have, from the rows that its certificate names.
-
-    Raises
-    ------
-    Unreadable
-        It does not name them.
-    """
-    try:
-        rows: list[int] = [about["rows"] for about in certificate["tables"].values()]
-        if all(type(each) is int and each >= 0 for each in rows):
-            return min(LARGEST_JSON + sum(rows) * LONGEST_ROW, LARGEST_FILE)
-    except (KeyError, TypeError, AttributeError):
-        pass
-    raise Unreadable("certificate.json does not say how many rows its tables have")
+def largest_file(certificate: Certificate) -> int:
+    """Return how many bytes a file of a release may have, from the rows that its certificate names."""
+    rows = sum(about.rows for about in certificate.tables.values())
+    return min(LARGEST_JSON + rows * LONGEST_ROW, LARGEST_FILE)
 
 
 def sha256_of(folder: Path, name: str, largest: int, to: Path | None = None) -> str:

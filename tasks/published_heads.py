@@ -26,9 +26,11 @@ from tabularium.ledger import Head, Ledger, ReadOnly, durable_files
 from tabularium.ledger.transactions import RESTORE
 from tabularium.mechanisms.errors import LedgerError, PlaceClosed
 from tabularium.tasks.input_binding import is_known
-from tabularium.tasks.publish.release_folder import CERTIFICATE, HEADS, make_readable_folder, release_folder
+from tabularium.tasks.publish.release_folder import HEADS, make_readable_folder, release_folder
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
+from tabularium.validations import certificate as said
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable, json_object, read_plain
 
 _LARGEST = {HEADS: 4096, CERTIFICATE: 1 << 26}  # bytes; whatever is larger, this program has not written
@@ -56,8 +58,13 @@ class StampedHead:
         return {"seq": self.head.seq, "hash": self.head.hash, "chain": self.chain, "mac": self.mac}
 
     @classmethod
+    def said(cls, head: said.Head) -> StampedHead:
+        """Return the head that a certificate names."""
+        return cls(Head(head.seq, head.hash), head.chain, head.mac)
+
+    @classmethod
     def of(cls, stated: Mapping[str, Any]) -> StampedHead:
-        """Read it from a certificate."""
+        """Read it from what :meth:`fields` gave."""
         return cls(Head(stated["seq"], stated["hash"]), stated["chain"], stated["mac"])
 
 

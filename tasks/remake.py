@@ -7,20 +7,18 @@ from the certificate that was kept beside its measurements, whose digest the led
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any
 
 from tabularium.ledger import Charge, Ledger
 from tabularium.mechanisms.errors import InputError, LedgerError
 from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger, open_store, revision_of
 from tabularium.tasks.publish.certificate.sections import public_digests
 from tabularium.tasks.publish.kept_documents import kept_documents
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.publish.verify_certificate import differences
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.unit_tallies import attempts
+from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.spec.load import Loaded, measurement_plan
 from tabularium.validations.spec.model import ReleaseSpec
 
@@ -71,11 +69,10 @@ def _require_same_plan(run: Run, source: Charge) -> None:
             where=where,
             mend=f"restore {run.installation.measurements} from the backup",
         )
-    certificate = json.loads(kept[CERTIFICATE])
-    require_same_cells(run.loaded, certificate["tables"], where)
-    before = measurement_plan(
-        ReleaseSpec.model_validate(certificate["spec"]), public_digests(certificate["files"])
-    )
+    certificate = Certificate.read(kept[CERTIFICATE])
+    impossible = {name: about.impossible for name, about in certificate.tables.items()}
+    require_same_cells(run.loaded, impossible, where)
+    before = measurement_plan(ReleaseSpec.model_validate(certificate.spec), public_digests(certificate.files))
     different = next(differences(before, measurement_plan(run.loaded.spec, run.loaded.public_files)), None)
     if different is not None:
         raise InputError(
@@ -85,13 +82,13 @@ def _require_same_plan(run: Run, source: Charge) -> None:
         )
 
 
-def require_same_cells(loaded: Loaded, tables: Mapping[str, Mapping[str, Any]], where: str) -> None:
+def require_same_cells(loaded: Loaded, impossible: Mapping[str, int | None], where: str) -> None:
     """Refuse measurements of cells that are exactly zero now, and were drawn with the others once.
 
     Parameters
     ----------
-    tables
-        What the certificate of the earlier release says of each.
+    impossible
+        How many cells of each table the earlier release left out, as its certificate says.
     where
         The earlier release, in words.
 
@@ -101,7 +98,7 @@ def require_same_cells(loaded: Loaded, tables: Mapping[str, Mapping[str, Any]], 
         A table was measured before cells that its spec leaves empty were left out of the draw.
     """
     for table in loaded.spec.tables:
-        if loaded.impossible_in(table) is not None and "impossible" not in tables[table.name]:
+        if loaded.impossible_in(table) is not None and impossible[table.name] is None:
             raise InputError(
                 f"was measured by an earlier version, which drew noise for cells of table {table.name} that "
                 "are exactly zero now",

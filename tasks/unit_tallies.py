@@ -42,6 +42,7 @@ from tabularium.tasks.input_binding import is_bound, require_bound
 from tabularium.tasks.last_published import last_number
 from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
 from tabularium.tasks.measure import drawing_tallies
+from tabularium.tasks.publish.certificate.certificate_parts import Outcome
 from tabularium.tasks.published_heads import leave_head, require_new, stamped_head
 from tabularium.tasks.runtime.progress import note, stopping
 from tabularium.tasks.runtime.run import Run
@@ -208,15 +209,15 @@ def attempts(run: Run, ledger: Ledger) -> list[tuple[int, Charge]]:
     return [(number, each) for number, each in known if each is not None and each.state in _SPENT]
 
 
-def outcomes(run: Run, found: list[Drawn]) -> list[dict[str, Any]]:
+def outcomes(run: Run, found: list[Drawn]) -> list[Outcome]:
     """Return what the certificate says of tallies that only the draw settles: numbers, and broken rules."""
     rules = {rule.name: rule for rule in run.loaded.spec.rules}
     return [
-        {"number": each.number}
-        | (
-            {"broken": [name for name, _ in _broken(run, rules[each.tally.of], each.number)]}
+        Outcome(
+            each.number,
+            tuple(name for name, _ in _broken(run, rules[each.tally.of], each.number))
             if each.tally.of in rules
-            else {}
+            else None,
         )
         for each in found
     ]

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from tabularium.flows.comparison.made_up import MADE_UP, made_up
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.publish.release_folder import certificate_in, check_release
-from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.publish.read_release import Released
 
 Counts = NDArray[np.int64]
 
@@ -109,15 +108,7 @@ def _refuse_what_is_inside_an_installation(path: Path, text: str) -> None:
 
 
 def _release(folder: Path, table: str, text: str) -> DataSet:
-    certificate = folder / "certificate.json"
-    if not certificate.is_file():
-        raise InputError(
-            "this folder is no published release: it has no certificate.json",
-            where=f"--data {text}",
-            mend="name the folder of a release",
-        )
-    check_release(folder, certificate_in(folder)[1]["release_id"])
-    tables = list(verify_certificate(certificate)["tables"])
+    tables = list(Released.open(folder, whole=True).certificate.tables)
     if not table and len(tables) == 1:
         table = tables[0]
     if table not in tables:
@@ -170,10 +161,7 @@ def _loaded(data: DataSet) -> Counts:
 
 
 def _of_release(folder: Path, table: str) -> NDArray[Any]:
-    import pandas as pd
-
-    frame = pd.read_parquet(folder / f"{table}.parquet", columns=["count"])
-    return frame["count"].to_numpy()
+    return Released.open(folder).columns(table, "count")[0]
 
 
 def _of_file(path: Path) -> NDArray[Any]:

@@ -39,7 +39,6 @@ from tabularium.tasks.arrival.claims import Claims
 from tabularium.tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
 from tabularium.tasks.publish.kept_documents import KEPT
 from tabularium.tasks.publish.release_folder import (
-    CERTIFICATE,
     HEADS,
     PLACE,
     check_release,
@@ -50,6 +49,7 @@ from tabularium.tasks.publish.release_folder import (
 )
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.secret_command import secret_command
+from tabularium.validations.certificate import CERTIFICATE
 
 FORMAT = 1
 ABOUT, LEDGER = "about.json", "ledger.txt"

@@ -107,7 +107,7 @@ def plan(
         planner.fit()
     tuning = None
     if like is not None:
-        tuning = Tuning(release=like.certificate["release_id"], certificate=like.digest)
+        tuning = Tuning(release=like.certificate.release_id, certificate=like.digest)
     return Plan(
         planner.loaded,
         planner.margins(),

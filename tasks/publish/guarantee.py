@@ -19,6 +19,7 @@ from typing import Any
 
 from tabularium.mechanisms.accounting import RESTS_ON, Event, epsilon_at, membership_bound, reading
 from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
+from tabularium.validations import certificate as said
 from tabularium.validations.spec.exact_facts import Neighbours
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.privacy_part import Privacy
@@ -201,10 +202,16 @@ def at_most(loss: float) -> str:
     return f"{float(Context(prec=4, rounding=ROUND_CEILING).plus(exact)):.4g}"
 
 
-def privacy_numbers(
-    spec: ReleaseSpec, near: Neighbours, events: list[Event], deltas: list[Fraction]
-) -> dict[str, Any]:
-    """Return the privacy part of a certificate, without the terms of the account.
+def privacy_section(
+    spec: ReleaseSpec,
+    near: Neighbours,
+    events: list[Event],
+    deltas: list[Fraction],
+    *,
+    population: str,
+    conversion: said.Conversion,
+) -> said.Privacy:
+    """Return whose protection is promised, and what the promise is.
 
     Parameters
     ----------
@@ -214,24 +221,34 @@ def privacy_numbers(
         Everything that was drawn for the release.
     deltas
         At which ε is reported, under zcdp.
+    population
+        To which the units belong, as the account says.
     """
     privacy = spec.privacy
+    deltas = list(dict.fromkeys(deltas))
     numbers: dict[str, Any]
     if privacy.definition == "pure":
-        numbers = {"epsilon": str(privacy.budget), "epsilon_per_record": str(privacy.record_budget)}
+        numbers = {"epsilon": privacy.budget, "epsilon_per_record": privacy.record_budget}
     else:
         numbers = {
-            "rho": str(privacy.budget),
-            "rho_per_record": str(privacy.record_budget),
-            "epsilon_delta": [
-                {"epsilon": unit_epsilon(spec, events, delta), "delta": str(delta)}
-                for delta in dict.fromkeys(deltas)
-            ],
+            "rho": privacy.budget,
+            "rho_per_record": privacy.record_budget,
+            "epsilon_delta": tuple(
+                said.AtDelta(epsilon=unit_epsilon(spec, events, delta), delta=delta) for delta in deltas
+            ),
         }
     compared = near.as_dict()
     if near.fixed is not None and near.units and near.loss.definition == "zcdp":
-        compared["epsilon_delta"] = [
-            {"epsilon": rho_epsilon(near.loss.amount, delta), "delta": str(delta)}
-            for delta in dict.fromkeys(deltas)
-        ]
-    return {**numbers, "neighbours": compared, "reading": promise(privacy, near)}
+        compared["epsilon_delta"] = tuple(
+            said.AtDelta(epsilon=rho_epsilon(near.loss.amount, delta), delta=delta) for delta in deltas
+        )
+    return said.Privacy(
+        definition=privacy.definition,
+        unit=said.Unit(entity=privacy.unit.entity, population=population, column=privacy.unit.column),
+        relation=privacy.relation,
+        max_contributions=privacy.max_contributions,
+        conversion=conversion,
+        **numbers,
+        neighbours=said.Neighbours.model_validate(compared),
+        reading=tuple(promise(privacy, near)),
+    )

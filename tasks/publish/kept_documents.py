@@ -13,17 +13,17 @@ the ledger and the software; nor do the documents that are made from it, nor wha
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import uuid
 from pathlib import Path
 
 from tabularium.ledger import durable_files
 from tabularium.ledger.refusals import StorageFailed
-from tabularium.tasks.publish.release_folder import CERTIFICATE, PLACE
+from tabularium.tasks.publish.release_folder import PLACE
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.validations.certificate import CERTIFICATE, Certificate
 
 #: Files of a release folder that do not follow from the measurements.
 KEPT = (CERTIFICATE, STATEMENT, "report.html", "bill-of-materials.cdx.json", "registry.yaml")
@@ -89,5 +89,5 @@ def kept_documents(
         return None
     if hashlib.sha256(found.get(CERTIFICATE, b"")).hexdigest() != certificate:
         return None
-    named = json.loads(found[CERTIFICATE])["files"]
+    named = Certificate.read(found[CERTIFICATE]).files
     return {name: raw for name, raw in found.items() if name in named or name in (CERTIFICATE, STATEMENT)}

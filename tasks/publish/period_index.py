@@ -143,7 +143,7 @@ def _published(ledger: Ledger, period: Path) -> Iterator[_Found]:
             if charge is None or charge.publication_digest != hashlib.sha256(raw).hexdigest():
                 continue
             if (charge.product, charge.period) == (period.parent.name, period.name):
-                yield charge, str(certificate["created"]), ledger.withdrawal(charge.release_id)
+                yield charge, str(certificate.created), ledger.withdrawal(charge.release_id)
 
 
 def _write_index(period: Path, told: dict[str, Any]) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.tasks.public_folder import document, largest_file, sha256_of
-from tabularium.tasks.publish.release_folder import CERTIFICATE, check_release, readable
+from tabularium.tasks.public_folder import largest_file, sha256_of
+from tabularium.tasks.publish.release_folder import certificate_in, check_release, readable
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER, PriorTable
 from tabularium.validations.spec.load import Loaded
 
@@ -42,8 +43,7 @@ def copy_prior(prior: PriorTable, aside: Path) -> None:
     """
     folder = aside / FOLDER / prior.release
     folder.mkdir(parents=True, exist_ok=True)
-    with readable(prior.folder):
-        largest = largest_file(document(prior.folder, CERTIFICATE)[1])
+    largest = largest_file(certificate_in(prior.folder)[1])
     for name, digest in ((CERTIFICATE, prior.certificate), (prior.file, prior.digest)):
         with readable(prior.folder):
             same = sha256_of(prior.folder, name, largest, to=folder / name) == digest

@@ -19,10 +19,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,7 +56,6 @@ from tabularium.tasks.publish.published_tables import (
     histogram_table,
 )
 from tabularium.tasks.publish.release_folder import (
-    CERTIFICATE,
     aside_of,
     check_release,
     check_statement,
@@ -75,6 +73,8 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.sign_release import Signed, settled_statement, sign_release
 from tabularium.tasks.unit_tallies import attempts, drawn, outcomes
+from tabularium.validations import certificate as said
+from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.domains.codelists import published_text
 from tabularium.validations.domains.sdmx_code_lists import published_name
 from tabularium.validations.spec.measures.array_owners import array_of, owner_of
@@ -164,24 +164,29 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
             target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains
         )
         document = altered_document(target, found, last_release(run, ledger))
-    again = json.loads((aside / CERTIFICATE).read_bytes())
-    there, here = (
-        {
-            **without_documents(each),
-            **{"created": None, "software": None, "code": None, "outside_the_guarantee": None},
-            "ledger": {**each["ledger"], "head": None, "withheld": None},
-        }
-        for each in (found, again)
-    )
-    different = next((name for name in here if there.get(name) != here[name]), document)
+    again = Certificate.read((aside / CERTIFICATE).read_bytes())
+    different = next(_differing(found, again), document)
     if different is not None:
-        other = "" if found["software"] == again["software"] else ", and it names other software"
+        other = "" if found.software == again.software else ", and it names other software"
         raise PublicationError(
             f"this folder is not what the stored measurements give: {different} differs{other}",
             where=str(target),
             mend="move the folder away and run again: it is written anew, with the noise that is drawn",
         )
     return digest
+
+
+def _differing(there: Certificate, here: Certificate) -> Iterator[str]:
+    """Yield the sections that differ of two certificates of the same measurements, but those that may."""
+    there, here = without_documents(there), without_documents(here)
+    for name in Certificate.model_fields:
+        if name in ("created", "software", "code", "outside_the_guarantee"):
+            continue
+        one, other = getattr(there, name), getattr(here, name)
+        if name == "ledger":
+            one, other = (each.model_dump(exclude={"head", "withheld"}) for each in (one, other))
+        if one != other:
+            yield name
 
 
 def _statement(run: Run, folder: Path, *, adopt: bool) -> Signed | None:
@@ -208,7 +213,7 @@ def _write_all(
     found_tallies = [] if tallied is None else drawn(run, tallied)
     events = [each.event for each in found_tallies] + events
     contents = Contents(
-        all_in_digits(tables),
+        {name: said.Table.model_validate(about) for name, about in all_in_digits(tables).items()},
         events,
         _digests(aside),
         all_in_digits(_agreement(run, estimates)),
@@ -364,9 +369,8 @@ def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents
         told = certificate(run, measured, contents, ledger, tried)
         last = last_release(run, ledger)
     write_documents(aside, told, last)
-    leave_head(run, measured.release_id, StampedHead.of(told["ledger"]["head"]))
-    text = {**told, "files": _digests(aside, contents.files)}
-    raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
+    leave_head(run, measured.release_id, StampedHead.said(told.ledger.head))
+    raw = told.model_copy(update={"files": _digests(aside, contents.files)}).written()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()
 

@@ -9,10 +9,9 @@ import hashlib
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +25,9 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.public_folder import named, plain_files
 from tabularium.tasks.public_tables import MOST_CELLS, open_csv, open_parquet
 from tabularium.tasks.publish.frames import Labels
-from tabularium.tasks.publish.release_folder import (
-    CERTIFICATE,
-    certificate_in,
-    check_release,
-    damaged,
-    readable,
-)
+from tabularium.tasks.publish.release_folder import certificate_in, check_release, damaged, readable
 from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.public_files import MIB
 from tabularium.validations.spec.checks.column_checks import check_columns
@@ -43,10 +37,8 @@ from tabularium.validations.spec.checks.rate_checks import check_rates
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.source_part import certified_look_ups
 from tabularium.validations.spec.yaml_lines import Document
 
-FORMAT = 1
 SHORTEST_ROW = 4  # bytes of a line of CSV: two numbers
 _NUMBER = 64  # bytes of CSV that a number takes, and what stands around it
 _HISTOGRAM = 64 * MIB  # bytes of CSV: it has a row for each size that there is
@@ -96,7 +88,7 @@ class Released:
     """
 
     folder: Path
-    certificate: dict[str, Any]
+    certificate: Certificate
     digest: str
     loaded: Loaded
 
@@ -109,7 +101,7 @@ class Released:
         Raises
         ------
         InputError
-            No release lies there, or one of another format.
+            No release lies there.
         PublicationError
             Its certificate, spec or code lists cannot be read, it contradicts itself, or a file is not what
             it was.
@@ -121,14 +113,8 @@ class Released:
                 mend=f"name the folder that holds {CERTIFICATE}",
             )
         raw, certificate = certificate_in(folder)
-        if certificate.get("format") != FORMAT:
-            raise InputError(
-                "this certificate is of another format",
-                where=str(folder),
-                mend="use the version that made it",
-            )
         if whole:
-            check_release(folder, certificate["release_id"])
+            check_release(folder, certificate.release_id)
         else:
             with readable(folder):
                 plain_files(folder)
@@ -138,7 +124,7 @@ class Released:
         return found
 
     @classmethod
-    def read(cls, folder: Path, certificate: dict[str, Any], digest: str) -> Released:
+    def read(cls, folder: Path, certificate: Certificate, digest: str) -> Released:
         """Read what lies beside a certificate that is known already."""
         return cls(folder, certificate, digest, read_spec(folder, certificate))
 
@@ -155,7 +141,7 @@ class Released:
     @property
     def level(self) -> float:
         """The level of its margins."""
-        return float(Fraction(self.certificate["confidence"]))
+        return float(self.certificate.confidence)
 
     @cached_property
     def layouts(self) -> dict[str, Layout]:
@@ -326,7 +312,7 @@ def _groups_in_order(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> bool:
     return all(each.by is None or each.groups == domains[each.by].codes for each in measures)
 
 
-def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
+def read_spec(folder: Path, certificate: Certificate) -> Loaded:
     """Return the spec of a certificate with the code lists and invariants of its folder.
 
     Raises
@@ -335,11 +321,11 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
         One of them cannot be read.
     """
     try:
-        spec = ReleaseSpec.model_validate(certificate["spec"])
+        spec = ReleaseSpec.model_validate(certificate.spec)
         names = [column.hierarchy for column in spec.columns.values()]
         names += [numbers.values for numbers in (*spec.invariants, *spec.figures)]
         if all(name is None or Path(name).name == name for name in names):
-            document = Document(CERTIFICATE, certificate["spec"])
+            document = Document(CERTIFICATE, certificate.spec)
             draft = Draft(
                 document,
                 postprocessing=spec.postprocessing,
@@ -358,11 +344,9 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
                     path=folder / CERTIFICATE,
                     folder=folder,
                     domains=draft.domains,
-                    public_files=dict(
-                        sorted({**draft.public_files, **certified_look_ups(certificate)}.items())
-                    ),
-                    digest=certificate["spec_digest"],
-                    published_spec=certificate["spec"],
+                    public_files=dict(sorted({**draft.public_files, **certificate.public_look_ups}.items())),
+                    digest=certificate.spec_digest,
+                    published_spec=certificate.spec,
                     source_uri="",
                     known=tuple(draft.known),
                     figures=tuple(draft.public),

@@ -7,12 +7,10 @@ all of them come out as they were published does the folder appear.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
 from pathlib import Path
-from typing import Any
 
 from tabularium.ledger.durable_files import sync_folder
 from tabularium.mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
@@ -25,7 +23,6 @@ from tabularium.tasks.publish.draft_folder import place_of
 from tabularium.tasks.publish.kept_documents import kept_documents
 from tabularium.tasks.publish.publish import PublishedHandle, write_files
 from tabularium.tasks.publish.release_folder import (
-    CERTIFICATE,
     aside_of,
     check_release,
     digest_of,
@@ -37,6 +34,7 @@ from tabularium.tasks.published_heads import StampedHead, leave_head
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.validations.certificate import CERTIFICATE, Certificate
 
 
 def is_lost(run: Run, charge: ChargeHandle) -> bool:
@@ -64,7 +62,7 @@ def rebuild(
         If a file comes out otherwise, or the folder cannot be written. Nothing stays then.
     """
     kept = _kept(run, measured.release_id) or {}
-    certificate = json.loads(kept[CERTIFICATE])
+    certificate = Certificate.read(kept[CERTIFICATE])
     with open_ledger(run) as ledger:
         charge = ledger.charge(measured.release_id)
     drafted = charge is not None and charge.state == "measured"
@@ -80,7 +78,7 @@ def rebuild(
         _compare(aside, certificate)
         digest = check_release(aside, measured.release_id, measured.digest)
         make_durable(aside, access)
-        leave_head(run, measured.release_id, StampedHead.of(certificate["ledger"]["head"]))
+        leave_head(run, measured.release_id, StampedHead.said(certificate.ledger.head))
         aside.rename(target)
         sync_folder(target.parent)
     except OSError as error:
@@ -107,22 +105,22 @@ def _kept(run: Run, release_id: str) -> dict[str, bytes] | None:
     return kept_documents(run.installation, release_id, certificate, charge.statement)
 
 
-def _compare(aside: Path, certificate: dict[str, Any]) -> None:
+def _compare(aside: Path, certificate: Certificate) -> None:
     """Refuse a folder of which a file is not what the certificate says, naming the software that differs."""
     there = {str(path.relative_to(aside)): digest_of(path) for path in files_in(aside)}
     for name in (CERTIFICATE, STATEMENT):
         there.pop(name, None)
-    published = certificate["files"]
+    published = certificate.files
     names = there.keys() | published.keys()
     different = sorted(name for name in names if there.get(name) != published.get(name))
     if not different:
         return
     now = {"python": platform.python_version(), **software_versions()}
-    then = certificate["software"]
+    then = certificate.software
     others = ", ".join(f"{name} {then.get(name)}" for name in sorted(now) if then.get(name) != now[name])
     raise PublicationError(
         f"{different[0]} does not come out as it was published"
         + (f": it was made with {others}" if others else ", though the software is the same"),
-        where=f"release {certificate['release_id']}",
+        where=f"release {certificate.release_id}",
         mend="restore the folder from a backup" + (", or run with that software" if others else ""),
     )

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tabularium.ledger.durable_files import sync_folder
 from tabularium.mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
@@ -19,9 +18,9 @@ from tabularium.tasks import public_folder
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat
 from tabularium.validations.public_files import Unreadable
 
-CERTIFICATE = "certificate.json"
 _MALFORMED = (
     LookupError,
     TypeError,
@@ -164,7 +163,7 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
             mend="put it back, or name the folder it was published to in publication.folder",
         )
     raw, found = certificate_in(folder)
-    if found["release_id"] != release_id or measured not in (None, found["measurements"]["digest"]):
+    if found.release_id != release_id or measured not in (None, found.measurements.digest):
         raise PublicationError(
             "another release lies in this folder",
             where=str(folder),
@@ -173,10 +172,10 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
     with readable(folder):
         there = public_folder.plain_files(folder) - {CERTIFICATE, STATEMENT}
         largest = public_folder.largest_file(found)
-    foreign = sorted(there - found["files"].keys())
+    foreign = sorted(there - found.files.keys())
     if foreign:
         raise damaged(folder, f"{foreign[0]!r} is no part of the release")
-    for name, digest in found["files"].items():
+    for name, digest in found.files.items():
         with readable(folder):
             if name not in there or public_folder.sha256_of(folder, name, largest) != digest:
                 raise damaged(folder, f"{name} is missing or altered")
@@ -211,22 +210,30 @@ def statement_in(folder: Path) -> bytes | None:
         return public_folder.read(folder, STATEMENT)
 
 
-def certificate_in(folder: Path) -> tuple[bytes, dict[str, Any]]:
-    """Return the certificate in a release folder, raw and read.
+def certificate_in(folder: Path) -> tuple[bytes, Certificate]:
+    """Return the certificate in a release folder, raw and read; raises as :func:`certificate_at`."""
+    return certificate_at(folder / CERTIFICATE)
+
+
+def certificate_at(path: Path) -> tuple[bytes, Certificate]:
+    """Return a certificate, raw and read, in its release folder or alone.
 
     Raises
     ------
     PublicationError
-        It cannot be read, or is none.
+        It cannot be read, is none, or another version of the program made it.
     """
+    folder, name = path.parent, path.name
     with readable(folder):
-        raw, found = public_folder.document(folder, CERTIFICATE)
+        raw = public_folder.read(folder, name)
+    failure: TabulariumError
     try:
-        if isinstance(found["files"], dict) and found["measurements"]["digest"] and found["release_id"]:
-            return raw, found
-    except (KeyError, TypeError):
-        pass
-    raise damaged(folder, f"{CERTIFICATE} is missing or altered")
+        return raw, Certificate.read(raw)
+    except OtherFormat as error:
+        failure = PublicationError(f"{name} {error}", where=str(folder), mend="use the version that made it")
+    except Unreadable as error:
+        failure = damaged(folder, f"{name} {error}")
+    raise failure
 
 
 @contextmanager

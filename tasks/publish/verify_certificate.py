@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,25 +28,32 @@ from tabularium.ledger import Charge, Head, Withheld
 from tabularium.mechanisms.accounting import Event, spent
 from tabularium.mechanisms.accounting.transcript import Primitive
 from tabularium.mechanisms.errors import PublicationError, TabulariumError
-from tabularium.tasks.public_folder import document
-from tabularium.tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
+from tabularium.tasks.publish.certificate import (
+    Charged,
+    Contents,
+    Outcome,
+    Told,
+    software_versions,
+    stated,
+    whole,
+)
 from tabularium.tasks.publish.certificate.account_section import reservation_in, unfit
-from tabularium.tasks.publish.certificate.certificate_schema import against_schema
 from tabularium.tasks.publish.certificate.spending import budgets, by_measurement
 from tabularium.tasks.publish.formats.format_files import files_of
 from tabularium.tasks.publish.guarantee import FIXED_PLANS
-from tabularium.tasks.publish.release_folder import damaged
+from tabularium.tasks.publish.release_folder import certificate_at, damaged
 from tabularium.tasks.published_heads import StampedHead
+from tabularium.validations import certificate as said
+from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.sdmx_code_lists import published_name
-from tabularium.validations.public_files import Unreadable
+from tabularium.validations.public_files import Unreadable, json_object
 from tabularium.validations.spec.checks.column_checks import check_columns
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.exact_facts import Neighbours, neighbours
 from tabularium.validations.spec.measures.measure_fields import Measure
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import RowCountRule
-from tabularium.validations.spec.parts.source_part import certified_look_ups
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
 from tabularium.validations.spec.yaml_lines import Document
 from tabularium.validations.suites.microdata_findings import CHANGE
@@ -68,7 +74,7 @@ _ITSELF = "does not fit the rest of the certificate"
 
 def verify_certificate(
     path: Path, charge: Charge | None = None, domains: Mapping[str, Domain] | None = None
-) -> dict[str, Any]:
+) -> Certificate:
     """Return a certificate that says what was published, as far as can be seen from here.
 
     Parameters
@@ -86,17 +92,15 @@ def verify_certificate(
     PublicationError
         Naming the first field that is not what it should be.
     """
+    raw, found = certificate_at(path)
     try:
-        raw, found = document(path.parent, path.name)
         known = charge is not None and charge.state == "published"
         if charge is not None:
             _compare_with_ledger(path, found, charge)
             if known and hashlib.sha256(raw).hexdigest() == charge.publication_digest:
-                _adds_up(path, ReleaseSpec.model_validate(found["spec"]), _events(found))
+                _adds_up(path, ReleaseSpec.model_validate(found.spec), _events(found))
                 return found
-        _compare_with_itself(path, found, domains)
-        if (wrong := next(against_schema(found), None)) is not None:
-            raise forged(path, f"{wrong.partition(':')[0].removeprefix('$.')} is not what the schema says")
+        _compare_with_itself(path, raw, found, domains)
         if not known:
             return found
     except PublicationError:
@@ -108,70 +112,68 @@ def verify_certificate(
     raise forged(path, "the certificate differs from the one the ledger knows")
 
 
-def _events(found: Mapping[str, Any]) -> list[Event]:
-    return [Event.from_dict(event) for event in found["transcript"]]
+def _events(found: Certificate) -> list[Event]:
+    return [draw.event for draw in found.transcript]
 
 
-def head_in(found: Mapping[str, Any]) -> Head:
+def head_in(found: Certificate) -> Head:
     """Return the head of the ledger that a certificate names."""
-    head = found["ledger"]["head"]
-    return Head(head["seq"], head["hash"])
+    return Head(found.ledger.head.seq, found.ledger.head.hash)
 
 
-def _compare_with_ledger(path: Path, found: Mapping[str, Any], charge: Charge) -> None:
+def _compare_with_ledger(path: Path, found: Certificate, charge: Charge) -> None:
     """Hold a certificate against the fields of its charge."""
-    ledger = found["ledger"]
+    ledger = found.ledger
     for field, theirs, ours in (
-        ("release_id", found["release_id"], charge.release_id),
-        ("dataset", found["dataset"], charge.account),
-        ("ledger.account", ledger["account"], charge.account),
-        ("product", found["product"], charge.product),
-        ("period", found["period"], charge.period),
-        ("ledger.amount", ledger["amount"], str(charge.amount)),
-        ("ledger.rests_on", (ledger.get("rests_on") or {}).get("release_id"), charge.measurements_of),
-        ("ledger.attempts", ledger["attempts"], charge.fence),
-        ("spec_digest", found["spec_digest"], charge.spec_digest),
-        ("measurements.digest", found["measurements"]["digest"], charge.measurement_digest),
+        ("release_id", found.release_id, charge.release_id),
+        ("dataset", found.dataset, charge.account),
+        ("ledger.account", ledger.account, charge.account),
+        ("product", found.product, charge.product),
+        ("period", found.period, charge.period),
+        ("ledger.amount", ledger.amount, charge.amount),
+        ("ledger.rests_on", ledger.rests_on and ledger.rests_on.release_id, charge.measurements_of),
+        ("ledger.attempts", ledger.attempts, charge.fence),
+        ("spec_digest", found.spec_digest, charge.spec_digest),
+        ("measurements.digest", found.measurements.digest, charge.measurement_digest),
     ):
         if theirs != ours:
             raise forged(path, f"{field} {_LEDGER}")
 
 
-def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[str, Domain] | None) -> None:
+def _compare_with_itself(
+    path: Path, raw: bytes, found: Certificate, domains: Mapping[str, Domain] | None
+) -> None:
     """Work out again all that follows from the spec, the transcript and the digests, and compare."""
-    if found["format"] != FORMAT:
-        raise forged(path, "this certificate is of another format")
-    spec = ReleaseSpec.model_validate(found["spec"])
-    privacy, ledger = found["privacy"], found["ledger"]
-    population = privacy["unit"]["population"]
+    spec = ReleaseSpec.model_validate(found.spec)
+    privacy, ledger = found.privacy, found.ledger
+    population = privacy.unit.population
     if spec.privacy.unit.population not in (None, population):
         raise forged(path, f"privacy.unit.population {_ITSELF}")
     events = _events(found)
-    deltas = [Fraction(each["delta"]) for each in privacy.get("epsilon_delta", [])]
+    deltas = [each.delta for each in privacy.epsilon_delta or ()]
     if deltas[:1] != [delta for delta in (spec.privacy.delta,) if delta is not None]:
         raise forged(path, f"privacy.epsilon_delta {_ITSELF}")
-    told = {
-        **{name: found[name] for name in ("release_id", "created", "software")},
-        "measurements": found["measurements"]["digest"],
-        "numbers": {each["name"]: each["numbers"] for each in found["invariants"]},
-        "lookups": certified_look_ups(found),
-        "code": found["code"],
-        "postprocessing": found["postprocessing"]["version"],
-        "workspace_kept": found["security"]["workspace_kept"],
-    }
+    told = Told(
+        release_id=found.release_id,
+        created=found.created,
+        measurements=found.measurements.digest,
+        software=found.software,
+        code=found.code,
+        postprocessing=found.postprocessing.version,
+        workspace_kept=found.security.workspace_kept,
+        numbers={each.name: each.numbers for each in found.invariants},
+        lookups=found.public_look_ups,
+    )
     conflicts = {
-        each["name"]: {name: each[name] for name in ("compared", "beyond_chance")}
-        for each in found["invariants"]
+        each.name: {"compared": each.compared, "beyond_chance": each.beyond_chance}
+        for each in found.invariants
     }
-    contents = Contents(
-        found["tables"], events, found["files"], found["agreement"], conflicts, found["tallies"]
-    )
-    tried = [(each["number"], each["release_id"], each["attempts"]) for each in ledger["tally_charges"]]
-    withheld = [Withheld.of(each) for each in ledger["withheld"]]
-    charged = Charged(
-        *(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas, tried, withheld),
-        reservation_in(found),
-    )
+    outcomes = [Outcome(each.number, each.broken) for each in found.tallies]
+    contents = Contents(found.tables, events, found.files, found.agreement, conflicts, outcomes)
+    tried = [(each.number, each.release_id, each.attempts) for each in ledger.tally_charges]
+    withheld = [Withheld(**dict(each)) for each in ledger.withheld]
+    head = StampedHead(head_in(found), ledger.head.chain, ledger.head.mac)
+    charged = Charged(population, ledger.attempts, head, deltas, tried, withheld, reservation_in(found))
     if bool(tried) != bool(spec.tallies):
         raise forged(path, f"ledger.tally_charges {_ITSELF}")
     expected = stated(
@@ -182,22 +184,23 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         told,
     )
     versions = software_versions()
-    texts = () if found["software"].get(_PROGRAM) == versions[_PROGRAM] else _TEXTS
-    different = next(differences(expected, found, texts), None) or unfit(found, spec)
+    texts = () if found.software.get(_PROGRAM) == versions[_PROGRAM] else _TEXTS
+    different = next(differences(expected.document(), json_object(raw), texts), None) or unfit(found, spec)
     if different is not None:
         raise forged(path, f"{different} {_ITSELF}")
     _adds_up(path, spec, events)
     _judged(path, spec, found)
     _tables_are_those_of(path, spec, found)
-    if found["software"].keys() != {"python", *versions}:
+    if found.software.keys() != {"python", *versions}:
         raise forged(path, f"software {_ITSELF}")
 
 
-def _nearest(spec: ReleaseSpec, domains: Mapping[str, Domain], privacy: Mapping[str, Any]) -> Neighbours:
+def _nearest(spec: ReleaseSpec, domains: Mapping[str, Domain], privacy: said.Privacy) -> Neighbours:
     """Return which inputs are compared; as the certificate has it where its code lists are not at hand."""
     if all(name in domains for table in spec.tables for name in table.dimensions):
         return neighbours(spec, domains)
-    return Neighbours.from_dict(privacy["neighbours"], spec.privacy)
+    near = privacy.neighbours
+    return Neighbours.of(near.change, near.units, near.fixed, spec.privacy)
 
 
 def _domains(folder: Path, spec: ReleaseSpec) -> dict[str, Domain]:
@@ -251,50 +254,51 @@ def _adds_up(path: Path, spec: ReleaseSpec, events: list[Event]) -> None:
             raise forged(path, what)
 
 
-def _judged(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]) -> None:
+def _judged(path: Path, spec: ReleaseSpec, found: Certificate) -> None:
     """See that noisy rules and invariants came out as a release lets them, and as their numbers say."""
     rules = {rule.name: rule for rule in spec.rules if isinstance(rule, RowCountRule)}
-    for place, tally in enumerate(found["tallies"]):
-        rule = rules.get(tally["of"])
+    for place, tally in enumerate(found.tallies):
+        rule = rules.get(tally.of)
         if rule is None:
             continue
         low, high = rule.min, rule.max
-        outside = (low is not None and tally["number"] < low) or (high is not None and tally["number"] > high)
+        outside = (low is not None and tally.number < low) or (high is not None and tally.number > high)
         # What change_from_last compared with is in another release.
-        changed = rule.change_from_last is not None and CHANGE in tally["broken"]
-        broken = [rule.name] * outside + [CHANGE] * changed
-        if tally["broken"] != broken or (broken and rule.severity == "stop"):
+        changed = rule.change_from_last is not None and CHANGE in (tally.broken or ())
+        broken = (rule.name,) * outside + (CHANGE,) * changed
+        if tally.broken != broken or (broken and rule.severity == "stop"):
             raise forged(path, f"tallies[{place}].broken {_ITSELF}")
-    for place, (known, said) in enumerate(zip(spec.invariants, found["invariants"], strict=True)):
-        most = 0 if known.on_conflict == "stop" else said["compared"]
-        if not 0 <= said["beyond_chance"] <= most:
+    for place, (known, about) in enumerate(zip(spec.invariants, found.invariants, strict=True)):
+        most = 0 if known.on_conflict == "stop" else about.compared
+        if about.beyond_chance > most:
             raise forged(path, f"invariants[{place}].beyond_chance {_ITSELF}")
 
 
-def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]) -> None:
+def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Certificate) -> None:
     """See that the certificate speaks of the tables of its spec and that their files are named."""
-    tables = found["tables"]
+    tables = found.tables
     entries: dict[str, Table | Histogram] = {each.name: each for each in spec.tables}
     entries |= {each.name: each for each in spec.histograms}
     if list(tables) != list(entries):
         raise forged(path, f"tables {_ITSELF}")
     for table in spec.tables:
-        if tables[table.name]["mechanism"] != table.mechanism:
+        if tables[table.name].mechanism != table.mechanism:
             raise forged(path, f"tables.{table.name}.mechanism {_ITSELF}")
-        said = tables[table.name].get("measures", {})
-        alike = all(_declares(said.get(name, {}), m) for name, m in table.measures.items())
-        if not alike or said.keys() != table.measures.keys():
+        measures = tables[table.name].measures or {}
+        if measures.keys() != table.measures.keys() or not all(
+            _declares(measures[name].document(), measure) for name, measure in table.measures.items()
+        ):
             raise forged(path, f"tables.{table.name}.measures {_ITSELF}")
     for histogram in spec.histograms:
-        if tables[histogram.name]["sizes_of"] != histogram.of:
+        if tables[histogram.name].sizes_of != histogram.of:
             raise forged(path, f"tables.{histogram.name}.sizes_of {_ITSELF}")
-        if tables[histogram.name]["largest_size"] != histogram.largest_size(spec.privacy):
+        if tables[histogram.name].largest_size != histogram.largest_size(spec.privacy):
             raise forged(path, f"tables.{histogram.name}.largest_size {_ITSELF}")
     for name, entry in entries.items():
-        if tables[name]["counted"] != counted_in(spec, entry):
+        if tables[name].counted != counted_in(spec, entry):
             raise forged(path, f"tables.{name}.counted {_ITSELF}")
     lists = {f"codes/{published_name(each.hierarchy)}" for each in spec.columns.values() if each.hierarchy}
-    if not (files_of(spec) | lists) <= found["files"].keys():
+    if not (files_of(spec) | lists) <= found.files.keys():
         raise forged(path, f"files {_ITSELF}")
 
 

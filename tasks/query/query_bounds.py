@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
-from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.queries import posterior_bounds, usefulness
 from tabularium.mechanisms.registry import MECHANISMS
 
 if TYPE_CHECKING:
     from tabularium.mechanisms.queries import Answer
+    from tabularium.validations.certificate import Certificate
 
 PRIOR = 0.1
 
 
-def promised_error(certificate: dict[str, Any], answer: Answer) -> dict[str, Any]:
+def promised_error(certificate: Certificate, answer: Answer) -> dict[str, Any]:
     """Return errors of count queries that are not exceeded at the answer's level, over the noise.
 
     They are those of the finest measurement of the answer's table alone, which must be discrete Laplace noise
     on every cell; what other levels add is left out.
     """
-    events = [Event.from_dict(event) for event in certificate["transcript"]]
+    events = [draw.event for draw in certificate.transcript]
     own = [
         event
         for event in events
         if event.primitive == "discrete_laplace" and event.purpose.split("/")[0] == answer.table
     ]
-    table = certificate["tables"][answer.table]
-    levels = table.get("noise_variance", {})
-    mechanism = MECHANISMS.get(table.get("mechanism", ""))
+    table = certificate.tables[answer.table]
+    levels = table.noise_variance
+    mechanism = MECHANISMS.get(table.mechanism)
     plain = (
         mechanism is not None
         and mechanism.releases_noisy_cells
@@ -54,16 +53,16 @@ def promised_error(certificate: dict[str, Any], answer: Answer) -> dict[str, Any
     }
 
 
-def promised_privacy(certificate: dict[str, Any]) -> dict[str, Any]:
+def promised_privacy(certificate: Certificate) -> dict[str, Any]:
     """Return how sure anyone may be of a unit after the release who gave it 10 % before; pure ε only."""
-    privacy = certificate["privacy"]
-    if "epsilon" not in privacy or privacy["neighbours"]["change"] != "add-remove":
+    privacy = certificate.privacy
+    if privacy.epsilon is None or privacy.neighbours.change != "add-remove":
         return {
             "none": "such a bound exists for pure ε where units can be added and removed; the certificate "
             "says what holds here"
         }
-    found = posterior_bounds(PRIOR, float(Fraction(privacy["epsilon"])))
-    return {"prior": PRIOR, "epsilon": privacy["epsilon"], **found}
+    found = posterior_bounds(PRIOR, float(privacy.epsilon))
+    return {"prior": PRIOR, "epsilon": str(privacy.epsilon), **found}
 
 
 def in_words(error: dict[str, Any], privacy: dict[str, Any]) -> list[str]:

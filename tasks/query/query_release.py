@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +28,14 @@ from tabularium.mechanisms.queries.cell_measurements import table_of
 from tabularium.mechanisms.queries.grammar import Query
 from tabularium.mechanisms.queries.linear_tables import MeasuredLevel
 from tabularium.mechanisms.registry import MECHANISMS, restore
-from tabularium.tasks.margins.error_model import LevelError, margin_base
+from tabularium.tasks.margins.error_model import LevelError, Method, margin_base
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released, ReleasedNumbers
 from tabularium.tasks.query.known_numbers import known_sums
 from tabularium.tasks.query.measured_attributes import measured_attribute
+from tabularium.validations import certificate as said
+from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains.query_attributes import attribute_of, tree_of
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure_fields import Measure
@@ -61,7 +62,7 @@ class OpenRelease:
     """
 
     folder: Path
-    certificate: dict[str, Any]
+    certificate: Certificate
     digest: str
     verified: bool
     tables: tuple[ReleasedTable, ...]
@@ -69,7 +70,7 @@ class OpenRelease:
     @property
     def level(self) -> float:
         """The level of its margins."""
-        return float(Fraction(self.certificate["confidence"]))
+        return float(self.certificate.confidence)
 
     @property
     def of_a_universe(self) -> list[str]:
@@ -191,9 +192,7 @@ class ReleasedTable:
         """What invariants say of it that measurements do not contradict; they are about all records."""
         if self.table.where is not None:
             return ()
-        conflicts = {
-            each["name"] for each in self.released.certificate["invariants"] if each["beyond_chance"]
-        }
+        conflicts = {each.name for each in self.released.certificate.invariants if each.beyond_chance}
         found = [
             known_sums(each, self.axes, self.released.loaded)
             for each in self.released.loaded.known
@@ -224,7 +223,7 @@ class ReleasedTable:
         return self.axes.shape
 
     def _noisy(self) -> NoisySource | None:
-        if self.released.certificate["measurements"]["withheld"] is not None:
+        if self.released.certificate.measurements.withheld is not None:
             return None
         parts = []
         for level, nodes in self.layout.cuts.items():
@@ -244,25 +243,30 @@ class ReleasedTable:
         return None if found is None else found.reshape(-1, *self.axes.shape)
 
     def _published(self) -> PublishedTable | None:
-        about = self.released.certificate["tables"][self.name]
+        about = self.released.certificate.tables[self.name]
         read = self.released.table(self.name)
         mechanism = MECHANISMS.get(self.table.mechanism)
         one_variance = mechanism is not None and mechanism.releases_noisy_cells
         return self._cells(read, about, one_variance=one_variance)
 
     def _cells(
-        self, read: ReleasedNumbers, about: dict[str, Any], *, one_variance: bool, unit: float = 1.0
+        self,
+        read: ReleasedNumbers,
+        about: said.Table | said.Measure,
+        *,
+        one_variance: bool,
+        unit: float = 1.0,
     ) -> PublishedTable:
         layout, axes, level = self.layout, self.axes, self.released.level
         shape = (layout.nodes, *axes.shape)
         values, margin = read.counts.reshape(shape) / unit, read.margins.reshape(shape) / unit
         noise = None
-        if about["margins"]["method"] != "exact":
-            rms_error = _rms_errors(layout, about["margins"])
+        if about.margins.method != "exact":
+            rms_error = _rms_errors(layout, about.margins)
         elif not one_variance:
             rms_error = margin / quantile(level)
         else:
-            noise = _noise(axes, layout, about["noise_variance"], self._impossible)
+            noise = _noise(axes, layout, about.noise_variance or {}, self._impossible)
             whole = read.present.all()
             rms_error = np.sqrt(noise.estimated_variances if whole else noise.measured_variances)
         return PublishedTable(axes, values, margin, read.present, rms_error, level, noise)
@@ -336,7 +340,7 @@ class ReleasedMeasure(ReleasedTable):
     def _published(self) -> PublishedTable | None:
         if self._about.kind != "sum" or not self._adds_up:
             return None
-        about = self.released.certificate["tables"][self.name]["measures"][self.measure]
+        about = (self.released.certificate.tables[self.name].measures or {})[self.measure]
         read = self.released.table(self.name, self.measure)
         return self._cells(read, about, one_variance=True, unit=float(self._about.step))
 
@@ -349,10 +353,10 @@ def _noise(
     return NoisyTable(axes, parts, impossible)
 
 
-def _rms_errors(layout: Layout, about: dict[str, Any]) -> NDArray[np.float64]:
+def _rms_errors(layout: Layout, about: said.Margins) -> NDArray[np.float64]:
     """Return the root mean squared errors that the published margins are made of."""
-    method = about["method"]
-    errors = about.get("mean_squared_error", dict.fromkeys(layout.cuts, 1.0))
+    method = cast("Method", about.method)  # a histogram, which has none, cannot be asked
+    errors = about.mean_squared_error or dict.fromkeys(layout.cuts, 1.0)
     parts: dict[str, tuple[NDArray[Any], LevelError]] = {
         level: (np.zeros(layout.shape(level)), LevelError(method, errors[level])) for level in layout.cuts
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.opened import size_class
 from tabularium.tasks.report.order_statistics import OrderStatistics
 from tabularium.tasks.report.released_cells import Part
+from tabularium.validations.certificate import Measure
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Accuracy:
     """The margins of a table, seen part by part (:class:`tabularium.tasks.report.released_cells.Look`)."""
 
     def __init__(self, released: Released, name: str) -> None:
-        errors = released.certificate["tables"][name]["margins"].get("errors", [])
-        self._held = {(each.get("level", ""), tuple(each["counts"])): float(each["held"]) for each in errors}
+        errors = released.certificate.tables[name].margins.errors or ()
+        self._held = {(each.level or "", each.counts): float(each.held) for each in errors}
         self._tallies: dict[tuple[str, int], _Tally] = {}
         self._first = True
 
@@ -121,10 +121,9 @@ class MeasureLine:
 class MeasureAccuracy:
     """The margins of a measure, seen part by part (:class:`tabularium.tasks.report.released_cells.Look`)."""
 
-    def __init__(self, about: Mapping[str, Any]) -> None:
+    def __init__(self, about: Measure) -> None:
         """Take what the certificate says of the measure."""
-        said = about["margins"].get("shown", [])
-        self._without = {each.get("level", ""): each["without_records_at_most"] for each in said}
+        self._without = {each.level or "": each.without_records_at_most for each in about.margins.shown or ()}
         self._tallies: dict[str, _Tally] = {}
         self._shown: dict[str, int] = {}
         self._first = True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+
+from tabularium.validations.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -53,33 +53,26 @@ class BudgetShown:
         ε or ρ.
     epsilon_delta
         Under zcdp: the same loss as (ε, δ).
-    account
-        None where the certificate does not state it.
     """
 
     symbol: str
     amount: Fraction
     epsilon_delta: list[tuple[float, str]]
-    account: AccountShown | None
+    account: AccountShown
 
 
-def budget_of(told: Mapping[str, Any]) -> BudgetShown:
+def budget_of(told: Certificate) -> BudgetShown:
     """Return the amounts that a certificate states."""
-    privacy = told["privacy"]
-    pure = privacy["definition"] == "pure"
+    privacy, account = told.privacy, told.account
     return BudgetShown(
-        "ε" if pure else "ρ",
-        Fraction(privacy["epsilon" if pure else "rho"]),
-        [(each["epsilon"], each["delta"]) for each in privacy.get("epsilon_delta", [])],
-        _account(told["account"], told["ledger"]["tally_charges"]) if "account" in told else None,
-    )
-
-
-def _account(said: Mapping[str, Any], tallies: Sequence[Mapping[str, Any]]) -> AccountShown:
-    return AccountShown(
-        said["name"],
-        sum((Fraction(each["amount"]) for each in tallies), Fraction(said["reserved"]["amount"])),
-        Fraction(said["cumulative"]["used"]),
-        Fraction(said["cap"]),
-        said["cumulative"]["releases_before"],
+        "ε" if privacy.definition == "pure" else "ρ",
+        privacy.loss,
+        [(each.epsilon, str(each.delta)) for each in privacy.epsilon_delta or ()],
+        AccountShown(
+            account.name,
+            sum((each.amount for each in told.ledger.tally_charges), account.reserved.amount),
+            account.cumulative.used,
+            account.cap,
+            account.cumulative.releases_before,
+        ),
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
+from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains import prior_tables
 
 MOST_FILES = 60
@@ -47,10 +46,10 @@ class Download:
     size: int
 
 
-def downloads(folder: Path, told: Mapping[str, Any]) -> list[Download]:
+def downloads(folder: Path, told: Certificate) -> list[Download]:
     """Return the files that a certificate names, tables first."""
     names = sorted(
-        told["files"], key=lambda name: (name.count("/"), name.partition("/")[0] == "measurements", name)
+        told.files, key=lambda name: (name.count("/"), name.partition("/")[0] == "measurements", name)
     )
     return [
         Download(name, quote(name), _what(name), (folder / name).stat().st_size)

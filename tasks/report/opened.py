@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.read_release import Released
+from tabularium.validations.certificate import Certificate
 
 MOST_TABLES = 24
 """Tables that are told of at length; a page of more would be too large to read."""
@@ -37,7 +37,7 @@ class Level:
     nodes: slice
 
 
-def opened(folder: Path, told: Mapping[str, Any]) -> Released:
+def opened(folder: Path, told: Certificate) -> Released:
     """Read what lies beside a certificate; the certificate itself need not lie there yet.
 
     Raises
@@ -45,7 +45,7 @@ def opened(folder: Path, told: Mapping[str, Any]) -> Released:
     PublicationError
         Its spec or a code list cannot be read.
     """
-    return Released.read(folder, dict(told), "")
+    return Released.read(folder, told, "")
 
 
 def levels_of(layout: Layout, present: NDArray[np.bool_]) -> list[Level]:

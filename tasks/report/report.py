@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from tabularium.tasks.publish.formats.column_meanings import quality_in_words
 from tabularium.tasks.publish.read_release import Released
@@ -28,6 +27,7 @@ from tabularium.tasks.report.since_last_period import (
 from tabularium.tasks.report.templates import templates
 from tabularium.tasks.report.what_was_published import TableShown, shown, titled
 from tabularium.tasks.report.worked_example import READ_AS, Example, MiddleMargin
+from tabularium.validations.certificate import Certificate
 
 LARGEST_PAGE = 1_000_000
 """Bytes; pictures are left out of a page that would be larger."""
@@ -49,9 +49,7 @@ class TableReported:
     measures: list[ComparedMeasure]
 
 
-def report(
-    aside: Path, told: Mapping[str, Any], last: Path | None, *, compared_with: Sequence[str] = ()
-) -> bytes:
+def report(aside: Path, told: Certificate, last: Path | None, *, compared_with: Sequence[str] = ()) -> bytes:
     """Return ``report.html``: the same bytes for the same release.
 
     Parameters
@@ -77,7 +75,7 @@ def report(
         cells = ReleasedCells(released, table.name)
         accuracy, middle = Accuracy(released, table.name), MiddleMargin()
         look_through(cells, [accuracy, *([] if example else [middle])])
-        method = told["tables"][table.name]["margins"]["method"]
+        method = told.tables[table.name].margins.method
         example = example or middle.example(table.name, cells, method)
         lines = accuracy.lines()
         since = None if before is None else compared(released, cells, before)
@@ -89,7 +87,7 @@ def report(
                 lines,
                 _of_measures(released, table.name),
                 plots_of(titled(table, table.name), lines, f"plot-{number}"),
-                None if told["measurements"]["withheld"] else moved_in(released, table.name, cells),
+                None if told.measurements.withheld else moved_in(released, table.name, cells),
                 since,
                 compared_measures(released, cells, before) if before is not None and alike else [],
             )
@@ -104,7 +102,7 @@ def report(
 def _of_measures(released: Released, table: str) -> dict[str, list[MeasureLine]]:
     """Return the accuracy of each measure of a table, by what it is called."""
     found = {}
-    for name, about in released.certificate["tables"][table].get("measures", {}).items():
+    for name, about in (released.certificate.tables[table].measures or {}).items():
         accuracy = MeasureAccuracy(about)
         look_through(ReleasedCells(released, table, name, flags=True), [accuracy])
         entry = next(each for each in released.spec.tables if each.name == table)
@@ -114,14 +112,14 @@ def _of_measures(released: Released, table: str) -> dict[str, list[MeasureLine]]
 
 def _page(
     released: Released,
-    told: Mapping[str, Any],
+    told: Certificate,
     tables: list[TableReported],
     example: Example | None,
     before: Released | None,
     compared_with: Sequence[str],
 ) -> bytes:
     spec = released.spec
-    level = Fraction(told["confidence"])
+    level = told.confidence
     text = (
         templates("tabularium.tasks.report")
         .get_template("report.html.jinja")
@@ -135,7 +133,7 @@ def _page(
             tables=tables,
             left_out=spec.tables[MOST_TABLES:],
             histograms=[
-                (titled(each, each.name), told["tables"][each.name], each.of) for each in spec.histograms
+                (titled(each, each.name), told.tables[each.name], each.of) for each in spec.histograms
             ],
             budget=budget_of(told),
             level=wording.share(float(level)),

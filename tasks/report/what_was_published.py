@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.opened import names_of
 from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.validations.certificate import Measure
 from tabularium.validations.spec.parts.column_part import Column
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
@@ -55,7 +55,7 @@ class TableShown:
     dimensions: list[DimensionShown]
     rows: list[Row]
     failed: int
-    measures: dict[str, dict[str, Any]]
+    measures: dict[str, Measure]
     impossible: int = 0
 
     @property
@@ -72,7 +72,7 @@ def titled(entry: Column | Table | Histogram, name: str) -> str:
 def shown(released: Released, numbers: ReleasedCells) -> TableShown:
     """Introduce a table: what it counts, by what, and some of its rows."""
     layout, table = numbers.layout, numbers.layout.table
-    about = released.certificate["tables"][table.name]
+    about = released.certificate.tables[table.name]
     dimensions = []
     for name in table.dimensions:
         title = titled(released.spec.columns[name], name)
@@ -88,14 +88,14 @@ def shown(released: Released, numbers: ReleasedCells) -> TableShown:
         table.name,
         titled(table, table.name),
         numbers.rows,
-        about["total"],
-        about["counted"],
+        about.total,
+        about.counted,
         table.mechanism_in_words,
         dimensions,
         _rows(numbers, [ReleasedCells(released, table.name, name) for name in table.measures]),
-        sum(each["count"] for each in about["failed_checks"]),
-        about.get("measures", {}),
-        about.get("impossible", 0),
+        sum(each.count for each in about.failed_checks or ()),
+        about.measures or {},
+        about.impossible or 0,
     )
 
 

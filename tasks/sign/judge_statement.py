@@ -18,6 +18,7 @@ from tabularium.ledger.officers.keys import key_id
 from tabularium.ledger.records import Entry
 from tabularium.ledger.release_keys import ReleaseKey, release_keys_of
 from tabularium.tasks.sign.statement import NotAStatement, SignedStatement, read_statement
+from tabularium.validations.certificate import Certificate
 
 _NO_KEY = "the signature: give the agency's public key, or an export of the ledger, that you got elsewhere"
 NO_EXPORT = "whether the key was enrolled, and not revoked, when this was published: give a ledger export"
@@ -98,7 +99,7 @@ def published_under(entries: Iterable[Entry], release_id: str, raw: bytes | None
 def judge_statement(
     raw: bytes | None,
     files: Mapping[str, str],
-    certificate: Mapping[str, Any],
+    certificate: Certificate,
     certificate_digest: str,
     *,
     trusted: Collection[str] = (),
@@ -167,16 +168,16 @@ def _compare_files(statement: SignedStatement, files: Mapping[str, str], found: 
 
 
 def _compare_certificate(
-    statement: SignedStatement, certificate: Mapping[str, Any], digest: str, found: Judgement
+    statement: SignedStatement, certificate: Certificate, digest: str, found: Judgement
 ) -> None:
     said = {
-        "release_id": certificate.get("release_id"),
-        "product": certificate.get("product"),
-        "period": certificate.get("period"),
-        "account": certificate.get("dataset"),
-        "spec_digest": certificate.get("spec_digest"),
+        "release_id": certificate.release_id,
+        "product": certificate.product,
+        "period": certificate.period,
+        "account": certificate.dataset,
+        "spec_digest": certificate.spec_digest,
         "certificate": digest,
-        "revises": certificate.get("revises"),
+        "revises": certificate.revises,
     }
     wrong = [name for name, value in said.items() if getattr(statement.predicate, name) != value]
     if wrong:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import stat
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from tabularium.ledger import Head, Ledger
 from tabularium.ledger.durable_files import create, sync_folder
 from tabularium.ledger.officers.keys import key_id, public_hex
-from tabularium.tasks.publish.release_folder import CERTIFICATE, aside_of, certificate_in, statement_in
+from tabularium.tasks.publish.release_folder import aside_of, certificate_in, statement_in
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.sign.judge_statement import judge_statement
@@ -25,6 +24,7 @@ from tabularium.tasks.sign.statement import (
     read_statement,
     signed_statement,
 )
+from tabularium.validations.certificate import CERTIFICATE, Certificate
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ def _sign(home: Home, ledger: Ledger, folder: Path) -> tuple[bytes, Signed] | No
     raw_certificate, certificate = certificate_in(folder)
     digest = hashlib.sha256(raw_certificate).hexdigest()
     predicate = Predicate(
-        release_id=certificate["release_id"],
-        product=certificate["product"],
-        period=certificate["period"],
-        account=certificate["dataset"],
-        spec_digest=certificate["spec_digest"],
+        release_id=certificate.release_id,
+        product=certificate.product,
+        period=certificate.period,
+        account=certificate.dataset,
+        spec_digest=certificate.spec_digest,
         certificate=digest,
         head={**asdict(ledger.head()), "chain": ledger.chain()},
-        acceptance=_acceptance(ledger, certificate["release_id"]),
-        revises=certificate["revises"],
+        acceptance=_acceptance(ledger, certificate.release_id),
+        revises=certificate.revises,
         signed_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )
     raw = signed_statement(_subjects(certificate, digest), predicate, key)
@@ -124,13 +124,13 @@ def _counting(ledger: Ledger, folder: Path) -> Signed | None:
     ours = (
         ledger.holds(Head(head["seq"], head["hash"]))
         and head["chain"] == ledger.chain()
-        and said.predicate.acceptance == _acceptance(ledger, certificate["release_id"])
+        and said.predicate.acceptance == _acceptance(ledger, certificate.release_id)
     )
     return Signed(hashlib.sha256(raw).hexdigest(), said.key) if ours else None
 
 
-def _subjects(certificate: Mapping[str, Any], digest: str) -> dict[str, str]:
-    return {**certificate["files"], CERTIFICATE: digest}
+def _subjects(certificate: Certificate, digest: str) -> dict[str, str]:
+    return {**certificate.files, CERTIFICATE: digest}
 
 
 def _acceptance(ledger: Ledger, release_id: str) -> dict[str, Any] | None:

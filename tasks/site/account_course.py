@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from tabularium.tasks.site.offered import Offered
-from tabularium.tasks.site.release_facts import Account
+from tabularium.validations.certificate import Account
 
 SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 WIDE, HIGH = 1000.0, 300.0

@@ -18,15 +18,17 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tabularium.ledger import BadValue
+from tabularium.ledger.names import LONGEST_TEXT, is_kept
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.arrival.calendar_periods import first_and_last
 from tabularium.tasks.public_folder import document, largest_file, named
 from tabularium.tasks.publish.period_index import INDEX
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.sign.statement import STATEMENT
-from tabularium.tasks.site.release_facts import Certificate, Ended, Index, Indexed
-from tabularium.validations.public_files import Unreadable, json_object, open_plain
+from tabularium.tasks.site.release_facts import Ended, Index, Indexed
+from tabularium.validations.certificate import CERTIFICATE, Certificate
+from tabularium.validations.public_files import Unreadable, open_plain
+from tabularium.validations.spec.model import ReleaseSpec
 
 Read = TypeVar("Read", bound=BaseModel)
 
@@ -41,6 +43,8 @@ class Offered:
         Where it lies.
     said
         What its certificate says.
+    spec
+        The spec in it.
     state, ended
         What the index of its period says: current, superseded or withdrawn, since when and why.
     sizes
@@ -51,6 +55,7 @@ class Offered:
 
     folder: Path
     said: Certificate
+    spec: ReleaseSpec
     state: str
     ended: Ended | None
     sizes: dict[str, int]
@@ -218,11 +223,16 @@ def _offered(folder: Path, entry: Indexed) -> Offered:
     raw = _document(folder / CERTIFICATE)
     if hashlib.sha256(raw).hexdigest() != entry.certificate:
         raise _Unfit(f"{CERTIFICATE} is not the one that {INDEX} names")
-    said = _read(Certificate, raw, CERTIFICATE)
+    try:
+        said = Certificate.read(raw)
+    except Unreadable as error:
+        raise _Unfit(f"{CERTIFICATE} {error}") from None
     if (said.product, said.period, said.release_id) != (*folder.parts[-3:],):
         raise _Unfit("it is another release than its folder says")
+    if odd := next((name for name in said.files if not is_kept(name, LONGEST_TEXT)), None):
+        raise _Unfit(f"{CERTIFICATE} names a file that no page can name: {odd!a}")
     try:
-        largest = largest_file(json_object(raw))
+        largest = largest_file(said)
         signed = os.path.lexists(folder / STATEMENT)
         sizes = {name: _size(folder, name, largest) for name in (*said.files, *[STATEMENT] * signed)}
         verify_certificate(folder / CERTIFICATE)
@@ -230,7 +240,9 @@ def _offered(folder: Path, entry: Indexed) -> Offered:
         raise _Unfit(str(error)) from None
     except PublicationError as error:
         raise _Unfit(error.what) from None
-    return Offered(folder, said, entry.state, entry.ended, sizes, largest)
+    return Offered(
+        folder, said, ReleaseSpec.model_validate(said.spec), entry.state, entry.ended, sizes, largest
+    )
 
 
 def _size(folder: Path, name: str, largest: int) -> int:

@@ -22,9 +22,9 @@ from tabularium.tasks.publish.formats.dcat_catalogue import (
     add_distribution,
     ending_of,
 )
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.site.offered import Offered, Shelf
-from tabularium.tasks.site.site_pages import name_of, period_page, title_of_table
+from tabularium.tasks.site.site_pages import name_of, period_page, tables_of, title_of_table
+from tabularium.validations.certificate import CERTIFICATE
 
 
 class _Statements:
@@ -101,7 +101,7 @@ def site_catalogue(shelf: Shelf, address: str, addresses: dict[str, str]) -> byt
 
 def _add_files(found: _Statements, base: str, folder: str, release: Offered) -> None:
     said = release.said
-    titles = {each.name: title_of_table(each) for each in (*said.spec.tables, *said.spec.histograms)}
+    titles = {each.name: title_of_table(each) for each in tables_of(release)}
     whole = title_with_period(said.about, said.product, said.period)
     for name, digest in said.files.items():
         ending = None if "/" in name else ending_of(name)

@@ -16,7 +16,7 @@ from tabularium.tasks.report.templates import templates
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.site.account_course import SYMBOLS, courses, entities
 from tabularium.tasks.site.offered import Offered, Shelf
-from tabularium.tasks.site.release_facts import Certificate, Named, Titled
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -93,8 +93,8 @@ class _Files:
 
 def _files(release: Offered) -> _Files:
     said = release.said
-    listed = downloads(release.folder, {"files": said.files})
-    titles = {each.name: title_of_table(each) for each in (*said.spec.tables, *said.spec.histograms)}
+    listed = downloads(release.folder, said)
+    titles = {each.name: title_of_table(each) for each in tables_of(release)}
     tables: dict[str, list[Download]] = defaultdict(list)
     others = []
     for file in listed:
@@ -119,17 +119,22 @@ def name_of(shelf: Shelf) -> str:
     return f"Statistics of {names.pop()}" if len(names) == 1 else "Published statistics"
 
 
-def title_of_table(entry: Named) -> str:
+def tables_of(release: Offered) -> list[Table | Histogram]:
+    """Return its tables, and then its histograms."""
+    return [*release.spec.tables, *release.spec.histograms]
+
+
+def title_of_table(entry: Table | Histogram) -> str:
     """Return what a table or a histogram is called for people."""
     return entry.title or entry.name.replace("_", " ")
 
 
-def _tables(said: Certificate) -> list[str]:
-    return [title_of_table(each) for each in (*said.spec.tables, *said.spec.histograms)]
+def _tables(release: Offered) -> list[str]:
+    return [title_of_table(each) for each in tables_of(release)]
 
 
-def _words(said: Certificate) -> str:
+def _words(release: Offered) -> str:
     """Return titles of tables and of what they are by, for the search."""
-    columns = {name for each in said.spec.tables for name in each.dimensions}
-    named = [said.spec.columns.get(name, Titled()).title or name for name in sorted(columns)]
-    return " ".join([*_tables(said), *named])
+    columns = {name for each in release.spec.tables for name in each.dimensions}
+    named = [release.spec.columns[name].title or name for name in sorted(columns)]
+    return " ".join([*_tables(release), *named])

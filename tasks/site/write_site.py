@@ -12,17 +12,12 @@ from urllib.parse import quote, urlsplit
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.public_folder import read, sha256_of
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
-from tabularium.tasks.publish.release_folder import (
-    CERTIFICATE,
-    Access,
-    aside_of,
-    make_readable_folder,
-    readable,
-)
+from tabularium.tasks.publish.release_folder import Access, aside_of, make_readable_folder, readable
 from tabularium.tasks.site.atom_feed import atom_feed
 from tabularium.tasks.site.offered import NotShown, Offered, Shelf, shelf
 from tabularium.tasks.site.site_catalogue import site_catalogue
 from tabularium.tasks.site.site_pages import pages
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable
 
 MARK = ".tabularium-site"

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from tabularium.ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount, Withdrawal
 from tabularium.ledger.chain.export import restore
@@ -17,6 +16,7 @@ from tabularium.tasks.publish.verify_certificate import head_in
 from tabularium.tasks.sign.judge_statement import PublishedUnder, published_under
 from tabularium.tasks.verify.findings import CouldNot, Failed
 from tabularium.tasks.verify.subject import STATEMENT, Subject, failing
+from tabularium.validations.certificate import Certificate
 from tabularium.validations.public_files import open_plain
 
 
@@ -101,11 +101,11 @@ def _gather(subject: Subject, export: Path) -> Books:
         url = f"sqlite:///{Path(folder, 'ledger.db')}"
         found = restore(export, url, [head_in(said)], scratch=True)
         with Ledger.connect(url) as ledger:
-            tallies = [str(each["release_id"]) for each in said["ledger"]["tally_charges"]]
+            tallies = [each.release_id for each in said.ledger.tally_charges]
             account: Account | None = None
             with suppress(UnknownAccount):
-                account = ledger.account(str(said["dataset"]))
-            name = str(said["release_id"])
+                account = ledger.account(said.dataset)
+            name = said.release_id
             charge = ledger.charge(name)
             place = subject.folder / STATEMENT
             raw = subject.read(STATEMENT) if os.path.lexists(place) else None
@@ -126,5 +126,5 @@ def _gather(subject: Subject, export: Path) -> Books:
             )
 
 
-def _priors(said: dict[str, Any]) -> list[str]:
-    return sorted({str(each["prior"]["release"]) for each in said["tables"].values() if "prior" in each})
+def _priors(said: Certificate) -> list[str]:
+    return sorted({each.prior.release for each in said.tables.values() if each.prior is not None})

@@ -11,17 +11,16 @@ from importlib import metadata
 from typing import Any
 
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.publish.certificate.certificate_schema import against_schema
 from tabularium.tasks.publish.documents.making import DOCUMENTS, without_documents
 from tabularium.tasks.publish.documents.registry_entry import registry_entry
 from tabularium.tasks.publish.formats.dcat_catalogue import NAME as CATALOGUE
 from tabularium.tasks.publish.formats.format_files import files_of
 from tabularium.tasks.publish.formats.sdmx_cubes import product_id
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.verify.findings import Check, CouldNot, Failed
 from tabularium.tasks.verify.subject import Subject
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
 from tabularium.validations.spec.load import spec_digest
 
@@ -29,12 +28,6 @@ _GROUP, _DOCUMENTS = "Certificate", "Documents"
 EXCEPTIONS = "rounding_exceptions.txt"
 _PROGRAM = "tabularium-dp"
 _REGISTRY = "registry.yaml"
-
-
-def _schema(subject: Subject) -> None:
-    wrong = next(against_schema(subject.certificate), None)
-    if wrong is not None:
-        raise Failed(wrong)
 
 
 def _spec(subject: Subject) -> None:
@@ -45,20 +38,20 @@ def _spec(subject: Subject) -> None:
 
 
 def _lists(subject: Subject) -> str:
-    released, named = subject.released, subject.certificate["code_lists"]
+    released, named = subject.released, subject.certificate.code_lists
     public = released.loaded.public_files
     lists = [column.hierarchy for column in released.spec.columns.values() if column.hierarchy]
     for name in dict.fromkeys(lists):
         if public.get(name) != named.get(name):
             raise Failed(f"the code list {name} is not the one that the certificate names")
-    if spec_digest(released.spec, public) != subject.certificate["spec_digest"]:
+    if spec_digest(released.spec, public) != subject.certificate.spec_digest:
         raise Failed("spec, code lists and invariants do not have the digest that the certificate names")
     return f"{len(set(lists))} code lists, {len(released.spec.invariants)} invariants"
 
 
 def _names(subject: Subject) -> str:
     """Every file that it names has a place in a release of its spec, and none of these is missing."""
-    spec, named = subject.released.spec, subject.certificate["files"]
+    spec, named = subject.released.spec, subject.certificate.files
     wanted = files_of(spec)
     wanted |= {f"codes/{column.hierarchy}" for column in spec.columns.values() if column.hierarchy}
     wanted |= {f"invariants/{known.values}" for known in spec.invariants if known.values}
@@ -68,7 +61,7 @@ def _names(subject: Subject) -> str:
     if spec.publication.measurements.withhold is None:
         arrays = [each["arrays"].values() for each in subject.index["measurements"]]
         wanted |= {f"{FOLDER}/{INDEX}", *(f"{FOLDER}/{one['file']}" for each in arrays for one in each)}
-    if subject.certificate["software"].get(_PROGRAM) == metadata.version(_PROGRAM):
+    if subject.certificate.software.get(_PROGRAM) == metadata.version(_PROGRAM):
         wanted |= DOCUMENTS.keys()
     missing = sorted(wanted - named.keys())
     if missing:
@@ -88,7 +81,7 @@ def _itself(subject: Subject) -> None:
 
 def _of_this_release(subject: Subject) -> str:
     """Each document is of the kind that its name says, and names what it is about."""
-    spec, release = subject.released.spec, str(subject.certificate["release_id"])
+    spec, release = subject.released.spec, subject.certificate.release_id
     flow = f'"DF_{product_id(subject.released.loaded)}_'
     wanted: dict[str, tuple[Callable[[str], object], str]] = {
         "bill-of-materials.cdx.json": (subject.document, release),
@@ -97,7 +90,7 @@ def _of_this_release(subject: Subject) -> str:
         "structure.sdmx.xml": (lambda name: _begins(subject, name, "<?xml "), flow),
         "structure.sdmx.json": (subject.document, flow),
     }
-    there = [name for name in wanted if name in subject.certificate["files"]]
+    there = [name for name in wanted if name in subject.certificate.files]
     for name in there:
         read, text = wanted[name]
         read(name)
@@ -113,7 +106,7 @@ def _begins(subject: Subject, name: str, text: str) -> None:
 
 def _registry(subject: Subject) -> str:
     """The entry for the registry is made of the certificate alone, and of whether it is the first release."""
-    made, told = subject.certificate["software"].get(_PROGRAM), without_documents(subject.certificate)
+    made, told = subject.certificate.software.get(_PROGRAM), without_documents(subject.certificate)
     if made != metadata.version(_PROGRAM):
         raise CouldNot(f"the version that wrote it: install {_PROGRAM} {made}")
     found = subject.read(_REGISTRY)
@@ -128,7 +121,6 @@ def text_of(value: Any) -> str:
 
 
 CHECKS = (
-    Check(_GROUP, "it fits the published schema", _schema),
     Check(_GROUP, "its spec can be read, with the code lists and invariants beside it", _spec),
     Check(_GROUP, "spec, code lists and invariants are the ones that it names", _lists),
     Check(_GROUP, "it names the files that such a release has, and no others", _names),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import stat
 from pathlib import PurePosixPath
 
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.verify.findings import Check, Failed
 from tabularium.tasks.verify.subject import STATEMENT, Subject
+from tabularium.validations.certificate import CERTIFICATE
 
 _FILES = "Files"
 
@@ -45,7 +45,7 @@ def _nothing_besides(subject: Subject) -> str:
 def _digests(subject: Subject) -> str:
     size = 0
     for name in sorted(_named(subject)):
-        if subject.sha256(name) != subject.certificate["files"][name]:
+        if subject.sha256(name) != subject.certificate.files[name]:
             raise Failed(f"{name} is not what it was")
         size += (subject.folder / name).lstat().st_size
     return f"SHA-256 of {size / 1e6:,.1f} MB"
@@ -53,11 +53,11 @@ def _digests(subject: Subject) -> str:
 
 def _named(subject: Subject) -> set[str]:
     """Return the names in the certificate, none of which may lead out of the folder."""
-    for name in subject.certificate["files"]:
+    for name in subject.certificate.files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or str(path) != name or name in (CERTIFICATE, STATEMENT):
             raise Failed(f"the certificate names a file that no release has: {name!a}")
-    return set(subject.certificate["files"])
+    return set(subject.certificate.files)
 
 
 CHECKS = (

@@ -124,7 +124,7 @@ def _csvw(subject: Subject) -> str:
         if any(kinds[each] != number for each, number in expected.items()):
             raise Failed(f"{file} says otherwise of what kind the numbers are")
         for url in tables:
-            if url != f"{name}.csv" and url not in subject.certificate["files"]:
+            if url != f"{name}.csv" and url not in subject.certificate.files:
                 raise Failed(f"{file} speaks of {url!a}, which is no file of the release")
     return f"{len(subject.names)} files"
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.verify.books import books_of, gathered
 from tabularium.tasks.verify.findings import Check, CouldNot, Failed
 from tabularium.tasks.verify.subject import Subject
+from tabularium.validations.certificate import CERTIFICATE
 
 _GROUP = "Ledger"
 
@@ -56,35 +54,39 @@ def _charged(subject: Subject) -> str:
     books, said = books_of(subject), subject.certificate
     if books.charge is None or books.account is None or books.paid is None:
         raise Failed("the export does not know the account or the charge")
-    terms, privacy, spec = books.account.terms, said["privacy"], subject.released.spec
-    rests, paid = said["ledger"]["rests_on"] or {}, books.paid
-    earlier = (paid.release_id, str(paid.amount), paid.measurement_digest) if rests else (None,) * 3
+    terms, privacy = books.account.terms, said.privacy
+    rests, paid = said.ledger.rests_on, books.paid
+    earlier = (paid.release_id, paid.amount, paid.measurement_digest)
     for name, ours, theirs in (
-        ("ledger.amount", str(books.charge.amount), said["ledger"]["amount"]),
+        ("ledger.amount", books.charge.amount, said.ledger.amount),
         *(
-            (f"ledger.rests_on.{name}", ours, rests.get(name))
-            for name, ours in zip(("release_id", "amount", "measurements"), earlier, strict=True)
+            ()
+            if rests is None
+            else (
+                (f"ledger.rests_on.{name}", ours, getattr(rests, name))
+                for name, ours in zip(("release_id", "amount", "measurements"), earlier, strict=True)
+            )
         ),
-        ("privacy.definition", terms.definition, privacy["definition"]),
-        ("privacy.relation", terms.relation, privacy["relation"]),
-        ("privacy.unit.entity", terms.unit, privacy["unit"]["entity"]),
-        ("privacy.unit.population", books.account.population, privacy["unit"]["population"]),
+        ("privacy.definition", terms.definition, privacy.definition),
+        ("privacy.relation", terms.relation, privacy.relation),
+        ("privacy.unit.entity", terms.unit, privacy.unit.entity),
+        ("privacy.unit.population", books.account.population, privacy.unit.population),
     ):
         if ours != theirs:
             raise Failed(f"{name} differs from the ledger")
     total = paid.amount
-    for each in said["ledger"]["tally_charges"]:
-        charge = books.tallies[each["release_id"]]
-        if charge is None or charge.account != said["dataset"]:
-            raise Failed(f"the ledger does not know charge {each['number']} for the tallies")
-        if (str(charge.amount), charge.fence) != (each["amount"], each["attempts"]):
-            raise Failed(f"charge {each['number']} for the tallies differs from the ledger")
+    for each in said.ledger.tally_charges:
+        charge = books.tallies[each.release_id]
+        if charge is None or charge.account != said.dataset:
+            raise Failed(f"the ledger does not know charge {each.number} for the tallies")
+        if (charge.amount, charge.fence) != (each.amount, each.attempts):
+            raise Failed(f"charge {each.number} for the tallies differs from the ledger")
         total += charge.amount
-    told = Fraction(privacy["epsilon" if spec.privacy.definition == "pure" else "rho"])
+    told = privacy.loss
     if total != told:
         raise Failed(f"the ledger was charged {total}, and the certificate promises {told}")
     by = f", all by release {paid.release_id}" if rests else ""
-    return f"{total} of account {said['dataset']}, whose cap is {terms.cap}{by}"
+    return f"{total} of account {said.dataset}, whose cap is {terms.cap}{by}"
 
 
 def _account(subject: Subject) -> str:
@@ -93,9 +95,12 @@ def _account(subject: Subject) -> str:
     if found is None:
         raise Failed("the export does not know the charge")
     said, spec = subject.certificate, subject.released.spec
-    for name, ours in (("account", account_section(found)), ("approval", approval_section(spec, found))):
-        for field, value in ours.items():
-            if field != "words" and said[name].get(field) != value:
+    for name, theirs, ours in (
+        ("account", said.account, account_section(found)),
+        ("approval", said.approval, approval_section(spec, found)),
+    ):
+        for field, value in ours:
+            if field != "words" and getattr(theirs, field) != value:
                 raise Failed(f"{name}.{field} differs from the ledger")
     used, terms = found.after.used, found.terms
     return f"{used} of {terms.cap} were used, this charge included"

@@ -30,7 +30,7 @@ _FEW = (
 
 def _adds_up(subject: Subject) -> str:
     spec, events = subject.released.spec, _events(subject)
-    privacy, ledger = spec.privacy, subject.certificate["ledger"]
+    privacy, ledger = spec.privacy, subject.certificate.ledger
     tallies = {tally.purpose for tally in spec.tallies}
     for where, amount, own in (
         ("ledger.amount", spec.main_amount, [each for each in events if each.purpose not in tallies]),
@@ -39,11 +39,11 @@ def _adds_up(subject: Subject) -> str:
         cost = PrivacyLoss(spent(own), privacy.definition).for_unit(privacy.changed_records).amount
         if cost > amount:
             raise Failed(f"the transcript costs {cost} for one unit, and {where} paid {amount}")
-    if Fraction(ledger["amount"]) != own_amount(spec):
+    if ledger.amount != own_amount(spec):
         raise Failed("ledger.amount is not what the spec costs")
-    told = subject.certificate["privacy"]["epsilon" if privacy.definition == "pure" else "rho"]
-    tries = max(len(ledger["tally_charges"]), 1)
-    if Fraction(told) != spec.main_amount + tries * spec.tally_amount:
+    told = subject.certificate.privacy.loss
+    tries = max(len(ledger.tally_charges), 1)
+    if told != spec.main_amount + tries * spec.tally_amount:
         raise Failed("the budget that is promised is not what the charges add up to")
     return f"{len(events)} draws cost {privacy.symbol} = {told} for one {privacy.unit.called}"
 
@@ -136,13 +136,13 @@ def _same_draws(subject: Subject) -> str:
     entries = described_in(subject)
     drawn = [event for entry in entries.values() for event in transcript_of(entry)]
     tallies = len(subject.released.spec.tallies)
-    if text_of(subject.certificate["transcript"][tallies:]) != text_of(drawn):
+    if text_of([each.document() for each in subject.certificate.transcript[tallies:]]) != text_of(drawn):
         raise Failed("the transcript is not that of the published measurements")
     return f"{len(entries)} measurements"
 
 
 def _events(subject: Subject) -> list[Event]:
-    return [Event.from_dict(event) for event in subject.certificate["transcript"]]
+    return [draw.event for draw in subject.certificate.transcript]
 
 
 CHECKS = (

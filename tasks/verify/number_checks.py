@@ -41,7 +41,7 @@ def _rows(subject: Subject) -> str:
     for name in subject.names:
         numbers, _ = numbers_of(subject, name)
         rows += len(next(iter(numbers.values())))
-        if len(next(iter(numbers.values()))) != subject.certificate["tables"][name]["rows"]:
+        if len(next(iter(numbers.values()))) != subject.certificate.tables[name].rows:
             raise Failed(f"table {name} does not have as many rows as the certificate says")
     return f"{rows:,} rows"
 
@@ -103,7 +103,7 @@ def _measured(subject: Subject) -> str:
 
 def _told(subject: Subject) -> str:
     """What the certificate says of tables and of how they agree follows from the measurements."""
-    made, spec, said = remade(subject), subject.released.spec, subject.certificate
+    made, spec, said = remade(subject), subject.released.spec, subject.certificate.document()
     for table in spec.tables:
         estimate = made.tables[table.name]
         roots = estimate.values[subject.released.layouts[table.name].parents < 0]
@@ -162,7 +162,7 @@ def _alike(said: Any, expected: Any) -> bool:
 
 def _exceptions(subject: Subject) -> str:
     named = remade(subject).exceptions
-    if (EXCEPTIONS in subject.certificate["files"]) != bool(named):
+    if (EXCEPTIONS in subject.certificate.files) != bool(named):
         raise Failed(f"{EXCEPTIONS} is there without need, or missing")
     if named and subject.read(EXCEPTIONS) != ("\n".join(named) + "\n").encode():
         raise Failed(f"{EXCEPTIONS} does not name the sums that whole numbers could not meet")
@@ -209,7 +209,8 @@ def _kept(subject: Subject) -> str:
             for each in found
             if each.table == name
         ]
-        if not _alike(subject.certificate["tables"][name]["failed_checks"], own):
+        named = [each.document() for each in subject.certificate.tables[name].failed_checks or ()]
+        if not _alike(named, own):
             wrong = own[0]["check"] if own else "nothing"
             raise Failed(f"table {name} fails other checks than the certificate names, first: {wrong}")
     exact = f", {len(released.loaded.known)} invariants shown exactly" if released.loaded.known else ""

@@ -135,12 +135,12 @@ def _see_arrays(subject: Subject, what: str, name: str, level: str, arrays: Mapp
 
 def parts_in(subject: Subject) -> Parts:
     """Return every measurement of a release, finished by its mechanism."""
-    version = subject.certificate["postprocessing"]["version"]
+    version = subject.certificate.postprocessing.version
     spec = subject.released.spec
     used = {str(each) for _, _, kind, given in wanted(spec) for each in (kind, given.get("mechanism"))}
     used |= {"prior" for table in spec.tables if table.prior is not None}
     if version not in REMADE or version < max(FINISHED_ANEW.get(each, 0) for each in used):
-        made = subject.certificate["software"].get(_PROGRAM, "of that time")
+        made = subject.certificate.software.get(_PROGRAM, "of that time")
         raise CouldNot(f"post-processing of version {version}: install {_PROGRAM} {made}")
     parts: Parts = {}
     for (name, level), entry in described_in(subject).items():
@@ -202,7 +202,7 @@ def remake(released: Released, parts: Parts) -> Remade:
             if step == CONSISTENCY:
                 consistent = estimates
         base = {**consistent, **own}
-        name, version = released.certificate["release_id"], released.certificate["postprocessing"]["version"]
+        name, version = released.certificate.release_id, released.certificate.postprocessing.version
         margins = margins_of(run, name, parts, estimates, base, version=version)
         margins = of_known(run, margins, consistent, notes.get(CONSISTENCY, {}))
         values = {name: each.values for name, each in estimates.items()}

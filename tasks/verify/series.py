@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from tabularium.ledger import Head
 from tabularium.ledger.chain.export import verify_export
@@ -14,6 +13,7 @@ from tabularium.tasks.publish.verify_certificate import differences, head_in
 from tabularium.tasks.verify.findings import Check, CouldNot, Failed, Finding
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import looked
+from tabularium.validations.certificate import RestsOn
 from tabularium.validations.spec.load import measurement_plan
 
 _GROUP = "Series"
@@ -42,7 +42,7 @@ def _heads(subjects: Sequence[Subject]) -> list[Head]:
 
 
 def _in_order(subjects: Sequence[Subject]) -> str:
-    heads, ids = _heads(subjects), [str(each.certificate["release_id"]) for each in subjects]
+    heads, ids = _heads(subjects), [each.certificate.release_id for each in subjects]
     for place in range(1, len(heads)):
         if heads[place].seq < heads[place - 1].seq or ids[place] in ids[:place]:
             raise Failed(f"{subjects[place].folder} does not come after {subjects[place - 1].folder}")
@@ -59,10 +59,8 @@ def _grows(subjects: Sequence[Subject]) -> str:
     """Compare what each certificate says was spent of its account, with its own charge in it."""
     spent: dict[str, Fraction] = {}
     for each in subjects:
-        figure = cumulative(each)
-        if figure is None:
-            raise CouldNot("certificates that name what their account had spent")
-        account = str(each.certificate["dataset"])
+        figure = each.certificate.account.cumulative.used
+        account = each.certificate.dataset
         if figure < spent.get(account, Fraction()):
             raise Failed(f"{each.folder}: account {account} had spent less than at the release before")
         spent[account] = figure
@@ -71,33 +69,25 @@ def _grows(subjects: Sequence[Subject]) -> str:
 
 def _rests(subjects: Sequence[Subject]) -> str:
     """Hold each release that rests on another one against that one, where it is given too."""
-    known = {str(each.certificate["release_id"]): each for each in subjects}
+    known = {each.certificate.release_id: each for each in subjects}
     held = []
     for each in subjects:
-        rests = each.certificate["ledger"]["rests_on"]
-        earlier = None if rests is None else known.get(str(rests["release_id"]))
-        if earlier is not None:
+        rests = each.certificate.ledger.rests_on
+        earlier = None if rests is None else known.get(rests.release_id)
+        if rests is not None and earlier is not None:
             _rests_on(each, earlier, rests)
             held.append(f"{each.folder} rests on {earlier.folder}")
     return "; ".join(held) or "none of these is"
 
 
-def _rests_on(subject: Subject, earlier: Subject, rests: Mapping[str, Any]) -> None:
-    theirs = earlier.certificate["measurements"]["digest"], earlier.certificate["ledger"]["amount"]
+def _rests_on(subject: Subject, earlier: Subject, rests: RestsOn) -> None:
+    theirs = earlier.certificate.measurements.digest, earlier.certificate.ledger.amount
     one, other = (
-        measurement_plan(each.released.spec, public_digests(each.certificate["files"]))
+        measurement_plan(each.released.spec, public_digests(each.certificate.files))
         for each in (earlier, subject)
     )
     different = next(differences(one, other), None)
-    if (rests["measurements"], rests["amount"]) != theirs:
+    if (rests.measurements, rests.amount) != theirs:
         different = "ledger.rests_on"
     if different is not None:
         raise Failed(f"{subject.folder}: {different} differs from {earlier.folder}")
-
-
-def cumulative(subject: Subject) -> Fraction | None:
-    """Return what a certificate says was spent and reserved of its account, its own charge included."""
-    try:
-        return Fraction(subject.certificate["account"]["cumulative"]["used"])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        return None

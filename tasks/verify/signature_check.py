@@ -6,11 +6,11 @@ from contextlib import suppress
 
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.public_folder import named
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.sign.judge_statement import ABSENT, NO_EXPORT, Judgement, judge_statement
 from tabularium.tasks.verify.books import books_of
 from tabularium.tasks.verify.findings import Check, CouldNot, Failed
 from tabularium.tasks.verify.subject import STATEMENT, Subject, failing
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import MIB, open_plain
 
 _GROUP = "Signature"
@@ -63,7 +63,7 @@ def _judge(subject: Subject) -> Judgement:
     if raw is None and trusted:
         raise Failed("the release is unsigned, and a key was given")
     ledger = None if subject.export is None else books_of(subject).statement
-    of_the_release = [CERTIFICATE, *subject.certificate["files"]]
+    of_the_release = [CERTIFICATE, *subject.certificate.files]
     files = {}
     for name in of_the_release:
         with suppress(Failed):  # what is missing, or no plain file, has no digest

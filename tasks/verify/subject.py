@@ -18,10 +18,10 @@ from tabularium.mechanisms.errors import PublicationError, TabulariumError
 from tabularium.tasks import public_folder
 from tabularium.tasks.public_tables import MOST_CELLS
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
-from tabularium.tasks.publish.read_release import FORMAT, Released, TooManyCells
-from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.publish.read_release import Released, TooManyCells
 from tabularium.tasks.verify.findings import CouldNot, Failed
-from tabularium.validations.public_files import LARGEST_JSON, Unreadable, json_object
+from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat
+from tabularium.validations.public_files import LARGEST_JSON, Unreadable
 
 T = TypeVar("T")
 STATEMENT = "statement.dsse.json"
@@ -97,7 +97,7 @@ class Subject:
             raise NotARelease(f"{self.folder}: {error}; name the folder that holds {CERTIFICATE}") from None
 
     @cached_property
-    def certificate(self) -> dict[str, Any]:
+    def certificate(self) -> Certificate:
         """The certificate.
 
         Raises
@@ -107,21 +107,12 @@ class Subject:
         """
         raw = self.raw
         try:
-            found = json_object(raw)
+            return Certificate.read(raw)
+        except OtherFormat as error:
+            what = f"{CERTIFICATE} {error}; use the version that made it"
+            raise NotARelease(f"{self.folder}: {what}") from None
         except Unreadable as error:
             raise NotARelease(f"{self.folder}: {CERTIFICATE} {error}") from None
-        try:
-            format_of, files = found["format"], found["files"]
-            shaped = isinstance(files, dict) and isinstance(found["spec"], dict)
-        except (KeyError, TypeError):
-            shaped = False
-        if not shaped:
-            raise NotARelease(f"{self.folder}: {CERTIFICATE} is no certificate of a release") from None
-        if format_of != FORMAT:
-            raise NotARelease(
-                f"{self.folder}: this certificate is of another format; use the version that made it"
-            )
-        return dict(found)
 
     @property
     def digest(self) -> str:
@@ -149,7 +140,7 @@ class Subject:
         CouldNot
             They are withheld.
         """
-        withheld = self.certificate["measurements"]["withheld"]
+        withheld = self.certificate.measurements.withheld
         if withheld is not None:
             raise CouldNot(f"the noisy measurements, which are withheld: {withheld}")
         return self.document(f"{FOLDER}/{INDEX}")

@@ -28,11 +28,12 @@ from tabularium.ledger.chain.export import export
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.tasks.publish.certificate import certifying, draws, installed_code
 from tabularium.tasks.publish.documents import bill_of_materials
-from tabularium.tasks.publish.release_folder import CERTIFICATE, digest_of
+from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime import home
 from tabularium.tasks.sign import sign_release
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.verify import certificate_checks
+from tabularium.validations.certificate import CERTIFICATE
 from tests.net.specs import Published, Publishing, invoked
 from tests.tasks.report.reported import lines
 

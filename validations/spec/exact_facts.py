@@ -100,11 +100,15 @@ class Neighbours:
         return {"fixed": self.fixed, "change": self.change, "units": self.units, **known}
 
     @classmethod
-    def from_dict(cls, written: Mapping[str, Any], privacy: Privacy) -> Neighbours:
-        """Return what :meth:`as_dict` wrote, under this budget."""
-        units, fixed = written["units"], written["fixed"]
-        loss = privacy.loss if fixed is None else _cost(privacy, units)
-        return cls(written["change"], units, loss, fixed)
+    def of(
+        cls,
+        change: Literal["add-remove", "replace"],
+        units: int | None,
+        fixed: Literal["total", "marginals"] | None,
+        privacy: Privacy,
+    ) -> Neighbours:
+        """Return what is said of neighbours, with what the change costs under this budget."""
+        return cls(change, units, privacy.loss if fixed is None else _cost(privacy, units), fixed)
 
 
 def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:

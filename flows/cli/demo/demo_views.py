@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,12 @@ if TYPE_CHECKING:
 
 def nation(release: Path) -> pd.DataFrame:
     """Return the first table at its highest level."""
-    import pandas as pd
 
-    certificate = json.loads((release / "certificate.json").read_text())
-    name = next(iter(certificate["tables"]))
-    frame = pd.read_parquet(release / f"{name}.parquet")
-    top: pd.DataFrame = frame.loc[frame["level"] == frame["level"].iloc[0]]
-    return top
+    from tabularium import open as open_release
+
+    table = next(iter(open_release(release).values()))
+    top = table.to_pandas(level=table.levels[0])
+    return top.assign(level=table.levels[0])
 
 
 def show_table(frame: pd.DataFrame) -> None:

@@ -24,9 +24,9 @@ from tabularium.ledger.storage.schema import REVISION
 from tabularium.ledger.transactions import GUARD, RESTORE
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.arrival.claims import Claims
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.home import Home
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable, json_object, read_plain
 
 Certificates = Annotated[

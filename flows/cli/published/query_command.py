@@ -144,28 +144,27 @@ def _show_answer(
 
 def _not_used(release: OpenRelease, answer: Answer) -> list[str]:
     """Name the public numbers that tables show exactly, and that had nothing to say of the answer."""
-    names = [each["name"] for each in release.certificate["invariants"]]
+    names = [each.name for each in release.certificate.invariants]
     return [name for name in names if name not in answer.invariants]
 
 
 def _counted(release: OpenRelease, table_name: str) -> str:
     """Say of which records a table's numbers are: bounding may have left some out."""
-    counted: str = release.certificate["tables"][table_name]["counted"]
-    return counted
+    return release.certificate.tables[table_name].counted
 
 
 def _is_bounded(release: OpenRelease) -> bool:
-    return release.certificate["privacy"]["unit"]["column"] is not None
+    return release.certificate.privacy.unit.column is not None
 
 
 def _conflicts(release: OpenRelease) -> dict[str, str]:
     """Say which invariants the measurements contradict: they were published all the same."""
     return {
-        each["name"]: f"WARNING: the measurements contradict invariant {each['name']} beyond chance, at "
-        f"{each['beyond_chance']:,} of {each['compared']:,} numbers; tables show it all the same, and their "
+        each.name: f"WARNING: the measurements contradict invariant {each.name} beyond chance, at "
+        f"{each.beyond_chance:,} of {each.compared:,} numbers; tables show it all the same, and their "
         "margins do not cover what is wrong with it."
-        for each in release.certificate["invariants"]
-        if each["beyond_chance"]
+        for each in release.certificate.invariants
+        if each.beyond_chance
     }
 
 
@@ -190,7 +189,7 @@ def _row(row: Row, answer: Answer) -> dict[str, Any]:
 
 def _about(release: OpenRelease) -> dict[str, Any]:
     found = release.certificate
-    named = {"id": found["release_id"], "product": found["product"], "period": found["period"]}
+    named = {"id": found.release_id, "product": found.product, "period": found.period}
     return named | {"certificate": release.digest, "verified": release.verified}
 
 

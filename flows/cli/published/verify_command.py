@@ -64,7 +64,7 @@ def verify(
 
 def _title(subject: Subject) -> str:
     said = subject.certificate
-    return _shown(f"{said.get('product')} {said.get('period')}, release {said.get('release_id')}")
+    return _shown(f"{said.product} {said.period}, release {said.release_id}")
 
 
 def _shown(text: str) -> str:

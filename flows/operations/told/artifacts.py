@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from tabularium.tasks.report.order_statistics import OrderStatistics
 from tabularium.tasks.report.released_cells import Part, ReleasedCells, look_through
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.validations.certificate import Certificate, Charge
 
 _BAR = 24
 
@@ -31,7 +31,7 @@ def show_release(outcome: Outcome, home: Home) -> None:
 
     folder = Path(outcome.folder)
     _, certificate = certificate_in(folder)
-    product, period = certificate["product"], certificate["period"]
+    product, period = certificate.product, certificate.period
     create_markdown_artifact(
         release_markdown(folder, certificate, outcome.status, home),
         key=f"release-{product}",
@@ -42,25 +42,25 @@ def show_release(outcome: Outcome, home: Home) -> None:
         key=f"tables-{product}",
         description=f"{product}, {period}: cells and typical margins of error",
     )
-    if (page := certificate["about"]["url"]) is not None:  # no browser follows a link to a file from here
+    if (page := certificate.about.url) is not None:  # no browser follows a link to a file from here
         create_link_artifact(page, key=f"page-{product}", link_text=f"{product}: the page of the product")
 
 
-def release_markdown(folder: Path, certificate: dict[str, Any], status: str, home: Home) -> str:
+def release_markdown(folder: Path, certificate: Certificate, status: str, home: Home) -> str:
     """Return what is said of a release as a whole."""
-    told = certificate["ledger"]
-    unit = "ρ" if told["definition"] == "zcdp" else "ε"
+    told = certificate.ledger
+    unit = "ρ" if told.definition == "zcdp" else "ε"
     lines = [
-        f"# {certificate['product']}, {certificate['period']}: {status}",
+        f"# {certificate.product}, {certificate.period}: {status}",
         "",
-        f"In `{folder}`, release `{certificate['release_id']}`, made {certificate['created']}, "
+        f"In `{folder}`, release `{certificate.release_id}`, made {certificate.created}, "
         f"{'signed' if (folder / STATEMENT).exists() else 'unsigned'}.",
         "",
         "## Budget",
         "",
         _cost(told, unit),
         "",
-        _budget(home, told["account"], unit),
+        _budget(home, told.account, unit),
         "",
         "## Warnings",
         "",
@@ -68,23 +68,23 @@ def release_markdown(folder: Path, certificate: dict[str, Any], status: str, hom
         "",
         "## Outside the guarantee",
         "",
-        *_bullets([fact["what"] for fact in certificate["outside_the_guarantee"]]),
+        *_bullets([fact.what for fact in certificate.outside_the_guarantee]),
         "",
         "## Files",
         "",
         "| file | SHA-256 |",
         "|---|---|",
-        *(f"| `{name}` | `{digest}` |" for name, digest in sorted(certificate["files"].items())),
+        *(f"| `{name}` | `{digest}` |" for name, digest in sorted(certificate.files.items())),
     ]
     return "\n".join(lines) + "\n"
 
 
-def table_rows(folder: Path, certificate: dict[str, Any]) -> Iterator[dict[str, str | int]]:
+def table_rows(folder: Path, certificate: Certificate) -> Iterator[dict[str, str | int]]:
     """Yield a row for each level of each table: its cells, and the margin that half of them do not exceed."""
     released = Released.open(folder)
-    for name, about in certificate["tables"].items():
+    for name, about in certificate.tables.items():
         if name not in released.layouts:
-            yield {"table": name, "level": "", "cells": about["rows"], "typical margin": ""}
+            yield {"table": name, "level": "", "cells": about.rows, "typical margin": ""}
             continue
         margins = _Margins()
         look_through(ReleasedCells(released, name), [margins])
@@ -93,20 +93,20 @@ def table_rows(folder: Path, certificate: dict[str, Any]) -> Iterator[dict[str, 
             yield {"table": name, "level": level, "cells": cells, "typical margin": typical}
 
 
-def warnings(certificate: dict[str, Any]) -> Iterator[str]:
+def warnings(certificate: Certificate) -> Iterator[str]:
     """Yield what a reader of the release is warned of in its certificate."""
-    for name, about in certificate["tables"].items():
-        for failed in about["failed_checks"]:
-            yield f"table {name}: {failed['count']:,} cells fail a check: {failed['check']}"
-    for invariant in certificate["invariants"]:
-        if invariant.get("beyond_chance"):
+    for name, about in certificate.tables.items():
+        for failed in about.failed_checks or ():
+            yield f"table {name}: {failed.count:,} cells fail a check: {failed.check}"
+    for invariant in certificate.invariants:
+        if invariant.beyond_chance:
             yield (
-                f"invariant {invariant['name']}: the measurements contradict it at "
-                f"{invariant['beyond_chance']:,} of {invariant['compared']:,} numbers"
+                f"invariant {invariant.name}: the measurements contradict it at "
+                f"{invariant.beyond_chance:,} of {invariant.compared:,} numbers"
             )
-    if certificate["ledger"]["attempts"] > 1:
-        yield f"its noise was drawn in {certificate['ledger']['attempts']} attempts"
-    if (reason := certificate["measurements"]["withheld"]) is not None:
+    if certificate.ledger.attempts > 1:
+        yield f"its noise was drawn in {certificate.ledger.attempts} attempts"
+    if (reason := certificate.measurements.withheld) is not None:
         yield f"the noisy measurements are withheld: {reason}"
 
 
@@ -116,13 +116,11 @@ def bar(part: Fraction, whole: Fraction) -> str:
     return "█" * full + "░" * (_BAR - full)
 
 
-def _cost(told: dict[str, Any], unit: str) -> str:
-    if told["rests_on"] is not None:
-        return (
-            f"This release is made from the measurements of `{told['rests_on']['release_id']}`, and was free."
-        )
-    cost = Fraction(told["amount"]) + sum(Fraction(each["amount"]) for each in told["tally_charges"])
-    return f"This release cost {unit} = {cost} of account `{told['account']}`."
+def _cost(told: Charge, unit: str) -> str:
+    if told.rests_on is not None:
+        return f"This release is made from the measurements of `{told.rests_on.release_id}`, and was free."
+    cost = sum((each.amount for each in told.tally_charges), told.amount)
+    return f"This release cost {unit} = {cost} of account `{told.account}`."
 
 
 def _budget(home: Home, account: str, unit: str) -> str:

@@ -2,19 +2,20 @@
 
 Its sections are made by the modules of this folder from the spec, the transcript, the ledger and the files of
 the release, and nothing else: :func:`stated` puts them together, and makes them again from a certificate to
-see that it fits itself. ``certificate.schema.json`` says what each of them holds.
+see that it fits itself. What each of them holds: :mod:`tabularium.validations.certificate`.
 """
 
-from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents
+from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Outcome, Told
 from tabularium.tasks.publish.certificate.certifying import certificate
 from tabularium.tasks.publish.certificate.installed_code import software_versions
-from tabularium.tasks.publish.certificate.sections import FORMAT, public_digests, stated
+from tabularium.tasks.publish.certificate.sections import public_digests, stated
 from tabularium.tasks.publish.certificate.spending import whole
 
 __all__ = [
-    "FORMAT",
     "Charged",
     "Contents",
+    "Outcome",
+    "Told",
     "certificate",
     "public_digests",
     "software_versions",

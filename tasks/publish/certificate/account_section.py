@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import cast
 
 from tabularium.ledger import Sums, Terms
 from tabularium.ledger.charges.reservation import Approved, Reservation
 from tabularium.tasks.publish.certificate.spending import own_amount
+from tabularium.validations import certificate as said
+from tabularium.validations.certificate.value_kinds import Definition, Relation
 from tabularium.validations.spec.exact_facts import exact_facts
 from tabularium.validations.spec.model import ReleaseSpec
 
@@ -26,106 +27,98 @@ _WORDS = (
 )
 
 
-def account_section(found: Reservation) -> dict[str, Any]:
+def account_section(found: Reservation) -> said.Account:
     """Return the account's terms, the charge's place in it, and its cumulative loss."""
     terms, cap = found.terms, found.terms.cap
-    return {
-        "name": terms.name,
-        "entity": terms.unit,
-        "population": terms.population,
-        "relation": terms.relation,
-        "definition": terms.definition,
-        "delta": _text(terms.delta),
-        "cap": str(cap),
-        "cap_per_period": _text(terms.cap_per_period),
-        "cap_per_product": _text(terms.cap_per_product),
-        "reserved": {
-            "entry": found.entry,
-            "at": found.at,
-            "amount": str(found.after.used - found.before.used),
-            "left_before": str(cap - found.before.used),
-            "left_after": str(cap - found.after.used),
-        },
-        "cumulative": {
-            "used": str(found.after.used),
-            "charges": found.charges,
-            "releases_before": found.releases,
-        },
-        "words": list(_WORDS),
-    }
+    return said.Account(
+        name=terms.name,
+        entity=terms.unit,
+        population=terms.population,
+        relation=cast("Relation", terms.relation),
+        definition=cast("Definition", terms.definition),
+        delta=terms.delta,
+        cap=cap,
+        cap_per_period=terms.cap_per_period,
+        cap_per_product=terms.cap_per_product,
+        reserved=said.Reserved(
+            entry=found.entry,
+            at=found.at,
+            amount=found.after.used - found.before.used,
+            left_before=cap - found.before.used,
+            left_after=cap - found.after.used,
+        ),
+        cumulative=said.Cumulative(
+            used=found.after.used, charges=found.charges, releases_before=found.releases
+        ),
+        words=_WORDS,
+    )
 
 
-def approval_section(spec: ReleaseSpec, found: Reservation) -> dict[str, Any]:
+def approval_section(spec: ReleaseSpec, found: Reservation) -> said.Approval:
     """Return who had approved the spec before it was charged, and whether somebody had to."""
     approved, terms = found.approved, found.terms
-    return {
-        "needed": terms.wants_approval(exact=bool(exact_facts(spec)), revises=spec.revises),
-        "account_asks_always": terms.needs_approval,
-        "account_asks_for_exact_facts": terms.approve_exact,
-        "approved": None
+    return said.Approval(
+        needed=terms.wants_approval(exact=bool(exact_facts(spec)), revises=spec.revises),
+        account_asks_always=terms.needs_approval,
+        account_asks_for_exact_facts=terms.approve_exact,
+        approved=None
         if approved is None
-        else {
-            "key": approved.key,
-            "entry": approved.entry,
-            "at": approved.at,
-            "at_most": _text(approved.most),
-        },
-    }
+        else said.Approved(key=approved.key, entry=approved.entry, at=approved.at, at_most=approved.most),
+    )
 
 
-def reservation_in(certificate: Mapping[str, Any]) -> Reservation:
+def reservation_in(certificate: said.Certificate) -> Reservation:
     """Return what the two sections were made of."""
-    said, approval = certificate["account"], certificate["approval"]
-    reserved, by = said["reserved"], approval["approved"]
-    cap, used = Fraction(said["cap"]), Fraction(said["cumulative"]["used"])
+    account, approval = certificate.account, certificate.approval
+    reserved, by, used = account.reserved, approval.approved, account.cumulative.used
     terms = Terms(
-        name=said["name"],
-        unit=said["entity"],
-        population=said["population"],
-        relation=said["relation"],
-        definition=said["definition"],
-        cap=cap,
+        name=account.name,
+        unit=account.entity,
+        population=account.population,
+        relation=account.relation,
+        definition=account.definition,
+        cap=account.cap,
         quantum=Fraction(1),  # not stated
-        cap_per_period=_amount(said["cap_per_period"]),
-        cap_per_product=_amount(said["cap_per_product"]),
-        delta=_amount(said["delta"]),
-        needs_approval=approval["account_asks_always"],
-        approve_exact=approval["account_asks_for_exact_facts"],
+        cap_per_period=account.cap_per_period,
+        cap_per_product=account.cap_per_product,
+        delta=account.delta,
+        needs_approval=approval.account_asks_always,
+        approve_exact=approval.account_asks_for_exact_facts,
     )
     return Reservation(
-        entry=reserved["entry"],
-        at=reserved["at"],
+        entry=reserved.entry,
+        at=reserved.at,
         terms=terms,
-        before=Sums(cap - Fraction(reserved["left_before"])),
+        before=Sums(account.cap - reserved.left_before),
         after=Sums(used),
-        charges=said["cumulative"]["charges"],
-        releases=said["cumulative"]["releases_before"],
-        approved=by and Approved(by["key"], by["entry"], by["at"], _amount(by["at_most"])),
+        charges=account.cumulative.charges,
+        releases=account.cumulative.releases_before,
+        approved=None if by is None else Approved(by.key, by.entry, by.at, by.at_most),
     )
 
 
-def unfit(certificate: Mapping[str, Any], spec: ReleaseSpec) -> str | None:
+def unfit(certificate: said.Certificate, spec: ReleaseSpec) -> str | None:
     """Return the first field of the two sections that does not fit the rest of the certificate, or None."""
-    found, head = reservation_in(certificate), certificate["ledger"]["head"]["seq"]
+    found, head = reservation_in(certificate), certificate.ledger.head.seq
     terms, privacy, by = found.terms, spec.privacy, found.approved
-    tallies = spec.tally_amount * len(certificate["ledger"]["tally_charges"])
+    tally_charges = len(certificate.ledger.tally_charges)
     own, other = own_amount(spec), int(spec.measurements_of is not None)
     for field, fits in (
         ("account.name", terms.name == spec.dataset),
         ("account.entity", terms.unit == privacy.protects),
-        ("account.population", terms.population == certificate["privacy"]["unit"]["population"]),
+        ("account.population", terms.population == certificate.privacy.unit.population),
         ("account.relation", terms.relation == privacy.relation),
         ("account.definition", terms.definition == privacy.definition),
         ("account.delta", _deltas_fit(certificate, terms)),
         ("account.reserved.amount", found.after.used - found.before.used == own),
-        ("account.reserved.left_before", found.before.used >= tallies),
+        ("account.reserved.left_before", found.before.used >= spec.tally_amount * tally_charges),
         ("account.cumulative.used", found.after.used <= terms.cap),
         ("account.cap_per_period", _covers(terms.cap_per_period, own)),
         ("account.cap_per_product", _covers(terms.cap_per_product, own)),
         ("account.reserved.entry", 0 < found.entry < head + other),
-        ("account.cumulative.charges", found.charges > len(certificate["ledger"]["tally_charges"])),
+        ("account.cumulative.charges", found.charges > tally_charges),
         ("account.cumulative.releases_before", other <= found.releases < found.charges + other),
-        ("approval.approved", by is not None or not certificate["approval"]["needed"]),
+        ("approval.approved", by is not None or not certificate.approval.needed),
         ("approval.approved.entry", by is None or 0 < by.entry < found.entry),
         ("approval.approved.at", by is None or by.at <= found.at),
         ("approval.approved.at_most", by is None or _covers(by.most, own)),
@@ -135,18 +128,10 @@ def unfit(certificate: Mapping[str, Any], spec: ReleaseSpec) -> str | None:
     return None
 
 
-def _deltas_fit(certificate: Mapping[str, Any], terms: Terms) -> bool:
-    stated = [Fraction(each["delta"]) for each in certificate["privacy"].get("epsilon_delta", [])]
+def _deltas_fit(certificate: said.Certificate, terms: Terms) -> bool:
+    stated = [each.delta for each in certificate.privacy.epsilon_delta or ()]
     return terms.definition == "pure" or terms.delta is None or terms.delta in stated
 
 
 def _covers(limit: Fraction | None, amount: Fraction) -> bool:
     return limit is None or amount <= limit
-
-
-def _text(amount: Fraction | None) -> str | None:
-    return None if amount is None else str(amount)
-
-
-def _amount(text: str | None) -> Fraction | None:
-    return None if text is None else Fraction(text)

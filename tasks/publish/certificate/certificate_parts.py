@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+
+from pydantic import JsonValue
 
 from tabularium.ledger import Withheld
 from tabularium.ledger.charges.reservation import Reservation
 from tabularium.mechanisms.accounting import Event
 from tabularium.tasks.published_heads import StampedHead
+from tabularium.validations import certificate as said
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What only the draw settles of a tally: its noisy number, and of a rule what it breaks."""
+
+    number: int
+    broken: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -29,15 +39,15 @@ class Contents:
     conflicts
         Invariant -> how it and the measurements go together.
     tallies
-        Of each tally of the spec, in their order: its noisy ``number``, and of a rule what is ``broken``.
+        Of each tally of the spec, in their order.
     """
 
-    tables: dict[str, Any]
+    tables: dict[str, said.Table]
     events: list[Event]
     files: dict[str, str]
-    agreement: dict[str, Any]
+    agreement: dict[str, JsonValue]
     conflicts: dict[str, dict[str, int]]
-    tallies: list[dict[str, Any]]
+    tallies: list[Outcome]
 
 
 @dataclass(frozen=True)
@@ -67,3 +77,32 @@ class Charged:
     tried: list[tuple[int, str, int]]
     withheld: list[Withheld]
     reservation: Reservation
+
+
+@dataclass(frozen=True)
+class Told:
+    """What nothing else in a certificate implies.
+
+    Attributes
+    ----------
+    created
+        When it was made, UTC.
+    measurements
+        The digest of the measurements.
+    postprocessing
+        The version of it.
+    numbers
+        Invariant -> how many numbers it has.
+    lookups
+        Public look-up -> its digest.
+    """
+
+    release_id: str
+    created: str
+    measurements: str
+    software: dict[str, str]
+    code: said.Code
+    postprocessing: int
+    workspace_kept: bool
+    numbers: dict[str, int]
+    lookups: dict[str, str]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import platform
-from typing import Any
 
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.ledger_stages import MeasuredHandle
 from tabularium.tasks.postprocess.postprocessing import VERSION
-from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents
+from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Told
 from tabularium.tasks.publish.certificate.installed_code import code_told, software_versions
 from tabularium.tasks.publish.certificate.sections import stated
 from tabularium.tasks.publish.certificate.spending import whole
 from tabularium.tasks.published_heads import stamped_head
 from tabularium.tasks.runtime.run import Run
+from tabularium.validations.certificate import Certificate
 from tabularium.validations.spec.exact_facts import neighbours
 from tabularium.validations.spec.parts.source_part import public_name
 
@@ -26,8 +26,8 @@ def certificate(
     contents: Contents,
     ledger: Ledger,
     tried: list[tuple[int, str, int]],
-) -> dict[str, Any]:
-    """Return the certificate as plain values; ``tried`` is as in ``Charged``.
+) -> Certificate:
+    """Return the certificate of a run; ``tried`` is as in ``Charged``.
 
     Nothing in it is made from the input but the release itself: even a keyed digest would tell, by being the
     same as another's, that nobody was added in between.
@@ -52,19 +52,19 @@ def certificate(
         *(account.population, charge.fence, head, list(dict.fromkeys(deltas)), tried, withheld, reservation)
     )
     near = neighbours(whole(loaded.spec, charged), loaded.domains)
-    told = {
-        "release_id": measured.release_id,
-        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "measurements": measured.digest,
-        "software": {"python": platform.python_version(), **software_versions()},
-        "code": code_told(),
-        "postprocessing": VERSION,
-        "workspace_kept": loaded.spec.workspace.keep,
-        "numbers": {known.name: known.values.size for known in loaded.known},
-        "lookups": {
+    told = Told(
+        release_id=measured.release_id,
+        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        measurements=measured.digest,
+        software={"python": platform.python_version(), **software_versions()},
+        code=code_told(),
+        postprocessing=VERSION,
+        workspace_kept=loaded.spec.workspace.keep,
+        numbers={known.name: known.values.size for known in loaded.known},
+        lookups={
             name: digest
             for name, digest in loaded.public_files.items()
             if name in map(public_name, loaded.spec.lookups)
         },
-    }
+    )
     return stated(loaded.spec, near, contents, charged, told)

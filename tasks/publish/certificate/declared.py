@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
+from tabularium.validations import certificate as said
 from tabularium.validations.domains.sdmx_code_lists import published_name
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import RowCountRule
@@ -57,57 +58,56 @@ _QUALITY = (
 )
 
 
-def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, Any]:
+def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, said.Domain]:
     """Return where the cells of every column come from: never from the data."""
-    found: dict[str, Any] = {}
+    found = {}
+    kinds: tuple[Literal["categories", "integer", "hierarchy"], ...] = ("categories", "integer", "hierarchy")
     for name, column in spec.columns.items():
-        kind = next(
-            kind for kind in ("categories", "integer", "hierarchy") if getattr(column, kind) is not None
-        )
+        kind = next(kind for kind in kinds if getattr(column, kind) is not None)
         file = None if column.hierarchy is None else published_name(column.hierarchy)
-        found[name] = {
-            "kind": kind,
-            "from": "the spec" if file is None else "a public code list",
-            "file": file,
-            "sha256": None if file is None else code_lists[file],
-            "nulls": column.nulls,
-            "invalid": column.invalid,
-        }
+        found[name] = said.Domain(
+            kind=kind,
+            from_="the spec" if file is None else "a public code list",
+            file=file,
+            sha256=None if file is None else code_lists[file],
+            nulls=column.nulls,
+            invalid=column.invalid,
+        )
     return found
 
 
-def look_ups(spec: ReleaseSpec, digests: dict[str, str]) -> list[dict[str, Any]]:
+def look_ups(spec: ReleaseSpec, digests: dict[str, str]) -> tuple[said.LookUp, ...]:
     """Return where columns were looked up: in public tables, by digest, and in tables of the privacy unit."""
-    return [
-        {
-            "name": name,
-            "is": "of the privacy unit" if look.public is None else "public and fixed",
-            "reason": look.public,
-            "sha256": digests.get(public_name(name)),
-            "unit": look.unit,
-            "key": look.key,
-            "from": look.looked_up,
-        }
+    return tuple(
+        said.LookUp(
+            name=name,
+            is_="of the privacy unit" if look.public is None else "public and fixed",
+            reason=look.public,
+            sha256=digests.get(public_name(name)),
+            unit=look.unit,
+            key=look.key,
+            from_=look.looked_up,
+        )
         for name, look in spec.lookups.items()
-    ]
+    )
 
 
-def validation(spec: ReleaseSpec, tried: int) -> dict[str, Any]:
+def validation(spec: ReleaseSpec, tried: int) -> said.Validation:
     """Return what the input was judged by, and what of it was paid for, ``tried`` times."""
     rules = []
     for rule in spec.rules:
         noisy = isinstance(rule, RowCountRule) and rule.noisy is not None
         share = rule.noisy.share if isinstance(rule, RowCountRule) and rule.noisy is not None else 0
         rules.append(
-            {
-                "rule": rule.name,
-                "severity": rule.severity,
-                "judged": "a noisy number" if noisy else "exactly",
-                "charged": str(spec.privacy.budget * share * tried),
-                "outside_the_guarantee": not noisy and rule.severity == "stop",
-            }
+            said.Rule(
+                rule=rule.name,
+                severity=rule.severity,
+                judged="a noisy number" if noisy else "exactly",
+                charged=spec.privacy.budget * share * tried,
+                outside_the_guarantee=not noisy and rule.severity == "stop",
+            )
         )
-    return {"rules": rules, "max_rejected": _limit(spec), "max_rejected_charged": "0"}
+    return said.Validation(rules=tuple(rules), max_rejected=_limit(spec), max_rejected_charged="0")
 
 
 def _limit(spec: ReleaseSpec) -> str:
@@ -115,22 +115,26 @@ def _limit(spec: ReleaseSpec) -> str:
     return str(limit) if isinstance(limit, int) else f"{float(100 * limit):g}%"
 
 
-def tuning(spec: ReleaseSpec) -> dict[str, Any]:
+def tuning(spec: ReleaseSpec) -> said.Tuning:
     """Return which data were used to choose mechanisms and parameters: a published release, or none."""
     if spec.tuning is None:
-        return {"data": [], "words": f"{_TUNING}no data for it."}
+        return said.Tuning(data=(), words=f"{_TUNING}no data for it.")
     named = f"the published release {spec.tuning.release}, which costs nothing to look at, and no other data."
-    return {"data": [spec.tuning.model_dump()], "words": f"{_TUNING}{named}"}
+    on = said.TunedOn(release=spec.tuning.release, certificate=spec.tuning.certificate)
+    return said.Tuning(data=(on,), words=f"{_TUNING}{named}")
 
 
-def postprocessing(spec: ReleaseSpec, version: int) -> dict[str, Any]:
+def postprocessing(spec: ReleaseSpec, version: int) -> said.PostProcessing:
     """Return the steps after the noise, in their order, and how each biases what is published."""
     does = spec.postprocessing
     cut = any(each.largest_size(spec.privacy) is not None for each in spec.histograms)
-    steps = [
-        ("mechanism", True, _FINISH),
-        *([("prior", True, _PRIOR)] if any(each.prior not in (None, ABOVE) for each in spec.tables) else []),
-        *([("above", True, _ABOVE)] if any(each.prior == ABOVE for each in spec.tables) else []),
+    towards = {each.prior for each in spec.tables} - {None}
+    steps: list[tuple[said.StepName, bool, str]] = [("mechanism", True, _FINISH)]
+    if towards - {ABOVE}:
+        steps.append(("prior", True, _PRIOR))
+    if ABOVE in towards:
+        steps.append(("above", True, _ABOVE))
+    steps += [
         ("consistency", does.consistency, _CONSISTENCY),
         ("nonnegativity", does.nonnegativity, _NONNEGATIVITY),
         ("rounding", does.rounding, _ROUNDING),
@@ -138,7 +142,7 @@ def postprocessing(spec: ReleaseSpec, version: int) -> dict[str, Any]:
         ("margins", True, _MARGINS),
         ("quality", spec.publication.quality is not None, _QUALITY),
     ]
-    return {
-        "version": version,
-        "steps": [{"step": step, "done": done, "bias": bias} for step, done, bias in steps],
-    }
+    return said.PostProcessing(
+        version=version,
+        steps=tuple(said.Step(step=step, done=done, bias=bias) for step, done, bias in steps),
+    )

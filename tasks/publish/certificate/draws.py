@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from tabularium.mechanisms import build
-from tabularium.mechanisms.accounting import Event, ratio, spent
+from tabularium.mechanisms.accounting import Event, spent
 from tabularium.mechanisms.accounting.transcript import CHOOSING, GAUSSIANS
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.tasks.publish.certificate.installed_code import audits
 from tabularium.tasks.publish.certificate.spending import budgets, by_measurement
+from tabularium.validations import certificate as said
 from tabularium.validations.spec.checks.histogram_checks import MECHANISM
 from tabularium.validations.spec.model import ReleaseSpec
 
@@ -29,7 +29,7 @@ DISTRIBUTIONS = {
 }
 
 
-def measured(spec: ReleaseSpec, events: list[Event]) -> list[dict[str, Any]]:
+def measured(spec: ReleaseSpec, events: list[Event]) -> tuple[said.Measured, ...]:
     """Return each measurement in the order of the allocation, with its draws; equal draws stand as one."""
     limits, own = budgets(spec), by_measurement(spec, events)
     found = []
@@ -37,18 +37,18 @@ def measured(spec: ReleaseSpec, events: list[Event]) -> list[dict[str, Any]]:
     for purpose in [*tallies, *(name for name in limits if name not in tallies)]:
         mechanism = None if purpose in tallies else mechanism_of(spec, purpose.partition("/")[0])
         found.append(
-            {
-                "name": tallies.get(purpose, purpose.partition("/")[0]),
-                "level": None if purpose in tallies else purpose.partition("/")[2] or None,
-                "purpose": purpose,
-                "mechanism": None if mechanism is None else mechanism.name,
-                "parameters": {} if mechanism is None else mechanism.parameters(),
-                "per_record": str(limits[purpose]),
-                "spent_per_record": str(spent(own[purpose])),
-                "draws": _alike(own[purpose]),
-            }
+            said.Measured(
+                name=tallies.get(purpose, purpose.partition("/")[0]),
+                level=None if purpose in tallies else purpose.partition("/")[2] or None,
+                purpose=purpose,
+                mechanism=None if mechanism is None else mechanism.name,
+                parameters={} if mechanism is None else mechanism.parameters(),
+                per_record=limits[purpose],
+                spent_per_record=spent(own[purpose]),
+                draws=_alike(own[purpose]),
+            )
         )
-    return found
+    return tuple(found)
 
 
 def mechanism_of(spec: ReleaseSpec, name: str) -> Mechanism:
@@ -60,38 +60,38 @@ def mechanism_of(spec: ReleaseSpec, name: str) -> Mechanism:
     return build(MECHANISM, **{**histogram.parameters, "form": "prevalences"})
 
 
-def _alike(events: list[Event]) -> list[dict[str, Any]]:
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+def _alike(events: list[Event]) -> tuple[said.Draws, ...]:
+    """Return the draws of a measurement; such as differ in nothing but their cells stand as one."""
+    kinds: dict[tuple[object, ...], list[Event]] = {}
     for event in events:
         margins = event.purpose.startswith("error of ")
         kind = (event.primitive, event.loss, event.sensitivity, event.scale_squared, event.width, margins)
-        choice = event.primitive in CHOOSING
-        written = event.as_dict()
-        about = found.setdefault(
-            kind,
-            {
-                "noise": event.primitive,
-                "distribution": DISTRIBUTIONS.get(event.primitive),
-                "of": "errors, for margins" if margins else "choices" if choice else "numbers",
-                "norm": "score" if choice else "L2" if event.primitive in GAUSSIANS else "L1",
-                "sensitivity": ratio(event.sensitivity),
-                "scale": written["scale"],
-                "scale_squared": ratio(event.scale_squared),
-                "width": ratio(event.width),
-                "loss": ratio(event.loss),
-                "draws": 0,
-                "numbers": 0,
-            },
-        )
-        about["draws"] += event.alike
-        about["numbers"] += event.alike * prod(event.shape)
-    return list(found.values())
+        kinds.setdefault(kind, []).append(event)
+    return tuple(_draws(alike) for alike in kinds.values())
 
 
-def audited(spec: ReleaseSpec) -> dict[str, Any]:
+def _draws(alike: list[Event]) -> said.Draws:
+    event, one = alike[0], said.Draw.of(alike[0])
+    margins, choice = event.purpose.startswith("error of "), event.primitive in CHOOSING
+    return said.Draws(
+        noise=event.primitive,
+        distribution=DISTRIBUTIONS[event.primitive],
+        of="errors, for margins" if margins else "choices" if choice else "numbers",
+        norm="score" if choice else "L2" if event.primitive in GAUSSIANS else "L1",
+        sensitivity=one.sensitivity,
+        scale=one.scale,
+        scale_squared=one.scale_squared,
+        width=one.width,
+        loss=one.loss,
+        draws=sum(each.alike for each in alike),
+        numbers=sum(each.alike * prod(each.shape) for each in alike),
+    )
+
+
+def audited(spec: ReleaseSpec) -> dict[str, said.Audit | None]:
     """Return what the last recorded audit found of each mechanism that a spec uses."""
     built = [build(array.mechanism, **array.parameters) for array in spec.arrays]
     mechanisms = [name for mechanism in built for name in mechanism.made_of]
     known, definition = audits(), spec.privacy.definition
     used = dict.fromkeys(mechanisms + [MECHANISM for _ in spec.histograms])
-    return {name: known.get(name, {}).get(definition) for name in used}
+    return {name: known.get((name, definition)) for name in used}

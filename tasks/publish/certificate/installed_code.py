@@ -8,9 +8,9 @@ import subprocess
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from tabularium.mechanisms.errors import PublicationError
+from tabularium.validations import certificate as said
 
 OWN = ("flows", "ledger", "mechanisms", "tasks", "validations")
 NOT_AUDITED = "mechanisms/queries"  # asks published numbers; no mechanism imports it
@@ -100,19 +100,26 @@ def packages_digest() -> tuple[str, int]:
     return hashlib.sha256("".join(f"{line}\n" for line in found).encode()).hexdigest(), len(found)
 
 
-def code_told() -> dict[str, Any]:
+def code_told() -> said.Code:
     """Return what a certificate says of the code that made it."""
     packages, number = packages_digest()
-    return {
-        "digest": code_digest(*OWN),
-        "mechanisms": audited_code(),
-        "commit": commit(),
-        "packages": {"digest": packages, "number": number},
-    }
+    return said.Code(
+        digest=code_digest(*OWN),
+        mechanisms=audited_code(),
+        commit=commit(),
+        packages=said.Packages(digest=packages, number=number),
+    )
 
 
 @lru_cache
-def audits() -> dict[str, Any]:
-    """Return what the last recorded audit of every mechanism found (``audits.json``, beside this file)."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("audits.json").read_bytes())
-    return found
+def audits() -> dict[tuple[str, str], said.Audit]:
+    """Return what the last recorded audit of every mechanism found, by its name and definition.
+
+    It is read from ``audits.json``, beside this file.
+    """
+    found = json.loads(Path(__file__).with_name("audits.json").read_bytes())
+    return {
+        (name, definition): said.Audit.model_validate(audit)
+        for name, by_definition in found.items()
+        for definition, audit in by_definition.items()
+    }

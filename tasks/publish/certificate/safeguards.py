@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tabularium.mechanisms.accounting import Event
+from tabularium.validations import certificate as said
 
 SIDE_CHANNELS = (
-    {
-        "channel": "low bits of floating-point noise",
-        "considered": "Closed: noise is drawn and added in exact integers; no floating-point number stands "
+    said.SideChannel(
+        channel="low bits of floating-point noise",
+        considered="Closed: noise is drawn and added in exact integers; no floating-point number stands "
         "between the random bits and a measured one.",
-    },
-    {
-        "channel": "a second draw of the same release",
-        "considered": "Closed: the ledger is charged first, and complete measurements are kept and used "
+    ),
+    said.SideChannel(
+        channel="a second draw of the same release",
+        considered="Closed: the ledger is charged first, and complete measurements are kept and used "
         "again; the number of attempts is listed as outside the guarantee.",
-    },
-    {
-        "channel": "refusals, logs, messages, the orchestrator's database",
-        "considered": "Why data were refused is told on the local terminal and in the home alone; that a "
+    ),
+    said.SideChannel(
+        channel="refusals, logs, messages, the orchestrator's database",
+        considered="Why data were refused is told on the local terminal and in the home alone; that a "
         "run was refused, and in which stage, is seen by who sees runs, and no budget covers it.",
-    },
-    {
-        "channel": "running time and memory",
-        "considered": "Seen by operators alone, and listed as outside the guarantee; the samplers do not "
+    ),
+    said.SideChannel(
+        channel="running time and memory",
+        considered="Seen by operators alone, and listed as outside the guarantee; the samplers do not "
         "run in constant time, so that who can time a run on its machine may learn something of the noise.",
-    },
-    {
-        "channel": "digests of confidential data",
-        "considered": "Closed: nothing public is a digest of the input, keyed or not; release ids do not "
+    ),
+    said.SideChannel(
+        channel="digests of confidential data",
+        considered="Closed: nothing public is a digest of the input, keyed or not; release ids do not "
         "depend on it.",
-    },
-    {
-        "channel": "order and existence of published cells",
-        "considered": "Closed: the cells follow from the spec and its code lists, and all of them are "
+    ),
+    said.SideChannel(
+        channel="order and existence of published cells",
+        considered="Closed: the cells follow from the spec and its code lists, and all of them are "
         "published; those left blank are chosen from published numbers.",
-    },
-    {
-        "channel": "order in memory, hash seeds, what a process remembers",
-        "considered": "Looked for: the replay audit compares runs on neighbours, in processes of their "
+    ),
+    said.SideChannel(
+        channel="order in memory, hash seeds, what a process remembers",
+        considered="Looked for: the replay audit compares runs on neighbours, in processes of their "
         "own, bit for bit under the same outputs of the noise.",
-    },
-    {
-        "channel": "whoever can read the machine while it runs",
-        "considered": "Not closed: the secure workspace holds microdata while a run lasts, and the home "
+    ),
+    said.SideChannel(
+        channel="whoever can read the machine while it runs",
+        considered="Not closed: the secure workspace holds microdata while a run lasts, and the home "
         "holds the noisy measurements; both are closed to other users of the machine, and to nobody who "
         "administers it.",
-    },
+    ),
 )
 _SECURITY = (
     "True counts and microdata lie in one workspace, which only its owner can read (mode 0700); it is "
@@ -59,18 +58,18 @@ _SECURITY = (
 )
 
 
-def randomness(events: list[Event]) -> dict[str, Any]:
+def randomness(events: list[Event]) -> said.Randomness:
     """Return where random bits come from, and which samplers were used."""
-    return {
-        "generator": "AES-256-CTR, one stream for each measurement",
-        "seeded_by": "the operating system's generator, 256 fresh bits for a stream",
-        "predictable": False,
-        "keys_kept": False,
-        "arithmetic": "exact integers",
-        "samplers": sorted({event.primitive for event in events}),
-    }
+    return said.Randomness(
+        generator="AES-256-CTR, one stream for each measurement",
+        seeded_by="the operating system's generator, 256 fresh bits for a stream",
+        predictable=False,
+        keys_kept=False,
+        arithmetic="exact integers",
+        samplers=tuple(sorted({event.primitive for event in events})),
+    )
 
 
-def security(*, kept: bool) -> dict[str, Any]:
+def security(*, kept: bool) -> said.Security:
     """Return who could read the confidential data, and what is kept."""
-    return {"workspace_mode": "0700", "workspace_kept": kept, "words": list(_SECURITY)}
+    return said.Security(workspace_mode="0700", workspace_kept=kept, words=_SECURITY)

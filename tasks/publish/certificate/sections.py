@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tabularium.mechanisms.accounting import Event
 from tabularium.tasks.margins.error_model import MEANING
 from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
-from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents
+from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Outcome, Told
 from tabularium.tasks.publish.certificate.declared import (
     domains,
     look_ups,
@@ -26,25 +25,26 @@ from tabularium.tasks.publish.certificate.spending import (
     rests_on,
     whole,
 )
-from tabularium.tasks.publish.guarantee import privacy_numbers
-from tabularium.tasks.publish.release_folder import CERTIFICATE
+from tabularium.tasks.publish.guarantee import privacy_section
+from tabularium.validations import certificate as said
+from tabularium.validations.certificate import CERTIFICATE, FORMAT, Certificate
 from tabularium.validations.domains import prior_tables
 from tabularium.validations.domains.sdmx_code_lists import published_name
 from tabularium.validations.spec.exact_facts import Neighbours, along_of, facts_of_release
 from tabularium.validations.spec.load import published, spec_digest
 from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.rules import Tally
 from tabularium.validations.spec.parts.table_parts import Invariant
 from tabularium.validations.spec.summary import tally_about
 
-FORMAT = 1
 _PUBLIC = ("codes/", "figures/", "invariants/")
 _PRIOR = f"{prior_tables.FOLDER}/"
 
 
 def stated(
-    spec: ReleaseSpec, near: Neighbours, contents: Contents, charged: Charged, told: dict[str, Any]
-) -> dict[str, Any]:
-    """Return every section of a certificate, in the order in which it is read: what is exact comes first.
+    spec: ReleaseSpec, near: Neighbours, contents: Contents, charged: Charged, told: Told
+) -> Certificate:
+    """Return a certificate of all its sections.
 
     :mod:`tabularium.tasks.publish.verify_certificate` makes them again from a certificate and compares.
 
@@ -52,67 +52,66 @@ def stated(
     ----------
     near
         Which inputs the guarantee compares.
-    told
-        What nothing else in a certificate implies: the release id, when it was made, the digest of the
-        measurements, the software and its code, the version of the post-processing, whether the workspace was
-        kept, the digests of public look-ups, and how many numbers each invariant has.
     """
     public = public_digests(contents.files)
     tallies = [attempts for _, _, attempts in charged.tried]
     withheld = [(each.criterion, each.consulted) for each in charged.withheld]
     facts = facts_of_release(spec, charged.attempts, tallies, withheld)
-    events, plain, lists = contents.events, published(spec), _code_lists(spec, public)
-    return {
-        "format": FORMAT,
-        "release_id": told["release_id"],
-        "product": spec.product,
-        "period": spec.period,
-        "revises": spec.revises,
-        "dataset": spec.dataset,
-        "about": spec.about.model_dump(mode="json"),
-        "created": told["created"],
-        "outside_the_guarantee": [fact.as_dict() for fact in facts],
-        "privacy": _privacy(spec, near, events, charged),
-        "approval": approval_section(spec, charged.reservation),
-        "account": account_section(charged.reservation),
-        "allocation": allocation(spec),
-        "composition": composition(spec, events),
-        "ledger": _ledger(spec, charged, told["measurements"]),
-        "measurements": {
-            "digest": told["measurements"],
-            "withheld": spec.publication.measurements.withhold,
-        },
-        "measured": measured(spec, events),
-        "audits": audited(spec),
-        "tallies": [
-            {**told_of, **tally_about(spec, tally)}
-            for tally, told_of in zip(spec.tallies, contents.tallies, strict=True)
-        ],
-        "transcript": [event.as_dict() for event in events],
-        "spec": plain,
-        "spec_digest": spec_digest(spec, {**public, **told["lookups"]}),
-        "code_lists": lists,
-        "lookups": look_ups(spec, told["lookups"]),
-        "domains": domains(spec, lists),
-        "validation": validation(spec, len(charged.tried)),
-        "tuning": tuning(spec),
-        "invariants": [
-            {**_invariant(spec, known, public, told["numbers"]), **contents.conflicts[known.name]}
+    events, lists, methods = contents.events, _code_lists(spec, public), _methods(contents.tables)
+    return Certificate(
+        format=FORMAT,
+        release_id=told.release_id,
+        product=spec.product,
+        period=spec.period,
+        revises=spec.revises,
+        dataset=spec.dataset,
+        about=spec.about,
+        created=told.created,
+        outside_the_guarantee=tuple(
+            said.Fact(kind=each.kind, name=each.name, what=each.what) for each in facts
+        ),
+        privacy=_privacy(spec, near, events, charged),
+        approval=approval_section(spec, charged.reservation),
+        account=account_section(charged.reservation),
+        allocation=allocation(spec),
+        composition=composition(spec, events),
+        ledger=_ledger(spec, charged, told.measurements),
+        measurements=said.Measurements(
+            digest=told.measurements, withheld=spec.publication.measurements.withhold
+        ),
+        measured=measured(spec, events),
+        audits=audited(spec),
+        tallies=tuple(
+            _tally(spec, tally, outcome)
+            for tally, outcome in zip(spec.tallies, contents.tallies, strict=True)
+        ),
+        transcript=tuple(said.Draw.of(event) for event in events),
+        spec=published(spec),
+        spec_digest=spec_digest(spec, {**public, **told.lookups}),
+        code_lists=lists,
+        lookups=look_ups(spec, told.lookups),
+        domains=domains(spec, lists),
+        validation=validation(spec, len(charged.tried)),
+        tuning=tuning(spec),
+        invariants=tuple(
+            _invariant(spec, known, public, told.numbers[known.name], contents.conflicts[known.name])
             for known in spec.invariants
-        ],
-        "impossible": [each.model_dump(mode="json") for each in spec.impossible],
-        "tables": contents.tables,
-        "agreement": contents.agreement,
-        "postprocessing": postprocessing(spec, told["postprocessing"]),
-        "confidence": str(spec.publication.confidence),
-        "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents.tables)},
-        "randomness": randomness(events),
-        "side_channels": list(SIDE_CHANNELS),
-        "security": security(kept=told["workspace_kept"]),
-        "files": contents.files,
-        "software": told["software"],
-        "code": told["code"],
-    }
+        ),
+        impossible=tuple(
+            said.Impossible.model_validate(each.model_dump(mode="json")) for each in spec.impossible
+        ),
+        tables=contents.tables,
+        agreement=contents.agreement,
+        postprocessing=postprocessing(spec, told.postprocessing),
+        confidence=spec.publication.confidence,
+        margins={method: MEANING[method] for method in MEANING if method in methods},
+        randomness=randomness(events),
+        side_channels=SIDE_CHANNELS,
+        security=security(kept=told.workspace_kept),
+        files=contents.files,
+        software=told.software,
+        code=told.code,
+    )
 
 
 def public_digests(files: dict[str, str]) -> dict[str, str]:
@@ -127,45 +126,41 @@ def public_digests(files: dict[str, str]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _privacy(spec: ReleaseSpec, near: Neighbours, events: list[Event], charged: Charged) -> dict[str, Any]:
+def _privacy(spec: ReleaseSpec, near: Neighbours, events: list[Event], charged: Charged) -> said.Privacy:
     """Return whose protection is promised, and what the promise is."""
-    privacy = spec.privacy
     purposes = {tally.purpose for tally in spec.tallies}
     again = [event for event in events if event.purpose in purposes] * (len(charged.tried) - 1)
-    return {
-        "definition": privacy.definition,
-        "unit": {
-            "entity": privacy.unit.entity,
-            "population": charged.population,
-            "column": privacy.unit.column,
-        },
-        "relation": privacy.relation,
-        "max_contributions": privacy.max_contributions,
-        "conversion": conversion(whole(spec, charged)),
-        **privacy_numbers(whole(spec, charged), near, events + again, charged.deltas),
-    }
+    paid = whole(spec, charged)
+    return privacy_section(
+        paid,
+        near,
+        events + again,
+        charged.deltas,
+        population=charged.population,
+        conversion=conversion(paid),
+    )
 
 
-def _ledger(spec: ReleaseSpec, charged: Charged, measurements: str) -> dict[str, Any]:
+def _ledger(spec: ReleaseSpec, charged: Charged, measurements: str) -> said.Charge:
     """Return what the ledger says of the charge, and the newest entry it had."""
-    return {
-        "account": spec.dataset,
-        "amount": str(own_amount(spec)),
-        "rests_on": rests_on(spec, measurements),
-        "definition": spec.privacy.definition,
-        "attempts": charged.attempts,
-        "tally_charges": [
-            {
-                "number": number,
-                "release_id": name,
-                "amount": str(spec.tally_amount),
-                "attempts": attempts,
-            }
+    return said.Charge(
+        account=spec.dataset,
+        amount=own_amount(spec),
+        rests_on=rests_on(spec, measurements),
+        definition=spec.privacy.definition,
+        attempts=charged.attempts,
+        tally_charges=tuple(
+            said.TallyCharge(number=number, release_id=name, amount=spec.tally_amount, attempts=attempts)
             for number, name, attempts in charged.tried
-        ],
-        "withheld": [each.fields() for each in charged.withheld],
-        "head": charged.head.fields(),
-    }
+        ),
+        withheld=tuple(said.Withheld(**vars(each)) for each in charged.withheld),
+        head=said.Head.model_validate(charged.head.fields()),
+    )
+
+
+def _tally(spec: ReleaseSpec, tally: Tally, outcome: Outcome) -> said.Tally:
+    broken = {} if outcome.broken is None else {"broken": outcome.broken}
+    return said.Tally.model_validate({"number": outcome.number, **broken, **tally_about(spec, tally)})
 
 
 def _code_lists(spec: ReleaseSpec, public: dict[str, str]) -> dict[str, str]:
@@ -174,21 +169,26 @@ def _code_lists(spec: ReleaseSpec, public: dict[str, str]) -> dict[str, str]:
 
 
 def _invariant(
-    spec: ReleaseSpec, known: Invariant, public: dict[str, str], numbers: dict[str, int]
-) -> dict[str, Any]:
+    spec: ReleaseSpec, known: Invariant, public: dict[str, str], numbers: int, conflicts: dict[str, int]
+) -> said.Invariant:
     along, level = along_of(spec, known)
     file = None if known.values is None else Path(known.values).name
+    return said.Invariant(
+        name=known.name,
+        dimensions=tuple(sorted(known.dimensions, key=lambda name: name != along)),
+        level=level,
+        numbers=numbers,
+        reason=known.reason,
+        file=file,
+        sha256=None if file is None else public[file],
+        compared=conflicts["compared"],
+        beyond_chance=conflicts["beyond_chance"],
+    )
+
+
+def _methods(tables: dict[str, said.Table]) -> set[str]:
     return {
-        "name": known.name,
-        "dimensions": sorted(known.dimensions, key=lambda name: name != along),
-        "level": level,
-        "numbers": numbers[known.name],
-        "reason": known.reason,
-        "file": file,
-        "sha256": None if file is None else public[file],
+        margins.method
+        for table in tables.values()
+        for margins in [table.margins, *(measure.margins for measure in (table.measures or {}).values())]
     }
-
-
-def _methods(tables: dict[str, Any]) -> set[str]:
-    said = [each for table in tables.values() for each in (table, *table.get("measures", {}).values())]
-    return {each["margins"]["method"] for each in said}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Literal
 
 from tabularium.mechanisms.accounting import Event
 from tabularium.tasks.publish.certificate.certificate_parts import Charged
 from tabularium.tasks.publish.guarantee import settled_beforehand
+from tabularium.validations import certificate as said
 from tabularium.validations.spec.model import ReleaseSpec
 
+_Kind = Literal["tally", "table", "measure", "histogram"]
 _SUMS = (
     "Tallies, tables, levels and histograms see the same records one after the other: what they cost is "
     "added (sequential composition; exact for ε and for ρ).",
@@ -42,17 +44,17 @@ def _is_for(named: str, purpose: str) -> bool:
     return f"{named.removeprefix('error of ')}/".startswith(f"{purpose}/")
 
 
-def conversion(spec: ReleaseSpec) -> dict[str, Any]:
+def conversion(spec: ReleaseSpec) -> said.Conversion:
     """Return which of ε, δ and ρ is exact, and how the others follow from it."""
     privacy = spec.privacy
     if privacy.definition == "pure":
-        return {
-            "exact": "epsilon",
-            "delta": "0",
-            "rho": str(privacy.budget**2 / 2),
-            "words": "ε is exact and δ is 0. ε-DP is ρ-zCDP with ρ = ε²/2 (Bun and Steinke 2016, Proposition "
+        return said.Conversion(
+            exact="epsilon",
+            delta="0",
+            rho=privacy.budget**2 / 2,
+            words="ε is exact and δ is 0. ε-DP is ρ-zCDP with ρ = ε²/2 (Bun and Steinke 2016, Proposition "
             "1.4), exact as it stands here.",
-        }
+        )
     settled = settled_beforehand(spec)
     words = (
         "ρ is exact. It gives (ε, δ) with the least ε that is found over all α > 1 in Proposition 12 of "
@@ -64,13 +66,13 @@ def conversion(spec: ReleaseSpec) -> dict[str, Any]:
             " Every draw was settled before the first, so the privacy loss distributions of the draws were "
             "composed as well (dp-accounting, rounded pessimistically), and the smaller ε is stated."
         )
-    return {"exact": "rho", "draws_settled_beforehand": settled, "words": words}
+    return said.Conversion(exact="rho", draws_settled_beforehand=settled, words=words)
 
 
-def allocation(spec: ReleaseSpec) -> list[dict[str, Any]]:
+def allocation(spec: ReleaseSpec) -> tuple[said.BudgetPart, ...]:
     """Return the parts of the budget in the order of drawing; their shares add up to exactly 1."""
     record = spec.privacy.record_budget
-    parts: list[tuple[str, str, str | None, Fraction, Fraction]] = [
+    parts: list[tuple[_Kind, str, str | None, Fraction, Fraction]] = [
         ("tally", each.of, None, record * each.share, Fraction(0)) for each in spec.tallies
     ]
     margins = {table.name: table.margin_share or Fraction(0) for table in spec.tables}
@@ -84,35 +86,35 @@ def allocation(spec: ReleaseSpec) -> list[dict[str, Any]]:
         )
         for (name, level), loss in spec.losses.items()
     ]
-    return [
-        {
-            "kind": kind,
-            "name": name,
-            "level": level,
-            "share": str(loss / record),
-            "per_unit": str(spec.privacy.budget * loss / record),
-            "per_record": str(loss),
-            "of_it_for_margins": str(margin),
-        }
+    return tuple(
+        said.BudgetPart(
+            kind=kind,
+            name=name,
+            level=level,
+            share=loss / record,
+            per_unit=spec.privacy.budget * loss / record,
+            per_record=loss,
+            of_it_for_margins=margin,
+        )
         for kind, name, level, loss, margin in parts
-    ]
+    )
 
 
-def composition(spec: ReleaseSpec, events: list[Event]) -> dict[str, Any]:
+def composition(spec: ReleaseSpec, events: list[Event]) -> said.Composition:
     """Return by which rules the draws are added up, and where disjoint cells are used."""
     parallel = []
     for purpose, own in by_measurement(spec, events).items():
         branches = {branch: event.alike for event in own for branch in event.branches}
         if branches:
             scopes, number = len({scope for scope, _ in branches}), sum(branches.values())
-            parallel.append({"measurement": purpose, "scopes": scopes, "branches": number})
-    return {
-        "rule": "sequential",
-        "changed_records": spec.privacy.changed_records,
-        "parallel": parallel,
-        "across_releases": "sequential",
-        "words": list(_SUMS),
-    }
+            parallel.append(said.Parallel(measurement=purpose, scopes=scopes, branches=number))
+    return said.Composition(
+        rule="sequential",
+        changed_records=spec.privacy.changed_records,
+        parallel=tuple(parallel),
+        across_releases="sequential",
+        words=_SUMS,
+    )
 
 
 def own_amount(spec: ReleaseSpec) -> Fraction:
@@ -120,7 +122,7 @@ def own_amount(spec: ReleaseSpec) -> Fraction:
     return spec.main_amount if spec.measurements_of is None else Fraction(0)
 
 
-def rests_on(spec: ReleaseSpec, measurements: str) -> dict[str, str] | None:
+def rests_on(spec: ReleaseSpec, measurements: str) -> said.RestsOn | None:
     """Return which release paid for the measurements, and how much, if it was an earlier one.
 
     Parameters
@@ -130,11 +132,7 @@ def rests_on(spec: ReleaseSpec, measurements: str) -> dict[str, str] | None:
     """
     if spec.measurements_of is None:
         return None
-    return {
-        "release_id": spec.measurements_of,
-        "measurements": measurements,
-        "amount": str(spec.main_amount),
-    }
+    return said.RestsOn(release_id=spec.measurements_of, measurements=measurements, amount=spec.main_amount)
 
 
 def whole(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:

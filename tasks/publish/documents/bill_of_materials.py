@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import metadata
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tabularium.validations.certificate import Certificate
 
 if TYPE_CHECKING:
     from cyclonedx.model.component import Component
@@ -32,7 +34,7 @@ _LICENCE_LENGTH = 60  # characters; what is longer is the text of a licence, not
 Found = dict[str, metadata.PackageMetadata]
 
 
-def bill_of_materials(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
+def bill_of_materials(aside: Path, told: Certificate, last: Path | None) -> bytes:
     """Return the bill of materials of the process that publishes.
 
     It depends on the certificate and on what is installed alone: the serial number is made from the release
@@ -44,11 +46,11 @@ def bill_of_materials(aside: Path, told: Mapping[str, Any], last: Path | None) -
         The certificate, of which the release id and the time are used.
     """
     bill, listed = _of_this_process()
-    serial = uuid.uuid5(_NAMESPACE, "\n".join([told["release_id"], *listed]))
+    serial = uuid.uuid5(_NAMESPACE, "\n".join([told.release_id, *listed]))
     about = {
         **bill["metadata"],
-        "timestamp": datetime.fromisoformat(told["created"]).isoformat(),
-        "properties": [{"name": "tabularium:release", "value": told["release_id"]}],
+        "timestamp": datetime.fromisoformat(told.created).isoformat(),
+        "properties": [{"name": "tabularium:release", "value": told.release_id}],
     }
     return (json.dumps({**bill, "serialNumber": serial.urn, "metadata": about}, indent=2) + "\n").encode()
 

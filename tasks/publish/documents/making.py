@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tabularium.tasks.publish.documents.bill_of_materials import bill_of_materials
 from tabularium.tasks.publish.documents.registry_entry import registry_entry
 from tabularium.tasks.report.report import report
+from tabularium.validations.certificate import Certificate
 
-Document = Callable[[Path, Mapping[str, Any], Path | None], bytes]
+Document = Callable[[Path, Certificate, Path | None], bytes]
 """``(aside, told, last) -> content``, as in :func:`write_documents`; slow imports belong inside."""
 
 #: File name -> what makes it, in the order in which they are written.
@@ -30,7 +30,7 @@ DOCUMENTS: Mapping[str, Document] = {
 }
 
 
-def write_documents(aside: Path, told: Mapping[str, Any], last: Path | None) -> None:
+def write_documents(aside: Path, told: Certificate, last: Path | None) -> None:
     """Write every document of a release.
 
     Parameters
@@ -46,13 +46,13 @@ def write_documents(aside: Path, told: Mapping[str, Any], last: Path | None) -> 
         (aside / name).write_bytes(make(aside, told, last))
 
 
-def without_documents(certificate: Mapping[str, Any]) -> dict[str, Any]:
+def without_documents(certificate: Certificate) -> Certificate:
     """Return a certificate as the documents are told of it: its ``files`` lack them."""
-    files = {name: digest for name, digest in certificate["files"].items() if name not in DOCUMENTS}
-    return {**certificate, "files": files}
+    files = {name: digest for name, digest in certificate.files.items() if name not in DOCUMENTS}
+    return certificate.model_copy(update={"files": files})
 
 
-def altered_document(folder: Path, certificate: Mapping[str, Any], last: Path | None) -> str | None:
+def altered_document(folder: Path, certificate: Certificate, last: Path | None) -> str | None:
     """Return the first document of a folder that is not what its certificate gives, or None."""
     told = without_documents(certificate)
     made = ((name, make(folder, told, last)) for name, make in DOCUMENTS.items())

@@ -146,7 +146,7 @@ def test_counts_come_from_a_column_of_that_name(tmp_path: Path) -> None:
         (lambda folder: _written(folder / "people.csv", "age,sex\n31,f\n"), "x", "this may be microdata"),
         (lambda folder: _written(folder / "c.csv", "count\n1\nmany\n"), "x", "c.csv, line 3, column count"),
         (lambda folder: _written(folder / "notes.txt", "1 2 3"), "x", "counts are read from"),
-        (lambda folder: folder, "x", "no published release"),
+        (lambda folder: folder, "x", "no release lies in this folder"),
     ],
 )
 def test_what_may_be_confidential_is_refused(
@@ -189,6 +189,10 @@ def test_a_published_release_is_taken_by_table(tmp_path: Path) -> None:
     folder = Path(publish(spec, home).folder)
     counts = pd.read_parquet(folder / "age_sex.parquet")["count"].to_list()
     assert public(f"{folder}#age_sex", None).counts().tolist() == counts
+    spec.write_text(spec.read_text().replace("{folder: releases}", "{folder: releases, formats: [csv]}"))
+    text_alone = Path(publish(spec, home, period="2027").folder)
+    own = pd.read_csv(text_alone / "age_sex.csv")["count"].to_list()
+    assert public(f"{text_alone}#age_sex", None).counts().tolist() == own
     with pytest.raises(InputError, match=r"several tables.*area_age_sex, age_sex"):
         public(str(folder), None)
     with pytest.raises(InputError, match="no table of that name"):

@@ -26,8 +26,9 @@ def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
     from prefect.states import Scheduled
 
     text = (ROOT / "deploy" / "prefect.yaml").read_text()
-    *commands, works = re.findall(r"^#   (prefect .*)$", text, re.M)
-    assert len(commands) == 2 and "worker start" in works
+    *commands, works = re.findall(r"^#   ((?:prefect|python) .*)$", text, re.M)
+    assert len(commands) == 2 and "operations.worker" in works
+    works = works.replace('"$(hostname)"', "here")
     (told,) = yaml.safe_load(text)["deployments"]
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     with own_server() as server:

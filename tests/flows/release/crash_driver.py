@@ -37,12 +37,14 @@ from tabularium.tasks.publish.certificate.installed_code import code_told
 from tabularium.tasks.publish.documents.bill_of_materials import bill_of_materials
 from tabularium.tasks.publish.kept_documents import KEPT
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
-from tabularium.tasks.publish.release_folder import CERTIFICATE, PLACE
+from tabularium.tasks.publish.release_folder import PLACE
 from tabularium.tasks.report import report
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import Quiet, reporting_to
 from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.suites import expectations as suites
+from tests.certificates import made_up
 from tests.flows.release.scene import publish, require_signed, write_signing_scene
 from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
 
@@ -129,7 +131,7 @@ def import_ahead(folder: Path) -> None:
         if name not in sys.modules:
             importlib.import_module(name)
     code_told()
-    bill_of_materials(folder, {"release_id": "none", "created": "2026-01-01T00:00:00+00:00"}, None)
+    bill_of_materials(folder, made_up(), None)
     assert threading.active_count() == 1, "a process with threads must not be forked"
 
 

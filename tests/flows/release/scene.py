@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,13 +13,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tabularium.flows.release_chain import Outcome, release_tables
 from tabularium.ledger import Charge, Ledger
 from tabularium.ledger.officers.keys import make_key, public_hex
-from tabularium.tasks.publish.release_folder import CERTIFICATE, digest_of, files_in
+from tabularium.tasks.publish.release_folder import digest_of, files_in
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import Quiet, reporting_to
 from tabularium.tasks.runtime.run import Request
 from tabularium.tasks.sign.judge_statement import Judgement, judge_statement, published_under
 from tabularium.tasks.sign.release_key import FILE
 from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.validations.certificate import CERTIFICATE, Certificate
 
 AREAS = "code,label,parent\nN,Nation,\nA,Alpha,N\nB,Beta,N\nA1,Alpha one,A\nA2,Alpha two,A\nB1,Beta one,B\n"
 
@@ -113,11 +113,11 @@ def write_signing_scene(folder: Path) -> tuple[Path, Home]:
 def judged(home: Home, folder: Path) -> Judgement:
     """What a stranger finds who has the folder, and an export of the ledger that he trusts."""
     raw = (folder / STATEMENT).read_bytes() if (folder / STATEMENT).exists() else None
-    certificate = json.loads((folder / CERTIFICATE).read_bytes())
+    certificate = Certificate.read((folder / CERTIFICATE).read_bytes())
     files = {str(path.relative_to(folder)): digest_of(path) for path in files_in(folder)}
     files.pop(STATEMENT, None)
     with Ledger.connect(home.ledger_url) as books:
-        ledger = published_under(books.entries(), certificate["release_id"], raw)
+        ledger = published_under(books.entries(), certificate.release_id, raw)
     return judge_statement(raw, files, certificate, files[CERTIFICATE], ledger=ledger)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.csv
 import pytest
 
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.certificate import CERTIFICATE
 from tests.flows.release.scene import publish, write_scene
 
 COLUMNS = """\

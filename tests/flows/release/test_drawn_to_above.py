@@ -9,9 +9,9 @@ import pytest
 
 from tabularium.ledger import Ledger
 from tabularium.ledger.chain.export import export
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.certificate import CERTIFICATE
 from tests.flows.release.scene import publish
 from tests.flows.release.test_drawn_to_prior import fine, not_checked, with_prior
 

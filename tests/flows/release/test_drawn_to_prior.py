@@ -17,11 +17,12 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.chain.export import export
 from tabularium.ledger.officers.keys import public_hex
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.publish.release_folder import CERTIFICATE, digest_of
+from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.verify.findings import Finding
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER
 from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import publish, publish_with, write_scene

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tabularium.tasks.publish.certificate.certificate_schema import against_schema
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.spec.load import load_spec
@@ -86,7 +85,6 @@ def test_a_release_with_measures_is_published_and_verified(
         bool(quality),
     )
     certificate = json.loads((folder / "certificate.json").read_bytes())
-    assert list(against_schema(certificate)) == []
     require_verified(folder)
     parts = {(each["name"], each["level"]): Fraction(each["share"]) for each in certificate["allocation"]}
     assert sum(parts.values()) == 1

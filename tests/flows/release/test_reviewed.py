@@ -266,7 +266,7 @@ def test_withheld_stays_withheld_and_later_certificates_say_so(
     later = publish(scene.spec, scene.home, period="2027")
     path = Path(later.folder) / "certificate.json"
     with scene.books() as books:
-        found = verify_certificate(path, books.charge(later.release_id))
+        found = verify_certificate(path, books.charge(later.release_id)).document()
     verify_certificate(path)
     assert found["ledger"]["withheld"] == [
         {

@@ -12,8 +12,8 @@ from rich.status import Status
 from tabularium.flows.cli.terminal import TerminalReporter
 from tabularium.flows.operations.told.run_progress import ProgressArtifact
 from tabularium.mechanisms.errors import DataRefused, InputMissing
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.runtime.progress import Quiet
+from tabularium.validations.certificate import CERTIFICATE
 from tests.flows.release.scene import publish, states, write_scene
 
 pytestmark = pytest.mark.xdist_group("object stores")

@@ -44,7 +44,7 @@ def balance(home: Home) -> Fraction:
 
 def certificate(outcome: Outcome) -> dict[str, Any]:
     """What a reader without the ledger finds consistent in itself."""
-    return verify_certificate(Path(outcome.folder) / "certificate.json")
+    return verify_certificate(Path(outcome.folder) / "certificate.json").document()
 
 
 def fewer(spec: Path, rows: int) -> Path:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from tabularium.mechanisms.inference import Hierarchy, laplace_variance
 from tabularium.mechanisms.noise.synthetic import generator
@@ -18,6 +16,7 @@ from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import WHOLE_SIMULATIONS, PostProcessor
 from tabularium.tasks.runtime.run import without_data
+from tabularium.validations.certificate import Margins
 from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.in_memory import Truth, one_release
 
@@ -78,12 +77,11 @@ def truth_of(loaded: Loaded) -> Truth:
 
 
 def fits_the_schema(about: Any) -> bool:
-    schema = json.loads(
-        (files("tabularium.tasks.publish") / "certificate.schema.json").read_text(encoding="utf-8")
-    )
-    return bool(
-        jsonschema.Draft202012Validator({"$defs": schema["$defs"], "$ref": "#/$defs/margins"}).is_valid(about)
-    )
+    try:
+        Margins.model_validate(about)
+    except ValidationError:
+        return False
+    return True
 
 
 def sampled(made: Any) -> bool:

@@ -25,6 +25,7 @@ from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.spec.load import Loaded, load_spec
 from tabularium.validations.spec.measures.array_owners import array_name
+from tests.certificates import made_up
 from tests.tasks.plan.invented_people import array_of, invented
 
 AREAS = ["code,label,parent", "N,Nation,", *(f"{p},{p},N" for p in "ABC")]
@@ -96,7 +97,7 @@ def published(folder: Path, made: Loaded, counts: dict[str, NDArray[np.float64]]
         (folder / f"{table.name}.csv").write_text(heads + "\n" + "\n".join(lines) + "\n")
     publication = whole.spec.publication.model_copy(update={"formats": ("csv",)})
     spoken = replace(whole, spec=whole.spec.model_copy(update={"publication": publication}))
-    return Released(folder, {"release_id": "r-1"}, "a" * 64, spoken)
+    return Released(folder, made_up(release_id="r-1"), "a" * 64, spoken)
 
 
 def errors_of_releases(

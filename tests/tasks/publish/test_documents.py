@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tabularium.mechanisms.errors import InternalError, PublicationError
 from tabularium.tasks.publish.documents import making
+from tabularium.validations.certificate import Certificate
 from tests.flows.release.scene import publish, publish_with, states, write_scene
 
 
-def about(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
+def about(aside: Path, told: Certificate, last: Path | None) -> bytes:
     """Say what a document is given: the tables that lie there, the certificate, and the last period."""
     lie = sorted(path.name for path in aside.glob("*.csv"))
     before = None if last is None else json.loads((last / "certificate.json").read_bytes())["period"]
-    return json.dumps({"files": lie, "told": dict(told), "before": before}).encode()
+    return json.dumps({"files": lie, "told": told.document(), "before": before}).encode()
 
 
 @pytest.fixture

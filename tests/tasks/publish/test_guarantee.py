@@ -11,7 +11,10 @@ from typing import Any, Literal
 
 import pytest
 
-from tabularium.tasks.publish.guarantee import at_most, best_test, privacy_numbers, promise, rho_epsilon
+from tabularium.tasks.publish.certificate.spending import conversion
+from tabularium.tasks.publish.guarantee import at_most, best_test, privacy_section, promise, rho_epsilon
+from tabularium.validations.certificate import AtDelta
+from tabularium.validations.certificate import Privacy as Promised
 from tabularium.validations.spec.exact_facts import Neighbours
 from tabularium.validations.spec.parts.privacy_part import Privacy
 from tests.validations.spec.spec_samples import SPEC, changed, load
@@ -70,12 +73,17 @@ def test_where_a_total_is_fixed_epsilon_and_delta_are_those_of_the_neighbours_th
     text = changed('budget: "1"', 'budget: "1", definition: zcdp, delta: "1/1000000"', SPEC)
     spec, delta = load(tmp_path, text).spec, Fraction(1, 10**6)
     near = Neighbours("replace", 1, spec.privacy.loss.for_unit(2), "total")
-    numbers = privacy_numbers(spec, near, [], [delta])
-    (told,) = numbers["neighbours"]["epsilon_delta"]
-    assert told == {"epsilon": rho_epsilon(Fraction(4), delta), "delta": "1/1000000"}
-    assert told["epsilon"] > numbers["epsilon_delta"][0]["epsilon"]
+
+    def told(near: Neighbours) -> Promised:
+        how = conversion(spec)
+        return privacy_section(spec, near, [], [delta], population="everybody", conversion=how)
+
+    assert told(near).neighbours.epsilon_delta == (
+        AtDelta(epsilon=rho_epsilon(Fraction(4), delta), delta=Fraction(1, 10**6)),
+    )
+    assert told(near).neighbours.epsilon_delta[0].epsilon > told(near).epsilon_delta[0].epsilon
     free = Neighbours("add-remove", 1, spec.privacy.loss)
-    assert "epsilon_delta" not in privacy_numbers(spec, free, [], [delta])["neighbours"]
+    assert told(free).neighbours.epsilon_delta is None
 
 
 def test_pure_add_remove_speaks_of_presence_and_of_values() -> None:

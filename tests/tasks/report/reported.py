@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from html import unescape
@@ -11,6 +10,7 @@ from typing import Any
 
 from tabularium.tasks.publish.documents.making import without_documents
 from tabularium.tasks.report.report import report
+from tabularium.validations.certificate import Certificate
 from tests.flows.release.scene import publish, write_scene
 
 HOSTILE = '<script>alert(1)</script> & "quoted" $\\frac{1}$'
@@ -33,7 +33,8 @@ def copied(release: Path, to: Path) -> Path:
 
 def told_of(folder: Path) -> dict[str, Any]:
     """Return the certificate as a document is told of it."""
-    return without_documents(json.loads((folder / "certificate.json").read_bytes()))
+    certificate = Certificate.read((folder / "certificate.json").read_bytes())
+    return without_documents(certificate).document()
 
 
 def lines(page: bytes) -> list[str]:
@@ -47,4 +48,4 @@ def lines(page: bytes) -> list[str]:
 
 def rendered(folder: Path, told: dict[str, Any] | None = None, last: Path | None = None) -> list[str]:
     """Return the lines of the report of a folder."""
-    return lines(report(folder, told or told_of(folder), last))
+    return lines(report(folder, Certificate.of(told or told_of(folder)), last))

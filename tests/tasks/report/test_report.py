@@ -14,6 +14,7 @@ from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.released_cells import ReleasedCells
 from tabularium.tasks.report.report import LARGEST_PAGE, report
 from tabularium.tasks.report.since_last_period import ComparedTable, compared
+from tabularium.validations.certificate import Certificate
 from tests.flows.release.scene import AREAS, publish, write_scene
 from tests.tasks.report.reported import HOSTILE, copied, rendered, told_of, two_periods
 
@@ -30,7 +31,7 @@ def changed(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
 def test_every_release_has_it_and_it_is_made_again_byte_for_byte(releases: tuple[Path, Path]) -> None:
     last, now = releases
     page = (now / "report.html").read_bytes()
-    assert report(now, told_of(now), last) == page
+    assert report(now, Certificate.of(told_of(now)), last) == page
     assert len(page) <= LARGEST_PAGE
     for needed in (b"<script", b'http-equiv="refresh"', b"src=", b"@import", b"url(http"):
         assert needed not in page
@@ -78,13 +79,12 @@ def test_an_amount_that_changes_is_seen_to_change(releases: tuple[Path, Path]) -
     told = told_of(releases[1])
     before = rendered(releases[1], told)
     told["privacy"]["epsilon"] = "7/8"
-    told["account"] = {
-        "name": "people",
-        "cap": "10",
-        "reserved": {"amount": "7/8"},
-        "cumulative": {"used": "9/4", "releases_before": 1},
-    }
-    told["ledger"]["tally_charges"] = [{"amount": "1/8"}, {"amount": "1/8"}]
+    told["account"] |= {"name": "people", "cap": "10"}
+    told["account"]["reserved"]["amount"] = "7/8"
+    told["account"]["cumulative"] |= {"used": "9/4", "releases_before": 1}
+    told["ledger"]["tally_charges"] = [
+        {"number": number, "release_id": f"t{number}", "amount": "1/8", "attempts": 1} for number in (0, 1)
+    ]
     _, new = changed(before, rendered(releases[1], told))
     assert "ε = 0.875 for this release" in new
     said = " ".join(new)

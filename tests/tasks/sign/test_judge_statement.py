@@ -18,22 +18,18 @@ from tabularium.ledger.officers.keys import key_id, public_hex
 from tabularium.ledger.release_keys import ReleaseKey
 from tabularium.tasks.sign.judge_statement import Judgement, PublishedUnder, judge_statement
 from tabularium.tasks.sign.statement import NotAStatement, Predicate, read_statement, signed_statement
+from tests.certificates import made_up
 
 KEY, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
 PUBLIC = public_hex(KEY)
 NAME = key_id(PUBLIC)
 FILES = {"certificate.json": "c" * 64, "a.csv": "1" * 64, "measurements/a.parquet": "2" * 64}
-CERTIFICATE = {
-    "release_id": "r1",
-    "product": "p",
-    "period": "2026",
-    "dataset": "census",
-    "spec_digest": "s" * 64,
-    "revises": None,
-}
+CERTIFICATE = made_up(
+    release_id="r1", product="p", period="2026", dataset="census", spec_digest="5" * 64, revises=None
+)
 ACCEPTED = asdict(Acceptance("A. Ro", "k" * 32, "2026-01-01T00:00:00.000000Z", False, 7))
 PREDICATE = Predicate(
-    *("r1", "p", "2026", "census", "s" * 64, "c" * 64),
+    *("r1", "p", "2026", "census", "5" * 64, "c" * 64),
     head={"seq": 8, "hash": "8" * 64, "chain": "0" * 64},
     acceptance=None,
     revises=None,
@@ -119,7 +115,7 @@ def test_an_export_from_before_the_publication_leaves_the_revocation_open() -> N
         ({"files": {**FILES, "a.csv": "3" * 64}}, "a.csv is missing, or not as"),
         ({"files": {"certificate.json": "c" * 64, "a.csv": "1" * 64}}, "measurements/a.parquet is missing"),
         *(
-            ({"certificate": {**CERTIFICATE, name: "x"}}, f"another {told}")
+            ({"certificate": CERTIFICATE.model_copy(update={name: "x"})}, f"another {told}")
             for name, told in [("release_id", "release_id"), ("dataset", "account"), ("revises", "revises")]
         ),
         ({"trusted": [public_hex(OTHER)]}, "not signed with the key that was given"),

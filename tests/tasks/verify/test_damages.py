@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabularium.tasks.publish.release_folder import CERTIFICATE
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.verify.findings import Finding
 from tabularium.tasks.verify.subject import NotARelease, Subject
 from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.certificate import CERTIFICATE
 from tests.sizes import runs
 from tests.tasks.verify import damages
 from tests.tasks.verify.conftest import Scene

@@ -116,7 +116,8 @@ def test_invariants_leave_the_smallest_change_that_keeps_them(tmp_path: Path) ->
     loaded = load(tmp_path, several, lists)
     unknown = neighbours(loaded.spec, loaded.domains)
     assert (unknown.units, unknown.loss.amount) == (None, Fraction(2))
-    assert Neighbours.from_dict(crossed.as_dict(), load(tmp_path, text, lists).spec.privacy) == crossed
+    privacy = load(tmp_path, text, lists).spec.privacy
+    assert Neighbours.of(crossed.change, crossed.units, crossed.fixed, privacy) == crossed
 
 
 def test_sizes_leave_an_item_free(tmp_path: Path) -> None:

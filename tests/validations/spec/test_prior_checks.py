@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +10,32 @@ import pytest
 
 from tabularium.validations.domains.prior_tables import public_prior
 from tabularium.validations.spec.load import examine, load_spec, measurement_plan
+from tests.certificates import made_up
 from tests.validations.spec.spec_samples import changed, write_spec
 
 ID = "0123456789abcdef" * 2
 PRIOR = f"    prior: {ID}\n"
 AREA = "  - name: area_age\n"
 SEX = "  - name: sex_status\n"
-TABLE = {"name": "area_age", "dimensions": ["area", "age", "sex"], "along": "area"}
 
 
-def lay(folder: Path, **other: Any) -> Path:
-    """Lay a certificate where the release would have been published, with other fields if given."""
+def lay(folder: Path, table: dict[str, Any] | None = None, **other: Any) -> Path:
+    """Lay a certificate where the release would have been published.
+
+    Parameters
+    ----------
+    table
+        What its first table had otherwise.
+    other
+        What the certificate has otherwise.
+    """
     place = folder / "published" / "persons" / "2025" / ID
     place.mkdir(parents=True)
     files = {"area_age.csv": "0" * 64, "area_age.parquet": "1" * 64}
-    found = {"release_id": ID, "spec": {"tables": [TABLE]}, "files": files, **other}
-    (place / "certificate.json").write_text(json.dumps(found))
+    spec = copy.deepcopy(load_spec(write_spec(folder / "earlier")).published_spec)
+    spec["tables"][0] |= table or {}
+    found = made_up(**{"release_id": ID, "spec": spec, "files": files, **other})
+    (place / "certificate.json").write_bytes(found.written())
     return place
 
 
@@ -56,11 +66,10 @@ def test_its_certificate_is_a_part_of_the_digest_and_not_of_what_is_measured(tmp
     ("other", "said"),
     [
         ({"release_id": "f" * 32}, "another release lies in the folder of that id"),
-        ({"spec": {"tables": []}}, "has no table `area_age` of the same dimensions"),
-        ({"spec": {"tables": [{**TABLE, "dimensions": ["area", "sex"]}]}}, "of the same dimensions"),
-        ({"spec": {"tables": [{**TABLE, "where": "age >= 18"}]}}, "hierarchy and universe"),
+        ({"table": {"name": "age_area"}}, "has no table `area_age` of the same dimensions"),
+        ({"table": {"dimensions": ["area", "sex"]}}, "of the same dimensions"),
+        ({"table": {"where": "age >= 18"}}, "hierarchy and universe"),
         ({"files": {"area_age.xlsx": "0" * 64}}, "neither as csv nor as parquet"),
-        ({"files": None}, "another release lies in the folder of that id"),
     ],
 )
 def test_an_earlier_release_that_does_not_fit_is_refused(tmp_path: Path, other: Any, said: str) -> None:
@@ -68,6 +77,13 @@ def test_an_earlier_release_that_does_not_fit_is_refused(tmp_path: Path, other: 
     (found,) = problems(with_prior(tmp_path))
     assert found.startswith("tables[0].prior: ")
     assert said in found
+
+
+def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
+    place = lay(tmp_path) / "certificate.json"
+    place.write_text(place.read_text().replace('"format": 1', '"form": 1'))
+    (found,) = problems(with_prior(tmp_path))
+    assert "is not what it should be: format" in found
 
 
 def test_measurements_that_are_there_already_are_not_drawn_towards_a_prior(tmp_path: Path) -> None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
-from typing import Any
 
+from pydantic import ValidationError
+
+from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.domains.prior_tables import FOLDER, PriorTable, public_prior
-from tabularium.validations.public_files import Unreadable, json_object, read_plain
+from tabularium.validations.public_files import Unreadable, read_plain
 from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
 from tabularium.validations.spec.checks.table_checks import along_of
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.table_parts import ABOVE, PLAIN, TableEntry
+from tabularium.validations.spec.parts.table_parts import ABOVE, PLAIN, Table, TableEntry
 from tabularium.validations.spec.problems import Path, listed, quoted
 
-CERTIFICATE = "certificate.json"
 _FORMATS = ("parquet", "csv")  # in which numbers are read back
 
 Places = Callable[[str], FilePath | None]
@@ -120,41 +121,42 @@ def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath |
         what = f"no release {quoted(release)} of this product lies in the publication folder"
         draft.add(path, what, "name a release by its id, and put its folder back if it is gone")
         return None
-    try:
-        entry = next((each for each in certificate["spec"]["tables"] if each["name"] == table.name), None)
-        files = {
-            f"{table.name}.{kind}": certificate["files"].get(f"{table.name}.{kind}") for kind in _FORMATS
-        }
-        named = certificate["release_id"]
-    except (KeyError, TypeError, AttributeError):
-        entry, files, named = None, {}, None
-    if named != release:
+    if certificate.release_id != release:
         draft.add(path, "another release lies in the folder of that id", "put its folder back as it was")
         return None
+    entry = next((each for each in _tables_of(certificate) if each.name == table.name), None)
     if entry is None or not _same_table(draft, table, entry):
         what = f"release {quoted(release)} has no table {quoted(table.name)} of the same dimensions"
         draft.add(path, f"{what}, hierarchy and universe", "name a release that has, or remove prior")
         return None
-    file = next((name for name, known in files.items() if known is not None), None)
+    names = (f"{table.name}.{kind}" for kind in _FORMATS)
+    file = next((name for name in names if name in certificate.files), None)
     if file is None:
         what = f"release {quoted(release)} has the table neither as csv nor as parquet"
         draft.add(path, what, "name a release that has, or remove prior")
         return None
-    return PriorTable(release, folder, digest, file, str(files[file]))
+    return PriorTable(release, folder, digest, file, certificate.files[file])
 
 
-def _certificate(folder: FilePath | None) -> tuple[dict[str, Any] | None, str]:
+def _certificate(folder: FilePath | None) -> tuple[Certificate | None, str]:
     """Return a certificate and its SHA-256; None and the reason where there is one that cannot be read."""
     try:
         if folder is not None:
             raw = read_plain(folder / CERTIFICATE)
-            return json_object(raw), hashlib.sha256(raw).hexdigest()
+            return Certificate.read(raw), hashlib.sha256(raw).hexdigest()
     except Unreadable as error:
         return None, "" if error.kind == "missing" else str(error)
     return None, ""
 
 
-def _same_table(draft: Draft, table: TableEntry, other: dict[str, Any]) -> bool:
+def _tables_of(certificate: Certificate) -> tuple[Table, ...]:
+    try:
+        return ReleaseSpec.model_validate(certificate.spec).tables
+    except ValidationError:
+        return ()
+
+
+def _same_table(draft: Draft, table: TableEntry, other: Table) -> bool:
     along = along_of(table, draft.domains)
-    ours = list(table.dimensions), table.where, None if along is None else along.name
-    return ours == (other.get("dimensions"), other.get("where"), other.get("along"))
+    ours = table.dimensions, table.where, None if along is None else along.name
+    return ours == (other.dimensions, other.where, other.along)

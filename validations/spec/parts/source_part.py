@@ -157,9 +157,3 @@ def located(path: str, period: str, folder: Path) -> str:
 def public_name(name: str) -> str:
     """Return what the digest of a public look-up goes by, beside those of code lists."""
     return f"lookups.{name}"
-
-
-def certified_look_ups(certificate: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digests of public look-ups that a certificate names, as those of public files go by."""
-    entries = certificate.get("lookups", ())
-    return {public_name(each["name"]): each["sha256"] for each in entries if each["sha256"] is not None}

@@ -13,8 +13,9 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from tabularium.tasks.publish.documents.bill_of_materials import bill_of_materials
+from tests.certificates import made_up
 
-TOLD = {"release_id": "r1", "created": "2026-03-01T12:00:00+00:00"}
+TOLD = made_up(release_id="r1", created="2026-03-01T12:00:00+00:00")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +36,8 @@ def test_it_is_cyclonedx(written: bytes) -> None:
 
 
 def test_the_same_release_has_the_same_bill(written: bytes) -> None:
-    assert bill_of_materials(Path("other"), dict(TOLD), None) == written
-    other = bill_of_materials(Path(), {**TOLD, "release_id": "r2"}, None)
+    assert bill_of_materials(Path("other"), TOLD.model_copy(), None) == written
+    other = bill_of_materials(Path(), made_up(release_id="r2"), None)
     assert json.loads(other)["serialNumber"] != json.loads(written)["serialNumber"]
 
 
@@ -47,7 +48,7 @@ def test_what_ran_is_listed_with_its_version(bom: dict[str, Any]) -> None:
         assert versions[name] == metadata.version(name)
     assert {name: metadata.version(name) for name in versions} == versions
     assert bom["metadata"]["component"]["name"] == "tabularium-dp"
-    assert bom["metadata"]["timestamp"] == TOLD["created"]
+    assert bom["metadata"]["timestamp"] == TOLD.created
     by_name = {each["name"]: each for each in bom["components"]}
     assert by_name["numpy"]["purl"] == f"pkg:pypi/numpy@{versions['numpy']}"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,16 @@ import yaml
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.tasks.publish.certificate.declared import postprocessing, tuning, validation
+from tabularium.tasks.publish.certificate.declared import domains, postprocessing, tuning, validation
 from tabularium.tasks.publish.certificate.draws import audited, measured
 from tabularium.tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
 from tabularium.tasks.publish.certificate.spending import allocation, composition, conversion
 from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.validations.certificate import AtDelta, Certificate, Cumulative, Fact, Unit
 from tabularium.validations.spec.load import published
 from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.parts.output_options import About
+from tests.certificates import made_up
 
 # What the registry's schema has, section by section; it allows nothing else.
 FIELDS = {
@@ -48,62 +51,59 @@ SPEC = {
 
 
 @pytest.fixture
-def told() -> dict[str, Any]:
+def told() -> Certificate:
     spec = ReleaseSpec.model_validate(SPEC)
     channel = SeededChannel(spec.losses["sexes", ""], seed=1)
     build("identity").measure(np.zeros((2, 10), np.int64), channel)
     events = [replace(each, purpose=f"sexes/{each.purpose}") for each in channel.transcript]
-    return {
-        "release_id": "r1",
-        "product": "visits",
-        "period": "2026-Q1",
-        "created": "2026-05-06T07:08:09+00:00",
-        "outside_the_guarantee": [
-            {"kind": "release", "name": "release", "what": "that this release exists"},
-            {"kind": "rule", "name": "row_count", "what": "row_count: at least 1 rows"},
-            {"kind": "operators", "name": "operators", "what": "for the operators"},
-        ],
-        "privacy": {
-            "definition": "pure",
-            "unit": {"entity": "patient", "population": "patients of 2026", "column": "id"},
-            "relation": "add-remove",
-            "max_contributions": 3,
-            "epsilon": "1/4",
-            "conversion": conversion(spec),
-            "reading": ["It is so."],
-        },
-        "account": {
-            "name": "visits",
-            "entity": "patient",
-            "cap": "2",
-            "cumulative": {"used": "3/4", "charges": 3, "releases_before": 2},
-        },
-        "ledger": {"tally_charges": [], "rests_on": None},
-        "allocation": allocation(spec),
-        "composition": composition(spec, events),
-        "measured": measured(spec, events),
-        "audits": {**audited(spec), "other": None},
-        "spec": published(spec),
-        "spec_digest": "ab",
-        "validation": validation(spec, 0),
-        "tuning": tuning(spec),
-        "postprocessing": postprocessing(spec, 1),
-        "randomness": randomness(events),
-        "side_channels": list(SIDE_CHANNELS),
-        "security": security(kept=False),
-        "confidence": "9/10",
-        "margins": {"exact": "Analytic."},
-        "software": {"python": "3.11.7", "tabularium-dp": "0.1.0"},
-        "code": {"digest": "cd", "commit": "ef"},
+    certificate = made_up()
+    privacy = {
+        "unit": Unit(entity="patient", population="patients of 2026", column="id"),
+        "max_contributions": 3,
+        "epsilon": Fraction(1, 4),
+        "conversion": conversion(spec),
     }
+    account = {
+        "name": "visits",
+        "entity": "patient",
+        "cap": Fraction(2),
+        "cumulative": Cumulative(used=Fraction(3, 4), charges=3, releases_before=2),
+    }
+    return made_up(
+        product="visits",
+        period="2026-Q1",
+        created="2026-05-06T07:08:09+00:00",
+        outside_the_guarantee=(
+            Fact(kind="release", name="release", what="that this release exists"),
+            Fact(kind="rule", name="row_count", what="row_count: at least 1 rows"),
+            Fact(kind="operators", name="operators", what="for the operators"),
+        ),
+        privacy=certificate.privacy.model_copy(update=privacy),
+        account=certificate.account.model_copy(update=account),
+        allocation=allocation(spec),
+        composition=composition(spec, events),
+        measured=measured(spec, events),
+        audits={**audited(spec), "other": None},
+        spec=published(spec),
+        domains=domains(spec, {}),
+        validation=validation(spec, 0),
+        tuning=tuning(spec),
+        postprocessing=postprocessing(spec, 1),
+        randomness=randomness(events),
+        side_channels=SIDE_CHANNELS,
+        security=security(kept=False),
+        margins={"exact": "Analytic."},
+        software={"python": "3.11.7", "tabularium-dp": "0.1.0"},
+        code=certificate.code.model_copy(update={"digest": "c" * 64, "commit": "e" * 40}),
+    )
 
 
-def entry(told: dict[str, Any], last: Path | None = None) -> dict[str, Any]:
+def entry(told: Certificate, last: Path | None = None) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(registry_entry(Path(), told, last))
     return found
 
 
-def test_only_fields_of_the_registry(told: dict[str, Any]) -> None:
+def test_only_fields_of_the_registry(told: Certificate) -> None:
     found = entry(told)
     assert found["url_slug"] == "visits-2026-q1"
     assert found.keys() == {"url_slug", "deployment"}
@@ -112,7 +112,7 @@ def test_only_fields_of_the_registry(told: dict[str, Any]) -> None:
         assert part.keys() <= set(FIELDS[name].split()), name
 
 
-def test_what_the_certificate_says_is_in_it(told: dict[str, Any]) -> None:
+def test_what_the_certificate_says_is_in_it(told: Certificate) -> None:
     found = entry(told)["deployment"]
     assert found["basic"]["publication_date"] == "2026-05-06"
     assert found["dp_variant"]["variant_name"] == "Pure DP"
@@ -129,7 +129,7 @@ def test_what_the_certificate_says_is_in_it(told: dict[str, Any]) -> None:
     made = found["implementation"]
     assert "- sexes: mechanism identity, drawing discrete laplace" in made["mechanisms"]
     assert "Side channel, running time and memory: Seen by operators" in made["mechanisms"]
-    assert "Tabularium 0.1.0, commit ef (SHA-256 cd)" in made["mechanisms"]
+    assert f"Tabularium 0.1.0, commit {'e' * 40} (SHA-256 {'c' * 64})" in made["mechanisms"]
     assert "At most 3 records of one patient are counted" in made["preprocessing_and_hyperparameter_tuning"]
     assert "- rounding: To whole numbers" in made["post_processing"]
     assert "identity: audited on 20" in made["justification"] and "other: no audit" in made["justification"]
@@ -140,20 +140,21 @@ def test_what_the_certificate_says_is_in_it(told: dict[str, Any]) -> None:
     assert "ε is exact" in found["privacy_loss"]["privacy_parameters_details"]
 
 
-def test_concentrated_privacy_has_rho_and_what_it_implies(told: dict[str, Any]) -> None:
-    changed = copy.deepcopy(told)
-    privacy = changed["privacy"]
-    privacy["definition"] = changed["spec"]["privacy"]["definition"] = "zcdp"
-    privacy["rho"] = privacy.pop("epsilon")
-    privacy["epsilon_delta"] = [{"epsilon": 4.123456, "delta": "1/1000000000"}]
-    changed["spec"]["privacy"]["delta"] = "1/1000000000"
+def test_concentrated_privacy_has_rho_and_what_it_implies(told: Certificate) -> None:
+    privacy = {
+        "definition": "zcdp",
+        "epsilon": None,
+        "rho": Fraction(1, 4),
+        "epsilon_delta": (AtDelta(epsilon=4.123456, delta=Fraction(1, 10**9)),),
+    }
+    changed = told.model_copy(update={"privacy": told.privacy.model_copy(update=privacy)})
     found = entry(changed)["deployment"]
     assert found["dp_variant"]["variant_name"] == "Zero-concentrated DP"
     assert found["privacy_loss"]["privacy_parameters"] == {"rho": 0.25}
     assert "epsilon = 4.124 at delta = 1/1000000000" in found["privacy_loss"]["privacy_parameters_details"]
 
 
-def test_nothing_is_made_up(told: dict[str, Any]) -> None:
+def test_nothing_is_made_up(told: Certificate) -> None:
     """What is not known is left out; what the registry then lacks is said, for a person to fill in."""
     text = registry_entry(Path(), told, None).decode()
     found = yaml.safe_load(text)["deployment"]
@@ -165,14 +166,15 @@ def test_nothing_is_made_up(told: dict[str, Any]) -> None:
     assert entry(told, Path("last"))["deployment"]["deployment_model"]["release_type"] == "Many releases"
 
 
-def test_what_the_spec_tells_about_the_product(told: dict[str, Any]) -> None:
-    told["spec"]["about"] = {
-        "title": "Visits: all",
-        "description": "Visits.",
-        "curator": {"name": "The Agency"},
-        "region": {"code": "NZ", "label": "New Zealand"},
-        "url": "https://example.org/visits",
-    }
+def test_what_the_spec_tells_about_the_product(told: Certificate) -> None:
+    about = About(
+        title="Visits: all",
+        description="Visits.",
+        curator={"name": "The Agency"},
+        region={"code": "NZ", "label": "New Zealand"},
+        url="https://example.org/visits",
+    )
+    told = told.model_copy(update={"about": about})
     text = registry_entry(Path(), told, None).decode()
     found = yaml.safe_load(text)["deployment"]
     assert found["basic"]["name"] == "Visits: all, 2026-Q1"

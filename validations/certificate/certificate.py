@@ -1,0 +1,170 @@
+"""The certificate of a release: what was published, what it cost, what can be checked without the data."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, ValidationError
+
+from tabularium.validations.certificate.noise import (
+    Audit,
+    Code,
+    Draw,
+    Measured,
+    Measurements,
+    Randomness,
+    Security,
+    SideChannel,
+    Tally,
+)
+from tabularium.validations.certificate.promise_and_cost import (
+    Account,
+    Approval,
+    BudgetPart,
+    Charge,
+    Composition,
+    Fact,
+    Privacy,
+)
+from tabularium.validations.certificate.settled import (
+    Domain,
+    Impossible,
+    Invariant,
+    LookUp,
+    PostProcessing,
+    Tuning,
+    Validation,
+)
+from tabularium.validations.certificate.tables import Table
+from tabularium.validations.certificate.value_kinds import Amount, Line, ReleaseId, Said, Sha256, Time, Words
+from tabularium.validations.public_files import Unreadable, json_object
+from tabularium.validations.spec.kinds import PeriodName, ProductName, TableName
+from tabularium.validations.spec.parts.output_options import About
+from tabularium.validations.spec.parts.source_part import public_name
+
+CERTIFICATE = "certificate.json"
+FORMAT: Literal[1] = 1
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
+
+
+def _inside(name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or str(path) != name or "\0" in name:
+        raise ValueError("is no file of the folder")
+    return name
+
+
+FileName = Annotated[str, Field(min_length=1), AfterValidator(_inside)]
+
+
+class OtherFormat(Unreadable):
+    """A certificate that another version of the program made."""
+
+
+class Certificate(Said):
+    """What was published, what it cost, and what a reviewer can check without the data."""
+
+    format: Literal[1] = Field(description="The format of this certificate.")
+    release_id: ReleaseId = Field(description="The name of the release.")
+    product: ProductName = Field(description="The statistical product.")
+    period: PeriodName = Field(description="The reference period.")
+    revises: Line | None = Field(description="Why it was published again; null if it is no revision.")
+    dataset: Line = Field(description="The account that paid.")
+    about: About
+    created: Time = Field(description="When the certificate was made, UTC.")
+    outside_the_guarantee: Annotated[tuple[Fact, ...], Field(min_length=1)] = Field(
+        description="What the release says exactly and uncharged; to be read before ε."
+    )
+    privacy: Privacy
+    approval: Approval
+    account: Account
+    allocation: Annotated[tuple[BudgetPart, ...], Field(min_length=1)] = Field(
+        description="How the budget was divided, in the order of drawing."
+    )
+    composition: Composition
+    ledger: Charge
+    measurements: Measurements
+    measured: Annotated[tuple[Measured, ...], Field(min_length=1)] = Field(
+        description="Mechanism, sensitivity and noise of every measurement."
+    )
+    audits: dict[str, Audit | None] = Field(description="By mechanism; null where none is recorded.")
+    tallies: tuple[Tally, ...] = Field(description="Noisy numbers beside the tables.")
+    transcript: Annotated[tuple[Draw, ...], Field(min_length=1)] = Field(
+        description="Every draw of noise, in order."
+    )
+    spec: dict[str, JsonValue] = Field(
+        description="The release spec with every default written out, without where anything lies."
+    )
+    spec_digest: Sha256 = Field(
+        description="Of the spec, and of its code lists, invariants and public look-ups."
+    )
+    code_lists: dict[str, Sha256] = Field(description="Code lists by file name.")
+    lookups: tuple[LookUp, ...] = Field(
+        description="Tables in which columns were looked up: public, or of the privacy unit itself."
+    )
+    domains: dict[str, Domain] = Field(description="By column; never from the data.")
+    validation: Validation
+    tuning: Tuning
+    invariants: tuple[Invariant, ...] = Field(description="Public numbers that are shown exactly.")
+    impossible: tuple[Impossible, ...] = Field(description="Values that cannot occur together.")
+    tables: dict[TableName, Table] = Field(description="By name.")
+    agreement: dict[str, JsonValue] = Field(
+        description="How tables were made to agree, step by step; empty for one table."
+    )
+    postprocessing: PostProcessing
+    confidence: Amount = Field(description="The level of the margins of error.")
+    margins: dict[str, Words] = Field(description="What each method of margins means.")
+    randomness: Randomness
+    side_channels: Annotated[tuple[SideChannel, ...], Field(min_length=1)] = Field(
+        description="What else could tell of the data."
+    )
+    security: Security
+    files: dict[FileName, Sha256] = Field(description="Every other file of the folder but the statement.")
+    software: dict[str, Words] = Field(description="Versions of what made it.")
+    code: Code
+
+    @property
+    def public_look_ups(self) -> dict[str, str]:
+        """The digests of public look-ups, by what these go by beside other public files."""
+        return {public_name(each.name): each.sha256 for each in self.lookups if each.sha256 is not None}
+
+    @classmethod
+    def read(cls, raw: bytes) -> Certificate:
+        """Read a certificate, whoever may have written it.
+
+        Raises
+        ------
+        OtherFormat
+            Another version made it.
+        Unreadable
+            It is none. The error names the first field that no certificate has so.
+        """
+        return cls.of(json_object(raw))
+
+    def written(self) -> bytes:
+        """Return the file ``certificate.json``."""
+        return (json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Certificate:
+        """Return the certificate that a JSON object is; raises as :meth:`read`."""
+        if document.get("format", FORMAT) != FORMAT:
+            raise OtherFormat("is of another format")
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            raise Unreadable(f"is not what it should be: {_field(error)}") from None
+
+
+def _field(error: ValidationError) -> str:
+    """Return the path of the first field that is wrong, as far as the model names it."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    path = ""
+    for each in first["loc"]:
+        if isinstance(each, str) and not _NAME.fullmatch(each):
+            break
+        path += f"[{each}]" if isinstance(each, int) else f".{each}" if path else each
+    return path

@@ -1,0 +1,248 @@
+"""What is said of each table: its size, its total, and how its margins of error are known."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tabularium.validations.certificate.value_kinds import (
+    Amount,
+    Flag,
+    NotNegative,
+    Number,
+    OwnId,
+    Portion,
+    Real,
+    Said,
+    Several,
+    Sha256,
+    Sometimes,
+    Whole,
+    Words,
+)
+
+
+class FailedCheck(Said):
+    """Cells that fail a check."""
+
+    check: Words = Field(description="What is wrong with them.")
+    count: Several
+    cells: tuple[dict[str, str], ...] = Field(
+        description="The first of them, by the codes of their dimensions."
+    )
+
+
+class ShownCells(Said):
+    """Which cells of a mean or rate are shown, and what holds for them."""
+
+    level: Sometimes[str] = Field(default=None, description="Of the hierarchy.")
+    cells: Number = Field(description="How many could have been shown.")
+    shown: Number = Field(description="How many are.")
+    least_standard_deviations: Real | None = Field(
+        description="How far above zero the least noisy number shown lies; null where none is noisy."
+    )
+    without_records_at_most: Portion = Field(
+        description="What part of those that are shown is expected to be of cells without any record."
+    )
+    margins_at: Portion = Field(
+        description="The level of their margins, so that of all that is shown the stated part is held."
+    )
+
+
+class SimulatedReleases(Said):
+    """How many releases were simulated."""
+
+    for_margins: Number
+    for_checking: Number
+
+
+class Sampled(Said):
+    """Of large tables every simulated release had a part, other families of the hierarchy each time."""
+
+    part_of_cells: Real = Field(description="The part of all cells, on average.")
+    standard_error: NotNegative = Field(
+        description="Of the share of simulated errors that a margin holds, where it is largest."
+    )
+
+
+class Checked(Said):
+    """Over all cells of the checking releases."""
+
+    held: Real
+    mean_margin: Real
+    root_mean_squared_error: Real
+
+
+class Errors(Said):
+    """Errors of simulated releases, in cells of like published size."""
+
+    level: Sometimes[Words] = Field(default=None, description="Of the hierarchy.")
+    counts: tuple[Real | None, ...] = Field(description="From and to which published count.")
+    cells: NotNegative = Field(description="How many there are in a release; the mean.")
+    median: NotNegative = Field(description="Of the errors, without their signs.")
+    ninety_percent: NotNegative
+    largest: NotNegative
+    mean_margin: NotNegative
+    held: Portion = Field(description="The share of errors that their margin holds.")
+    held_of_true_counts_of_this_size: Portion | None = Field(
+        description="The same over cells whose true count is so large; null where there are none."
+    )
+
+
+class Margins(Said):
+    """How its margins are known."""
+
+    method: Literal[
+        "exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown", "none"
+    ]
+    mean_squared_error: Sometimes[dict[str, NotNegative]] = Field(
+        default=None, description="Of a measured cell, by level."
+    )
+    share_of_budget: Sometimes[Amount] = Field(
+        default=None, description="The part of the table's budget that measured its error."
+    )
+    from_noisy_cells: Sometimes[tuple[Words, ...] | Flag] = Field(
+        default=None, description="Levels whose margins come from noisy cells alone."
+    )
+    shown: Sometimes[tuple[ShownCells, ...]] = Field(
+        default=None,
+        description="Of means and rates, by level: which cells are shown, and at what level margins hold.",
+    )
+    variances: Sometimes[Literal["estimated"]] = Field(
+        default=None, description="The variances are estimates themselves."
+    )
+    simulated_releases: Sometimes[SimulatedReleases] = None
+    sampled: Sometimes[Sampled] = None
+    checked: Sometimes[Checked] = None
+    errors: Sometimes[tuple[Errors, ...]] = Field(
+        default=None, description="Errors by level and size of the published count."
+    )
+
+
+class Group(Said):
+    """The bounds of a group."""
+
+    group: Words = Field(description="The value of the dimension.")
+    from_: Words = Field(
+        validation_alias="from", serialization_alias="from", description="The smallest value."
+    )
+    to: Words = Field(description="The largest value.")
+    largest_change_by_one_record: Words = Field(description="In steps, of the numbers of this group.")
+
+
+class Measure(Said):
+    """A measure of a table."""
+
+    kind: Literal["sum", "mean", "median", "quantile", "rate", "percent"] = Field(
+        description="What is published of the column."
+    )
+    of: Words = Field(description="The column, or the test of a rate.")
+    per: Sometimes[Words] = Field(default=None, description="Of a rate: of how many.")
+    over: Words | None = Field(
+        default=None,
+        description="Of a rate: the table, invariant or figures that it is over; null for its own records.",
+    )
+    at: Sometimes[Words] = Field(
+        default=None, description="Of a median or quantile: the part of all values up to it."
+    )
+    method: Sometimes[Literal["tree", "choice"]] = Field(
+        default=None, description="Of a median or quantile: how it is measured."
+    )
+    from_: Words = Field(
+        validation_alias="from",
+        serialization_alias="from",
+        description="The smallest value; smaller ones count as this.",
+    )
+    to: Words = Field(description="The largest value; larger ones count as this.")
+    by: Sometimes[Words] = Field(default=None, description="The dimension by whose values the bounds differ.")
+    groups: Sometimes[tuple[Group, ...]] = Field(
+        default=None, description="The bounds of each group; above, the widest of all."
+    )
+    step: Words = Field(description="Values are rounded to whole steps.")
+    weight: Words | None = Field(description="The column that values are multiplied by.")
+    largest_weight: Words = Field(description="Larger weights count as this.")
+    largest_change_by_one_record: Words = Field(
+        description="In steps, over all numbers of its array; in L1, and hence in L2."
+    )
+    total: Real | None = Field(
+        description="The sum, mean, quantile or rate over all records; null where it is not known."
+    )
+    noise_variance: Sometimes[dict[str, NotNegative]] = Field(
+        default=None,
+        description="Variance of the noise of a measured number, in steps, by level; the mean over groups.",
+    )
+    margins: Margins
+    failed_checks: tuple[FailedCheck, ...] = Field(description="Numbers that fail a check, check by check.")
+
+
+class ShownChange(Said):
+    """What becomes of a change."""
+
+    change: Several
+    shown: Real
+
+
+class Prior(Said):
+    """The earlier release towards whose counts these were drawn, and what became of changes."""
+
+    release: OwnId = Field(description="Its id.")
+    certificate: Sha256 = Field(description="Of the earlier release.")
+    file: Words = Field(description="The file of the table in that release.")
+    sha256: Sha256 = Field(description="Of that file.")
+    cells: Number = Field(
+        description="Measured cells that were drawn towards it; for others zero was a better guess."
+    )
+    scale: NotNegative = Field(description="By which the earlier counts were multiplied first.")
+    changes: tuple[ShownChange, ...] = Field(
+        description="Of a true change of this size, which part is shown on average."
+    )
+
+
+class ShownDifference(Said):
+    """What becomes of a difference."""
+
+    difference: Several
+    shown: Real
+
+
+class Above(Said):
+    """What of the level above the counts were drawn towards, and what became of differences from it."""
+
+    level: Words = Field(description="The measured level above the finest.")
+    cells: Number = Field(
+        description="Measured cells that were drawn towards it; for others zero was a better guess."
+    )
+    differences: tuple[ShownDifference, ...] = Field(
+        description="Of a true difference from what was expected, the part that is shown on average."
+    )
+
+
+class Table(Said):
+    """A table or a histogram."""
+
+    rows: Number = Field(description="Rows of its files.")
+    total: Whole = Field(description="The published total.")
+    counted: Words = Field(description="What a total counts.")
+    mechanism: Words = Field(description="The mechanism.")
+    impossible: Sometimes[Several] = Field(
+        default=None, description="How many of its cells nobody can be in: they are exactly 0, with margin 0."
+    )
+    noise_variance: Sometimes[dict[str, NotNegative]] = Field(
+        default=None, description="Variance of the noise of a measured cell, by level."
+    )
+    sizes_of: Sometimes[Words] = Field(
+        default=None, description="Of a histogram: the column whose values are the items."
+    )
+    largest_size: Several | None = Field(
+        default=None, description="Of a histogram: the largest size that is possible."
+    )
+    margins: Margins
+    prior: Sometimes[Prior] = None
+    above: Sometimes[Above] = None
+    failed_checks: Sometimes[tuple[FailedCheck, ...]] = Field(
+        default=None, description="Cells that fail a check, check by check."
+    )
+    measures: Sometimes[dict[str, Measure]] = Field(
+        default=None, description="Sums, means, medians and rates beside the counts, by name."
+    )
