@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tabularium.tasks.runtime.progress import Quiet, reporting_to
 def publish(
     spec: Spec | str | os.PathLike[str],
     *,
-    source: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | object | None = None,
     period: str | None = None,
     home: str | os.PathLike[str] | None = None,
     revises: str | None = None,
@@ -34,7 +35,9 @@ def publish(
     spec
         The YAML file, or a spec that was loaded.
     source
-        A file, glob, folder or URL to read instead of the spec's source.
+        A file, glob, folder or URL to read instead of the spec's source; or a table: a DataFrame of pandas or
+        Polars, or what else speaks Arrow. A table is written into the secure workspace and then read as a
+        Parquet file; its categories are no domain.
     period
         Instead of the spec's.
     home
@@ -61,13 +64,25 @@ def publish(
     from tabularium.tasks.runtime.run import Request, load
 
     path, named = (spec.path, spec._period) if isinstance(spec, Spec) else (Path(spec), None)
-    where = None if source is None else os.fspath(source)
-    request = Request.of(
-        *(path, where, period or named, None if home is None else Path(home), revises),
-        same_input=same_input,
-    )
-    with reporting_to(_Notes(tell=notes or _on_standard_error)):
-        return open_release(release_tables(request, load(request)).folder)
+    with _named(source) as where:
+        request = Request.of(
+            *(path, where, period or named, None if home is None else Path(home), revises),
+            same_input=same_input,
+        )
+        with reporting_to(_Notes(tell=notes or _on_standard_error)):
+            return open_release(release_tables(request, load(request)).folder)
+
+
+@contextmanager
+def _named(source: str | os.PathLike[str] | object | None) -> Iterator[str | None]:
+    """Name a source for the block."""
+    if source is None or isinstance(source, str | os.PathLike):
+        yield None if source is None else os.fspath(source)
+        return
+    from tabularium.tasks.ingest.handed_tables import handed_over
+
+    with handed_over(source) as name:
+        yield name
 
 
 @dataclass

@@ -6,6 +6,7 @@
     path ──▶ files ──▶ read once each: digest, encoding, compression, header or schema ──▶ InputHandle
               CSV ──▶ copy of the needed columns in the workspace, of as many records ────▶ InputHandle
     url  ──▶ snapshot of the needed columns in the workspace ──▶ digest ──────────────────▶ InputHandle
+    table in memory ▶ its needed columns as a file in the workspace, digest of their values ▶ InputHandle
     engine ▶ snapshot that it holds for the run ──▶ digest of records, taken by the engine ─▶ InputHandle
     look-ups ──▶ digests; of those of the privacy unit also in that of the input ───────▶ InputHandle
 
@@ -23,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.arrival.fetch_drop import fetch, refused_by_its_files
@@ -32,9 +33,11 @@ from tabularium.tasks.ingest.csv_copy import copy_csv
 from tabularium.tasks.ingest.csv_text import Text, inspect
 from tabularium.tasks.ingest.fetch_objects import fetch_objects
 from tabularium.tasks.ingest.find_files import Found, find_files
+from tabularium.tasks.ingest.handed_tables import needed_of, table_of
 from tabularium.tasks.ingest.look_ups import read_columns
 from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names, read_as
 from tabularium.tasks.ingest.open_source import (
+    BATCH_ROWS,
     CSV,
     SNAPSHOT,
     FileHandle,
@@ -45,11 +48,11 @@ from tabularium.tasks.ingest.open_source import (
     see_keys,
     zones_read,
 )
-from tabularium.tasks.ingest.snapshot import snapshot_digest, take_snapshot
+from tabularium.tasks.ingest.snapshot import snapshot_digest, take_snapshot, take_values, write_rows
 from tabularium.tasks.ingest.source_columns import check_header, check_rows, check_schemas
 from tabularium.tasks.ingest.time_columns import check_zones
 from tabularium.tasks.runtime.progress import note
-from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.run import Run, is_handed
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.redaction import note_data_opened, redacted
@@ -80,7 +83,7 @@ class _Look:
     text: Text
 
 
-def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
+def ingest_source(loaded: Loaded, secret: bytes, scratch: Path, given: Any = None) -> InputHandle:
     """Name the input of a spec by its keyed digest and see that it can be counted.
 
     Parameters
@@ -92,6 +95,8 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
     scratch
         Folder inside the secure workspace; a table behind a URL, and objects of a store, are kept there as
         long as the run lasts.
+    given
+        A table that was handed over in memory, to be read instead of the source.
 
     Returns
     -------
@@ -106,7 +111,9 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
     """
     note_data_opened()
     instants: frozenset[str] = frozenset()
-    if loaded.spec.source.engine in IN_PLACE:
+    if given is not None:
+        source = _ingest_handed(loaded, secret, scratch, given)
+    elif loaded.spec.source.engine in IN_PLACE:
         word, digest = begin(loaded, secret, scratch)
         source = InputHandle(loaded.source_uri, loaded.spec.source.engine, "", (), digest, held=word)
     elif loaded.spec.source.url is not None:
@@ -255,6 +262,24 @@ def _read(path: Path, see: Callable[[bytes], None]) -> None:
             see(block)
 
 
+def _ingest_handed(loaded: Loaded, secret: bytes, scratch: Path, given: Any) -> InputHandle:
+    """Return the handle of a table in memory: a file in the workspace, with the digest of its values."""
+    path, values, columns = scratch / "table.parquet", scratch / "values.parquet", needed_columns(loaded)
+    failure = InputError(
+        "the table cannot be read", where="source", mend="write it into a Parquet file, and give that"
+    )
+    table = redacted(lambda: needed_of(given, columns), failure)
+    redacted(lambda: write_rows(table.to_batches(BATCH_ROWS), path, table.schema), failure)
+    redacted(lambda: take_values(table, columns, values), failure)
+    digest = redacted(lambda: snapshot_digest(values, columns, secret, scratch), failure)
+    values.unlink()
+    raw = {name: column for column, name in raw_names(columns).items()}
+    files = loaded.spec.source.model_copy(update={"path": str(path), "format": "parquet", "ignore": ()})
+    begun = partial(_begun, secret=secret)
+    handle = _ingest_files(str(path), files, _Wanted("source", raw, read_as(loaded)), begun, scratch)
+    return replace(handle, uri="a table in memory", digest=_together(secret, [bytes.fromhex(digest)]))
+
+
 def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[InputHandle, frozenset[str]]:
     """Return the handle of a table behind a URL, and its columns of instants."""
     path = scratch / "snapshot.parquet"
@@ -270,11 +295,17 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[InputHa
     return InputHandle(loaded.source_uri, SNAPSHOT, "", files, input_digest(secret, files)), instants
 
 
+def _key(run: Run) -> bytes:
+    return run.installation.subkey("input")
+
+
 @stage("ingest")
 def ingest(run: Run) -> InputHandle:
     """Name the input by its keyed digest and see that it can be read."""
-    loaded, drop = run.loaded, fetch(run)
+    loaded, drop, asked = run.loaded, fetch(run), run.request.source
+    if asked is not None and is_handed(asked):
+        return ingest_source(loaded, _key(run), run.folder("ingest"), table_of(asked))
     if drop is not None:
         loaded = replace(loaded, source_uri=str(drop))
     with refused_by_its_files(drop):
-        return ingest_source(loaded, run.installation.subkey("input"), run.folder("ingest"))
+        return ingest_source(loaded, _key(run), run.folder("ingest"))

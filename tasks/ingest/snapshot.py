@@ -55,6 +55,20 @@ def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> fro
     return instants
 
 
+def take_values(table: pa.Table, columns: tuple[str, ...], target: Path) -> None:
+    """Write a table in memory as :func:`take_snapshot` does, so that its values can have a digest."""
+    names = raw_names(columns)
+    schema = pa.schema([(name, pa.string()) for name in names.values()])
+    with engine(target.parent) as connection:
+        connection.con.execute("SET TimeZone = 'UTC'")
+        connection.con.register("handed_over", table.rename_columns(list(names.values())))
+        source = quietly(lambda: connection.table("handed_over"))
+        own = {raw: raw for raw in names.values()}
+        batches = stream(connection, _as_text(source, own, frozenset()))
+        plain = _with_plain_numbers(batches, _fractions(source, own))
+        write_rows((batch.cast(schema) for batch in plain), target, schema)
+
+
 def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> int:
     """Write rows to a Parquet file of mode 0600, and return how many they were.
 

@@ -63,7 +63,8 @@ class Request:
         measurements_of: str | None = None,
     ) -> Request:
         """Name a request, wherever it is asked from."""
-        if source is not None and "://" not in source and drop_of(source) is None:
+        elsewhere = drop_of(source) is not None or is_handed(source)
+        if source is not None and "://" not in source and not elsewhere:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
         path = os.path.abspath(spec)  # noqa: PTH100
         return cls(path, source, period, str(named(home)), revises, same_input, measurements_of)
@@ -133,6 +134,13 @@ def drop_of(source: str | None) -> str | None:
     return found and found[1]
 
 
+def is_handed(source: str | None) -> bool:
+    """Whether a source names a table in memory: see :mod:`tabularium.tasks.ingest.handed_tables`."""
+    return source is not None and source.startswith(HANDED)
+
+
+#: How the names of such tables begin.
+HANDED = "table in memory:"
 _DROP = re.compile(r"drop:([0-9a-f]{32})")
 # Specs of the runs that are open in this process, by workspace.
 _specs: dict[str, Loaded] = {}
@@ -146,7 +154,8 @@ def load(request: Request) -> Loaded:
     InputError
         If it has mistakes.
     """
-    source = None if drop_of(request.source) else request.source  # the spec says how its files are written
+    elsewhere = drop_of(request.source) is not None or is_handed(request.source)
+    source = None if elsewhere else request.source  # the spec says how its files are written
     return load_spec(
         Path(request.spec),
         source=source,
