@@ -44,9 +44,10 @@ class Table(Shown):
         dimensions: Sequence[str],
         confidence: float | None,
         read: Callable[[], ArrowTable],
+        estimate: Callable[[], ArrowTable] | None = None,
     ) -> None:
         self.name, self.of, self.confidence, self._read = name, of, confidence, read
-        self.dimensions = tuple(dimensions)
+        self.dimensions, self._estimate = tuple(dimensions), estimate
 
     @cached_property
     def _whole(self) -> ArrowTable:
@@ -109,6 +110,26 @@ class Table(Shown):
         found = polars.from_arrow(self.to_arrow(level=level, labels=labels))
         assert isinstance(found, polars.DataFrame)  # noqa: S101 - of a table
         return found
+
+    def unbiased(self) -> Table:
+        """Return estimates of the counts that are right on average: what to add up, and to compute with.
+
+        They agree with each other as the published counts do, and were neither kept from falling below zero
+        nor made whole. Beside each ``estimate`` stands its ``variance``, of the noise alone. It costs no
+        budget: they are made of the noisy measurements in the release.
+
+        Raises
+        ------
+        InputError
+            The measurements are withheld, a mechanism keeps no noise of a known variance, or this is a
+            histogram or a series.
+        """
+        if self._estimate is None:
+            raise InputError(
+                "has no measurements of its own", where=f"table {self.name}", mend="open one release"
+            )
+        found = self._estimate()
+        return Table(self.name, f"{self.of}, unbiased", self.dimensions, None, lambda: found)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         """Hand the rows of the last level to a library that speaks Arrow."""

@@ -1,0 +1,123 @@
+"""The noisy measurements of a published table, and estimates from them that are right on average.
+
+Published counts are kept from falling below zero and made whole, which lifts small cells and pays for it in
+large ones. What stands here has been made to agree by least squares and nothing else: it may be negative, has
+decimals, and adds up to what is known of any larger group without bias.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+
+from tabularium.mechanisms.errors import InputError, PublicationError
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tabularium.tasks.postprocess.stages import on_their_trees
+from tabularium.tasks.public_folder import named
+from tabularium.tasks.public_tables import open_parquet
+from tabularium.tasks.publish.frames import Labels
+from tabularium.tasks.publish.measurement_files import FOLDER, indexed
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.publish.release_folder import readable
+from tabularium.tasks.runtime.run import without_data
+from tabularium.tasks.verify.findings import CouldNot, Failed
+from tabularium.tasks.verify.remaking import parts_in
+from tabularium.tasks.verify.subject import Subject
+
+
+def measured(released: Released, name: str) -> pa.Table:
+    """Return the noisy measurements of a table, all levels that were measured.
+
+    Returns
+    -------
+    pyarrow.Table
+        Level, codes and labels as in the published file, ``measured``, and the ``variance`` of its noise;
+        null where the mechanism does not know it.
+
+    Raises
+    ------
+    InputError
+        They are withheld, or are no numbers of cells.
+    PublicationError
+        The folder does not hold what it names.
+    """
+    where, certificate = f"table {name}", released.certificate
+    if certificate.measurements.withheld is not None:
+        raise InputError(
+            f"the noisy measurements are withheld: {certificate.measurements.withheld}",
+            where=where,
+            mend="use the published numbers and their margins",
+        )
+    layout = released.layouts.get(name)
+    if layout is None:
+        raise InputError("is a histogram, which measures no cells", where=where, mend="ask a table")
+    variances, found = certificate.tables[name].noise_variance or {}, []
+    for level in layout.cuts:
+        arrays = indexed(released.folder, name, level)["arrays"]
+        shapes = [tuple(each["shape"]) for each in arrays.values()]
+        if shapes != [layout.measured_shape(level)]:
+            raise InputError(
+                f"{certificate.tables[name].mechanism} measures something else than cells",
+                where=where,
+                mend="read the files below measurements, which measurements.json describes",
+            )
+        (about,) = arrays.values()
+        with readable(released.folder), named(about["file"]):
+            path = released.folder / FOLDER / about["file"]
+            with open_parquet(path, rows=prod(about["shape"])) as file:
+                rows = file.read()
+        variance = pa.array(np.full(rows.num_rows, variances.get(level, np.nan)), from_pandas=True)
+        found.append(rows.append_column("variance", variance))
+    return pa.concat_tables(found, promote_options="permissive").unify_dictionaries()
+
+
+def unbiased(released: Released, name: str) -> pa.Table:
+    """Return the consistent estimates of the counts of a table, all levels.
+
+    Returns
+    -------
+    pyarrow.Table
+        Level, codes and labels as in the published file, ``estimate`` and its ``variance``: of the noise, and
+        not of a sample; an estimate itself where many tables were made to agree.
+
+    Raises
+    ------
+    InputError
+        The release has no measurements of the table whose noise is known.
+    PublicationError
+        The measurements are not what the certificate says.
+    """
+    where = f"table {name}"
+    if name not in released.layouts:
+        raise InputError("is a histogram, which has no such estimates", where=where, mend="ask a table")
+    released.bounded()
+    failure: InputError | PublicationError
+    with without_data(released.loaded) as run:
+        post = PostProcessor.of(run.loaded)
+        together = [
+            each for each in post.agreement.holding(name).layouts if each in released.certificate.tables
+        ]
+        for each in together:
+            if released.certificate.tables[each].noise_variance is None:
+                raise InputError(
+                    f"the mechanism of {each} merges or drops what it measured, or draws it towards other "
+                    "numbers, so that nothing without bias can be made of it",
+                    where=where,
+                    mend="use the published numbers and their margins",
+                )
+        try:
+            parts = parts_in(Subject(released.folder))
+        except CouldNot as reason:
+            failure = InputError(f"needs {reason}", where=where, mend="use the published numbers")
+        except Failed as reason:
+            failure = PublicationError(str(reason), where=str(released.folder), mend="restore it from a copy")
+        else:
+            estimates, _ = on_their_trees(run.loaded, post, parts)
+            found = post.apply(CONSISTENCY, estimates).estimates[name]
+            rows = Labels(released.layouts[name], np.arange(released.layouts[name].nodes))
+            variances = np.broadcast_to(found.variances, found.values.shape)
+            numbers = {"estimate": found.values.reshape(-1), "variance": variances.reshape(-1)}
+            return pa.table({**rows.of(0, rows.rows), **numbers})
+    raise failure

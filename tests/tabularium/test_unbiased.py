@@ -1,0 +1,74 @@
+"""What analysts compute with: noisy measurements, and estimates of least squares from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+import tabularium as tb
+from tabularium.mechanisms.errors import InputError
+from tests.flows.release.scene import write_scene
+
+BARE = "postprocessing: {nonnegativity: false, rounding: false}\n"
+
+
+def published(folder: Path, old: str = "", new: str = "", more: str = "") -> tb.Release:
+    spec, home = write_scene(folder)
+    spec.write_text(spec.read_text().replace(old, new) + more)
+    return tb.publish(spec, home=home.path, notes=lambda _: None)
+
+
+def test_where_nothing_else_was_done_they_are_the_published_numbers(tmp_path: Path) -> None:
+    """And the margins, which are analytic then, are those of their variance."""
+    release = published(tmp_path, more=BARE)
+    sure = NormalDist().inv_cdf((1 + release.confidence) / 2)
+    for table in release.values():
+        for level in table.levels or (None,):
+            shown, found = table.to_pandas(level=level), table.unbiased().to_pandas(level=level)
+            assert list(found.columns[:-2]) == list(shown.columns[:-2])
+            assert np.allclose(found["estimate"], shown["count"], rtol=1e-9, atol=1e-9)
+            margin = sure * np.sqrt(found["variance"])
+            assert np.allclose(margin, shown["margin"], rtol=1e-6)
+
+
+def test_they_add_up_and_may_be_negative(tmp_path: Path) -> None:
+    release = published(tmp_path, 'budget: "1"', 'budget: "1/50"')
+    table = release["area_age_sex"].unbiased()
+    sums = [table.to_pandas(level=level)["estimate"].sum() for level in table.levels]
+    assert np.allclose(sums, sums[0])
+    assert (table.to_pandas()["estimate"] < 0).any()
+    assert (release["area_age_sex"].to_pandas()["count"] >= 0).all()
+
+
+def test_measurements_are_as_they_were_drawn(tmp_path: Path) -> None:
+    release = published(tmp_path)
+    measured = release.measurements["area_age_sex"]
+    assert measured.levels == ("nation", "province", "place")
+    nation = measured.to_pandas(level="nation")
+    # 2/3 of ε = 1, of which the nation has 1/4: Laplace noise of scale 6, on whole numbers.
+    assert nation["variance"].between(2 * 6**2 - 1, 2 * 6**2).all()
+    assert len(nation) == 6
+    assert nation["measured"].dtype.kind == "i"
+    leaves = measured.to_pandas()
+    assert set(leaves["area"]) == {"A1", "A2", "B1"}
+    with pytest.raises(InputError, match="there is no level 'region'"):
+        measured.to_arrow(level="region")
+
+
+def test_what_has_none_says_so(tmp_path: Path) -> None:
+    merged = published(tmp_path / "merged", "  - name: age_sex\n", "  - name: age_sex\n    mechanism: dawa\n")
+    with pytest.raises(InputError, match="the mechanism of age_sex merges or drops"):
+        merged["age_sex"].unbiased()
+    with pytest.raises(InputError, match="something else than cells"):
+        merged.measurements["age_sex"].to_arrow()
+    held = published(
+        tmp_path / "held", "{folder: releases}", '{folder: releases, measurements: {withhold: "a court"}}'
+    )
+    for ask in (held["age_sex"].unbiased, held.measurements["age_sex"].to_arrow):
+        with pytest.raises(InputError, match="withheld: a court"):
+            ask()
+    with pytest.raises(InputError, match="open one release"):
+        tb.series(tmp_path / "held" / "releases" / "small")["age_sex"].unbiased()
