@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from tabularium._books import open_ledger as open_ledger
     from tabularium._check import Check as Check
     from tabularium._check import check as check
+    from tabularium._diff import Changes as Changes
+    from tabularium._diff import SpecDiff as SpecDiff
+    from tabularium._diff import diff as diff
+    from tabularium._plan import Plan as Plan
+    from tabularium._plan import plan as plan
     from tabularium._publish import publish as publish
     from tabularium._release import Release as Release
     from tabularium._release import open as open
@@ -35,11 +40,14 @@ if TYPE_CHECKING:
     from tabularium.mechanisms.errors import DataRefused as DataRefused
     from tabularium.mechanisms.errors import SpecError as SpecError
     from tabularium.mechanisms.errors import TabulariumError as TabulariumError
+    from tabularium.validations.certificate import Certificate as Certificate
 
 _HOLDERS = {
     "tabularium._answer": ("Answer",),
     "tabularium._books": ("Books", "open_ledger"),
     "tabularium._check": ("Check", "check"),
+    "tabularium._diff": ("Changes", "SpecDiff", "diff"),
+    "tabularium._plan": ("Plan", "plan"),
     "tabularium._publish": ("publish",),
     "tabularium._release": ("Release", "open"),
     "tabularium._research": ("Study", "mechanism"),
@@ -49,6 +57,7 @@ _HOLDERS = {
     "tabularium._verdict": ("Verdict", "verify"),
     "tabularium.ledger.refusals": ("BudgetExhausted", "NotApproved"),
     "tabularium.mechanisms.errors": ("DataRefused", "SpecError", "TabulariumError"),
+    "tabularium.validations.certificate": ("Certificate",),
 }
 _HOLDER = {name: holder for holder, names in _HOLDERS.items() for name in names}
 

@@ -72,6 +72,10 @@ COMMANDS = {
         "tabularium.flows.cli.published.site_command",
         "Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.",
     ),
+    "diff": (
+        "tabularium.flows.cli.published.diff_command",
+        "Say what differs from A to B. Opens no data and costs no budget.",
+    ),
     "series": (
         "tabularium.flows.cli.published.series_command",
         "Write all current periods of a product as one table with a column `period`. Costs no budget.",

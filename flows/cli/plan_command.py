@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tabularium._plan import see_beside
 from tabularium.flows.cli.options import AsJson, SpecPath
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
-from tabularium.flows.sample.file_writing import written_aside
-from tabularium.mechanisms.errors import InputError, MechanismError
+from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.figures import in_figures
 
 if TYPE_CHECKING:
-    from tabularium.tasks.plan.finished_plan import Plan
+    from tabularium import Plan
 
 _EXAMPLES = """\
 Example:  tabularium plan census.yaml --plot census-plan.svg --out census-planned.yaml
@@ -48,24 +48,19 @@ def plan_spec(
 ) -> None:
     """Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data."""
     with one_line_errors():
-        from tabularium.tasks.plan.planning import plan
-        from tabularium.tasks.plan.trade_off_plot import draw_trade_off
-        from tabularium.tasks.publish.read_release import Released
-        from tabularium.validations.spec.load import load_spec
+        import tabularium
 
         target = _target(spec, out_file, write=write)
         _check_plot(plot)
-        given = None if budget is None else _amount(budget)
-        release = None if like is None else Released.open(like, whole=True)
-        loaded = load_spec(spec)
+        release = None if like is None else tabularium.open(like)
         with working("planning" if release is None else "planning, with simulated releases"):
-            found = plan(loaded, budget=given, like=release, mechanisms=mechanisms, bounds=bounds)
+            found = tabularium.plan(spec, budget=budget, like=release, mechanisms=mechanisms, bounds=bounds)
         if plot is not None:
-            draw_trade_off(found, plot)
+            found.draw(plot)
         if target is not None:
-            write_plan(found, target, overwrite=write)
+            found.save(target, overwrite=write)
         if as_json:
-            print_json(plan_as_json(found))
+            print_json(found.as_dict())
         else:
             show_plan(found)
             for made in (plot, target):
@@ -81,12 +76,7 @@ def _target(spec: Path, out_file: Path | None, *, write: bool) -> Path | None:
         return spec if write else None
     if os.path.lexists(out_file):
         raise InputError("this file exists", where=f"--out {out_file}", mend="name a new one")
-    if out_file.resolve().parent != spec.resolve().parent:
-        raise InputError(
-            "a spec names its code lists and its source by where it lies",
-            where=f"--out {out_file}",
-            mend=f"write it beside {spec.name}",
-        )
+    see_beside(out_file, spec)
     return out_file
 
 
@@ -97,100 +87,9 @@ def _check_plot(plot: Path | None) -> None:
         raise InputError("is no picture", where=f"--plot {plot}", mend=f"end it in {', '.join(FORMATS)}")
 
 
-def _amount(text: str) -> Fraction:
-    from tabularium.mechanisms.accounting import exact_amount
-
-    try:
-        found = exact_amount(text)
-    except MechanismError:
-        found = Fraction(0)
-    if found <= 0:
-        raise InputError("this is no budget", where="--budget", mend='write "1/3" or "0.1"')
-    return found
-
-
-def write_plan(plan: Plan, target: Path, *, overwrite: bool) -> None:
-    """Write the plan's spec file, once it has been read back.
-
-    Raises
-    ------
-    InputError
-        The file exists, or cannot be written.
-    """
-    from tabularium.tasks.plan.spec_edits import check_written, planned_text
-
-    with written_aside([target], overwrite=overwrite) as (aside,):
-        aside.write_text(planned_text(plan), encoding="utf-8")
-        check_written(aside, plan)
-
-
-def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plain values; exact fractions as text."""
-    spec = plan.loaded.spec
-    return {
-        "product": spec.product,
-        "budget": str(plan.budget),
-        "definition": spec.privacy.definition,
-        "confidence": str(spec.publication.confidence),
-        "could_be_smaller_by_at_most": plan.gap,
-        "judged_on": None if plan.tuning is None else plan.tuning.model_dump(),
-        "margins_are": "simulated" if plan.simulated else "linear",
-        "tables": [
-            {
-                "name": each.name,
-                "share": str(each.share),
-                "levels": {name: str(share) for name, share in each.levels.items()},
-                "measures": {name: str(measure.share) for name, measure in each.measures.items()},
-            }
-            for each in spec.tables
-        ],
-        "not_planned": list(plan.kept),
-        "planned_without_prior": _with_prior(plan),
-        "bounds": [
-            {
-                "table": each.table,
-                "measure": each.measure,
-                "from": each.start,
-                "to": each.end,
-                "step": str(each.step),
-                "proposed": each.new,
-                "taken_over": each.new and plan.bounded,
-                "why": each.why,
-            }
-            for each in plan.bounds
-        ],
-        "margins": [
-            {
-                "table": each.table.partition("-")[0],
-                "measure": each.measure,
-                "level": each.level,
-                "target": each.target,
-                "wanted": each.wanted,
-                "margin": round(each.margin, 3),
-                "part_of_budget": str(each.part),
-                "drives": round(each.drives, 4),
-            }
-            for each in plan.margins
-        ],
-        "trade_off": [
-            {"budget": str(budget), "margins": [round(margin, 3) for margin in margins]}
-            for budget, margins in plan.trade_off
-        ],
-        "mechanisms": [
-            {
-                "table": each.table,
-                "level": each.level,
-                "mechanism": each.mechanism,
-                "error_of_plain_noise": round(each.error, 3),
-                "better": each.better,
-            }
-            for each in plan.proposals
-        ],
-    }
-
-
-def show_plan(plan: Plan) -> None:
+def show_plan(found: Plan) -> None:
     """Print a plan: what it costs, what each level gets and why, and what other budgets would give."""
+    plan = found._found
     privacy = plan.loaded.spec.privacy
     out.print(
         f"{plan.loaded.spec.product}: {privacy.symbol} = {_number(plan.budget)} for one {privacy.protects}, "
@@ -210,72 +109,8 @@ def show_plan(plan: Plan) -> None:
     for place, each in enumerate(plan.margins):
         budgets.add_row(each.where, *(in_figures(margins[place]) for _, margins in plan.trade_off))
     out.print(budgets)
-    for line in _notes(plan):
+    for line in found.notes:
         out.print(line, soft_wrap=True, highlight=False, markup=False)
-
-
-def _notes(plan: Plan) -> list[str]:
-    """Return what is to be known of the numbers."""
-    from tabularium.tasks.plan.aims import in_words
-
-    confidence = f"{float(plan.loaded.spec.publication.confidence):.4g}"
-    of = f"± is the margin at confidence {confidence}"
-    if plan.simulated and plan.tuning is not None:
-        notes = [
-            f"{of} of releases simulated on the counts of {plan.tuning.release}, over the cells that hold "
-            "something; levels of few cells have that of the linear estimate."
-        ]
-    else:
-        notes = [
-            f"{of} of the worst cell after consistency; small counts have less, which --like RELEASE shows."
-        ]
-    first = max(plan.margins, key=lambda each: each.drives)
-    if first.target:
-        notes.append(f"Costs most: {first.where} ({first.target}), {first.drives:.0%} of the budget.")
-    if plan.gap is not None:
-        notes.append(f"Other shares could save at most {100 * plan.gap + 0.05:.1f} % of this budget.")
-    if plan.simulated and any(each.measure for each in plan.margins):
-        notes.append("Margins of measures are those of the linear estimate.")
-    if _with_prior(plan):
-        notes.append(
-            f"Planned without their prior: {', '.join(_with_prior(plan))}. Drawn towards it margins are "
-            "mostly narrower; by how much, only the new noisy counts will show."
-        )
-    if plan.kept:
-        notes.append(
-            "Not aimed for, and kept in the spec's proportion to the count, or to the first measure with "
-            f"a target: {', '.join(plan.kept)}."
-        )
-    notes += [
-        f"{'Taken over' if plan.bounded else 'Proposed'} for {each.table}: {each.measure}: from "
-        f"{each.start:,} to {each.end:,} by {float(each.step):g}; {each.why}."
-        if each.new
-        else f"No bounds proposed for {each.table}: {each.measure}: {each.why}."
-        for each in plan.bounds
-    ]
-    if plan.closer:
-        notes.append(
-            f"Narrower than shown: {', '.join(in_words(each, '') for each in plan.closer)}, which agree with "
-            "each other in a way that is not worked out (such as nested codings of uneven groups), or have "
-            "cells that are exactly zero."
-        )
-    notes += [
-        f"Wider than wanted: {each.where}, ±{in_figures(each.margin)} and not "
-        f"±{in_figures(each.wanted or 0)}."
-        for each in plan.missed
-    ]
-    notes += [
-        f"{each.where}: {each.mechanism} has {each.error:.0%} of the error of plain noise here, and "
-        "margins of another kind: docs/how-to/choose-a-mechanism.md."
-        for each in plan.proposals
-        if each.better
-    ]
-    return notes
-
-
-def _with_prior(plan: Plan) -> list[str]:
-    """Return the tables that are to be drawn towards an earlier release, or the level above."""
-    return [each.name for each in plan.loaded.spec.tables if each.prior is not None]
 
 
 def _number(number: Fraction) -> str:

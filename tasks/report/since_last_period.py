@@ -125,12 +125,25 @@ def last_of(folder: Path | None) -> Released | None:
 def compared(now: Released, numbers: ReleasedCells, last: Released) -> ComparedTable | str:
     """Compare a table with the one of that name in the last release, or say why not."""
     name = numbers.layout.table.name
-    if name not in last.layouts or not _alike(numbers.layout, last.layouts[name]):
+    return _incomparable(now, last, name) or _compared(now, numbers, last)
+
+
+def comparable(now: Released, last: Released, name: str) -> tuple[bool, str | None]:
+    """Say whether a table of two releases can be compared, and why it cannot, or has no margins then."""
+    if name not in now.layouts:
+        return False, "only the earlier one has it, or it is a histogram"
+    if (why := _incomparable(now, last, name)) is not None:
+        return False, why
+    return True, _not_given(now, last, name, None)
+
+
+def _incomparable(now: Released, last: Released, name: str) -> str | None:
+    if name not in last.layouts or not _alike(now.layouts[name], last.layouts[name]):
         return _NO_SUCH_TABLE
     for what, of in _WHO_IS_COUNTED.items():
         if of(now, name) != of(last, name):
             return f"It is not compared with the last release, because {what}."
-    return _compared(now, numbers, last)
+    return None
 
 
 def compared_measures(now: Released, numbers: ReleasedCells, last: Released) -> list[ComparedMeasure]:
@@ -218,10 +231,7 @@ def _treated(released: Released, name: str) -> set[tuple[str | None, ...]]:
 def _made_from(released: Released, name: str) -> dict[str, object]:
     """Return where the columns of the table come from in the source, and in look-ups of which content."""
     columns = released.spec.columns
-    lookups = [
-        {key: value for key, value in each.items() if key != "reason"}
-        for each in released.certificate.get("lookups", ())
-    ]
+    lookups = [each.model_dump(exclude={"reason"}) for each in released.certificate.lookups]
     return {
         "": lookups if any(_looked_up(released, column) for column in _columns_of(released, name)) else [],
         **{
@@ -248,10 +258,10 @@ _MAY_DIFFER = {"share", "title"}
 _WAS = ("is another", "are others")
 _NO_SUCH_TABLE = "The last release has no table of this name with the same dimensions and cells."
 _WHO_IS_COUNTED: dict[str, Callable[[Released, str], object]] = {
-    "the privacy unit is another": lambda release, _: release.certificate["privacy"]["unit"],
+    "the privacy unit is another": lambda release, _: release.certificate.privacy.unit,
     "another part of each unit's records is counted": lambda release, name: (
-        release.certificate["privacy"]["max_contributions"],
-        release.certificate["tables"][name]["counted"],
+        release.certificate.privacy.max_contributions,
+        release.certificate.tables[name].counted,
     ),
     "nulls or values outside the domains are treated differently": _treated,
     "its columns are made from the source in another way": _made_from,
@@ -260,11 +270,11 @@ _WHO_IS_COUNTED: dict[str, Callable[[Released, str], object]] = {
 
 
 def _not_given(now: Released, last: Released, name: str, measure: str | None) -> str | None:
-    tables = [each.certificate["tables"][name] for each in (now, last)]
+    tables = [each.certificate.tables[name] for each in (now, last)]
     methods = {
-        (each if measure is None else each["measures"][measure])["margins"]["method"] for each in tables
+        (each if measure is None else (each.measures or {})[measure]).margins.method for each in tables
     }
-    if now.certificate["measurements"]["digest"] == last.certificate["measurements"]["digest"]:
+    if now.certificate.measurements.digest == last.certificate.measurements.digest:
         return "both releases show the same measurements"
     if "prior" in methods:
         return "counts were drawn towards those of an earlier release, so that changes look too small"
@@ -272,7 +282,7 @@ def _not_given(now: Released, last: Released, name: str, measure: str | None) ->
         return "counts were drawn towards the level above, so that differences between areas look too small"
     if not methods <= INDEPENDENT:
         return "errors of this table are not only independent noise of a known distribution"
-    if now.certificate["confidence"] != last.certificate["confidence"]:
+    if now.certificate.confidence != last.certificate.confidence:
         return "the two releases state their margins at different levels"
     return None
 

@@ -40,19 +40,29 @@ def shell(script: str, folder: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-def test_the_page_can_be_followed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    text = PAGE.read_text().replace("…", "...")
-    examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
+def followed(page: Path) -> int:
+    """Run the Python of a page; return how many examples it has."""
+    text = page.read_text().replace("…", "...")
+    examples = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     told: list[str] = []
     runner.run(examples, out=told.append)
     assert runner.failures == 0, "".join(told)
-    assert runner.tries > 20
+    return runner.tries
+
+
+def test_the_page_can_be_followed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert followed(PAGE) > 20
     assert (folder / "women.png").stat().st_size > 1000
     for block in [block for block in blocks(PAGE) if block.kind == "sh"][1:]:
         shell(block.text, folder)
     assert (folder / "people.duckdb").exists()
+
+
+def test_which_numbers_to_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert followed(DOCS / "which-numbers-to-use.md") > 10
 
 
 def test_the_page_for_r_can_be_followed(folder: Path) -> None:
@@ -66,3 +76,9 @@ def test_the_page_for_r_can_be_followed(folder: Path) -> None:
         script + "\nstopifnot(nrow(aggregate(count ~ period, series, sum)) == 2)\n"
     )
     shell("Rscript page.R", folder)
+
+
+def test_a_table_is_published_as_its_page_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TABULARIUM_HOME", str(folder / "home"))
+    assert followed(DOCS / "how-to" / "publish-a-table-in-memory.md") > 3

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import tabularium as tb
 from tabularium.flows.cli.app import app
 from tabularium.validations.spec.load import load_spec
+from tests.certificates import made_up
 from tests.docs.pages import DOCS, blocks
 
 PAGE = DOCS / "how-to" / "plan-a-budget.md"
@@ -99,11 +101,22 @@ def test_a_prior_is_said_to_be_left_out(spec: Path) -> None:
     release = "0123456789abcdef" * 2
     place = spec.parent / "releases" / "persons" / "2025" / release
     place.mkdir(parents=True)
-    table = {"name": "age_by_sex", "dimensions": ["age", "sex"], "along": None}
-    files = {"age_by_sex.csv": "0" * 64}
-    certificate = {"release_id": release, "spec": {"tables": [table]}, "files": files}
-    (place / "certificate.json").write_text(json.dumps(certificate))
+    earlier, files = load_spec(spec).published_spec, {"age_by_sex.csv": "0" * 64}
+    certificate = made_up(release_id=release, spec=earlier, files=files)
+    (place / "certificate.json").write_bytes(certificate.written())
     text = spec.read_text().replace("dimensions: [age, sex]", f"dimensions: [age, sex], prior: {release}")
     spec.write_text(text + "publication: {folder: releases}\n")
     done = tabularium("plan", spec)
     assert "Planned without their prior: age_by_sex." in done.output, done.output
+
+
+def test_the_api_plans_alike(spec: Path) -> None:
+    found = tb.plan(spec)
+    assert found.as_dict() == json.loads(tabularium("plan", spec, "--json").output)
+    assert found.targets[found.targets["wanted"].notna()].eval("margin <= wanted").all()
+    assert list(found.trade_off.columns[1:]) == sorted(found.trade_off.columns[1:])
+    saved = found.save(spec.with_name("saved.yaml"))
+    assert (saved.budget, saved.path.read_text()) == (found.budget, found.spec)
+    assert "<table" in found._repr_html_()
+    halved = tb.plan(spec, budget=found.budget / 2)
+    assert (halved.targets["margin"] > found.targets["margin"]).all()
