@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,56 @@ class Books(Shown):
             ]
         return pd.DataFrame(rows, columns=["release", "product", "period", "amount", "state", "revises"])
 
+    def forecast(self, account: str) -> Forecast:
+        """Say how far the budget of an account goes if every product costs again what its last period did.
+
+        Raises
+        ------
+        InputError
+            There is no such account.
+        """
+        charges = self.history(account)
+        counted = charges[charges["state"] != "voided"]
+        rows = []
+        for product, own in counted.groupby("product", sort=True):
+            period = own["period"].max()  # periods are compared as text
+            last = sum(own.loc[own["period"] == period, "amount"], Fraction(0))
+            rows.append((str(product), str(period), last))
+        (found,) = (each for each in self.accounts if each.name == account)
+        return Forecast(account, found.left, rows)
+
+    def waiting(self) -> DataFrame:
+        """Return the drafts that wait for an officer to accept or withhold them.
+
+        Returns
+        -------
+        DataFrame
+            ``account``, ``product``, ``period``, ``amount`` (a Fraction), ``draft`` (the SHA-256 that is
+            accepted), ``since`` (UTC).
+        """
+        import pandas as pd
+
+        from tabularium.ledger import Ledger
+
+        rows = []
+        with Ledger.connect(self._home.ledger_url, make=False) as ledger:
+            for account in ledger.accounts():
+                for charge in ledger.each_charge(account.name):
+                    draft = ledger.draft(charge.release_id) if charge.state == "measured" else None
+                    if draft is not None and not draft.accepted:
+                        rows.append(
+                            (
+                                account.name,
+                                charge.product,
+                                charge.period,
+                                charge.amount,
+                                draft.digest,
+                                draft.at,
+                            )
+                        )
+        columns = ["account", "product", "period", "amount", "draft", "since"]
+        return pd.DataFrame(rows, columns=columns)
+
     def _headline(self) -> str:
         return f"ledger of {self._home.path}"
 
@@ -70,6 +121,36 @@ class Books(Shown):
         names = ["account", "cap", "spent", "reserved", "left"]
         rows = [(each.name, each.cap, each.spent, each.reserved, each.left) for each in self.accounts]
         return pd.DataFrame(rows, columns=names)
+
+
+class Forecast(Shown):
+    """How far the budget of an account goes. Made by :meth:`Books.forecast`.
+
+    Attributes
+    ----------
+    each
+        What one more period of every product costs, if each costs what its last one did.
+    left
+        What is left of the cap.
+    more
+        How many such periods that pays for; None where nothing was charged yet.
+    """
+
+    def __init__(self, account: str, left: Fraction, products: list[tuple[str, str, Fraction]]) -> None:
+        self._account, self._products, self.left = account, products, left
+        self.each = sum((amount for _, _, amount in products), Fraction(0))
+        self.more: int | None = left // self.each if self.each else None
+
+    def _headline(self) -> str:
+        if self.more is None:
+            return f"account {self._account}: nothing was charged yet; {self.left} is left"
+        more = f"enough for {self.more} more periods at {self.each}"
+        return f"account {self._account}: {self.left} is left, {more}"
+
+    def _rows(self) -> DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame(self._products, columns=["product", "last period", "amount"])
 
 
 def open_ledger(home: str | os.PathLike[str] | None = None) -> Books:

@@ -1,0 +1,63 @@
+"""The ledger as Python sees it: how far a budget goes, and what waits for an officer."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import tabularium as tb
+from tabularium.ledger import Ledger
+from tabularium.ledger.refusals import AwaitingReview
+from tabularium.mechanisms.errors import InputError
+from tests.flows.release.scene import let_sign, write_scene
+
+
+def test_a_budget_goes_as_far_as_the_last_periods_cost(tmp_path: Path) -> None:
+    _, home = write_scene(tmp_path, cap="3")
+    with Ledger.connect(home.ledger_url) as ledger:
+        # a: 1/2, and then 1/4; b: 1/3 once, and a try that was given back
+        for release, product, period, amount in (
+            *(("r1", "a", "2025", "1/2"), ("r2", "a", "2026", "1/4")),
+            *(("r4", "b", "2026", "1/3"), ("r5", "b", "2027", "1/2")),
+        ):
+            ledger.reserve(
+                "people",
+                release_id=release,
+                amount=Fraction(amount),
+                product=product,
+                period=period,
+                spec_digest="0" * 64,
+            )
+        ledger.void("r5", reason="given back")
+    found = tb.open_ledger(home.path).forecast("people")
+    assert found.each == Fraction(1, 4) + Fraction(1, 3)
+    assert found.left == 3 - Fraction(1, 2) - found.each
+    assert found.more == 3  # 23/12 over 7/12
+    assert "enough for 3 more periods at 7/12" in repr(found)
+    with pytest.raises(InputError, match="no such account"):
+        tb.open_ledger(home.path).forecast("nobody")
+
+
+def test_before_the_first_charge_nothing_is_known(tmp_path: Path) -> None:
+    _, home = write_scene(tmp_path)
+    found = tb.open_ledger(home.path).forecast("people")
+    assert (found.each, found.more, found.left) == (0, None, 10)
+
+
+def test_a_draft_waits_until_it_is_decided(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    let_sign(home)
+    books = tb.open_ledger(home.path)
+    assert books.waiting().empty
+    spec.write_text(
+        spec.read_text().replace(
+            "{folder: releases}", "{folder: releases, review: {criteria: [implausible]}}"
+        )
+    )
+    with pytest.raises(AwaitingReview):
+        tb.publish(spec, home=home.path, notes=lambda _: None)
+    (draft,) = books.waiting().to_dict("records")
+    assert (draft["account"], draft["product"], draft["amount"]) == ("people", "small", 1)
+    assert len(draft["draft"]) == 64
