@@ -153,7 +153,10 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = pa.chunked_array([_written_out(each, kind) for each in column.chunks], kind)
     column = column.cast(kind)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        return pc.floor_temporal(column, unit="microsecond").cast(pa.timestamp("us", kind.tz))
+        in_utc = column.cast(
+            pa.timestamp("ns", kind.tz and "UTC")
+        )  # where each hour of a night is there once
+        return pc.floor_temporal(in_utc, unit="microsecond").cast(pa.timestamp("us", kind.tz))
     return column
 
 

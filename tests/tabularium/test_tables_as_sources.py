@@ -99,6 +99,15 @@ def test_values_are_as_they_stand(column: pd.Series[Any], kind: pa.DataType, val
     assert found[0].as_py() == value
 
 
+def test_an_hour_that_clocks_show_twice_stays_two() -> None:
+    night = pd.to_datetime(["2020-10-25 00:30:00", "2020-10-25 01:30:00"]).tz_localize("UTC")
+    for unit in ("ns", "us"):
+        shown = pd.Series(night.tz_convert(BERLIN)).astype(f"datetime64[{unit}, {BERLIN}]")
+        assert [str(each)[11:16] for each in shown] == ["02:30", "02:30"]
+        found = needed_of(pd.DataFrame({"x": shown}), ("x",))["x"]
+        assert found.to_pandas().dt.tz_convert("UTC").tolist() == night.tolist()
+
+
 @pytest.mark.parametrize(
     ("column", "what"),
     [
