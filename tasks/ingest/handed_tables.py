@@ -153,9 +153,8 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = pa.chunked_array([_written_out(each, kind) for each in column.chunks], kind)
     column = column.cast(kind)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        in_utc = column.cast(
-            pa.timestamp("ns", kind.tz and "UTC")
-        )  # where each hour of a night is there once
+        # In UTC: elsewhere clocks show an hour of a night twice.
+        in_utc = column.cast(pa.timestamp("ns", kind.tz and "UTC"))
         return pc.floor_temporal(in_utc, unit="microsecond").cast(pa.timestamp("us", kind.tz))
     return column
 
