@@ -141,7 +141,7 @@ def _column(table: Any, name: str) -> pa.ChunkedArray:
 
 
 def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column without dictionaries, its times no finer than microseconds, which are cut off."""
+    """Return a column without dictionaries and not-a-number, its times cut off to microseconds."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_null(kind) or pa.types.is_string_view(kind):
         kind = pa.string()
@@ -152,6 +152,10 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = pa.chunked_array([_written_out(each, kind) for each in column.chunks], kind)
     column = column.cast(kind)
+    if pa.types.is_floating(kind):  # pandas means a missing value by it
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+    if pa.types.is_time64(kind):
+        return column.cast(pa.time64("us"), safe=False)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         # In UTC: elsewhere clocks show an hour of a night twice.
         in_utc = column.cast(pa.timestamp("ns", kind.tz and "UTC"))

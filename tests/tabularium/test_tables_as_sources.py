@@ -68,6 +68,8 @@ def test_nothing_of_it_stays(people: tuple[Path, Any, pd.DataFrame], tmp_path: P
     assert not [
         each for each in tmp_path.rglob("*") if each.is_file() and b"SECRET-4711" in each.read_bytes()
     ]
+    with pytest.raises(tb.DataRefused):
+        tb.publish(spec, source=frame.assign(age=4711), home=home.path, period="2027")
     assert not list(tmp_path.rglob("table.parquet")) + list(tmp_path.rglob("values.parquet"))
     assert "a table in memory" not in tb.open(next(tmp_path.rglob("current"))).certificate.written().decode()
 
@@ -106,6 +108,19 @@ def test_an_hour_that_clocks_show_twice_stays_two() -> None:
         assert [str(each)[11:16] for each in shown] == ["02:30", "02:30"]
         found = needed_of(pd.DataFrame({"x": shown}), ("x",))["x"]
         assert found.to_pandas().dt.tz_convert("UTC").tolist() == night.tolist()
+
+
+def test_a_missing_number_and_a_time_of_day_are_the_same_from_everywhere() -> None:
+    noon = dt.time(12, 0, 0, 1)
+    frame = pd.DataFrame({"x": [1.5, None], "at": [noon, None]})
+    polars = pl.DataFrame({"x": [1.5, float("nan")], "at": [noon, None]})
+    arrow = pa.table(
+        {"x": pa.array([1.5, float("nan")]), "at": pa.array([43_200_000_001_999, None], pa.time64("ns"))}
+    )
+    found = [needed_of(table, ("x", "at")) for table in (frame, pa.table(polars), arrow)]
+    assert [each["x"].to_pylist() for each in found] == [[1.5, None]] * 3
+    assert [each["at"].to_pylist() for each in found] == [[noon, None]] * 3
+    assert {each["at"].type for each in found} == {pa.time64("us")}
 
 
 @pytest.mark.parametrize(
