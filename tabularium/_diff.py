@@ -227,7 +227,7 @@ def diff(
     Returns
     -------
     SpecDiff or Changes
-        True if anything differs.
+        False of specs that are alike, and of one release given twice.
 
     Raises
     ------

@@ -26,7 +26,9 @@ Example:  tabularium diff releases/people/2025/current releases/people/2026/curr
 def diff(
     before: Annotated[Path, typer.Argument(help="A spec, or the folder of a release.", metavar="A")],
     after: Annotated[Path, typer.Argument(help="Another of the same kind.", metavar="B")],
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if anything differs.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 1 if specs differ, or releases are two.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what differs from A to B. Opens no data and costs no budget.
