@@ -55,8 +55,10 @@ def test_another_user_neither_signs_in_nor_listens_in_the_place_of_the_server(tm
     assert json.loads(said or "{}").get("status") == "published", complained
     answers = asker.answers[port_of(json.loads(said)["engine"])]
     open_to_all = {path for path, codes in answers.items() if not codes <= {401, 403, 404}}
-    # Pages of the server's own in which there is no word of a run.
-    assert open_to_all <= {"GET /api/health", "GET /api/ready", "GET /docs", "GET /ui-settings"}
+    # Pages of the server's own in which there is no word of a run. What /docs is made of takes seconds to
+    # make, and is seldom there in time.
+    pages = {"GET /api/health", "GET /api/ready", "GET /docs", "GET /openapi.json", "GET /ui-settings"}
+    assert open_to_all <= pages
     assert "GET /api/health" in open_to_all
     assert answers["POST /api/flow_runs/filter"] == {401}
     assert len(secret) > 30
