@@ -192,10 +192,10 @@ class Release(Mapping[str, Table], Shown):
 
         place = Path(path)
         if os.path.lexists(place):
-            raise InputError("there is such a file", where=f"--out {place}", mend="name a new file")
+            raise InputError("there is such a file", where=str(place), mend="name a new file")
         if last is not None and (last.product != self.product or last.id == self.id):
             raise InputError(
-                "this is no other release of the same product", where=f"--last {last.folder}", mend="name one"
+                "this is no other release of the same product", where=str(last.folder), mend="name one"
             )
         before = None if last is None else last.folder
         with well_formed(self.folder):
@@ -205,7 +205,7 @@ class Release(Mapping[str, Table], Shown):
             place.write_bytes(page)
         except OSError as error:
             failure = InputError(
-                f"cannot be written ({error.strerror})", where=f"--out {place}", mend="name another file"
+                f"cannot be written ({error.strerror})", where=str(place), mend="name another file"
             )
         else:
             return

@@ -115,14 +115,15 @@ class Table(Shown):
         """Return estimates of the counts that are right on average: what to add up, and to compute with.
 
         They agree with each other as the published counts do, and were neither kept from falling below zero
-        nor made whole. Beside each ``estimate`` stands its ``variance``, of the noise alone. It costs no
-        budget: they are made of the noisy measurements in the release.
+        nor made whole. Beside each ``estimate`` stands its ``variance``, of the noise alone; where many
+        tables were made to agree it is an estimate itself. It costs no budget: they are made of the noisy
+        measurements in the release.
 
         Raises
         ------
         InputError
-            The measurements are withheld, a mechanism keeps no noise of a known variance, or this is a
-            histogram or a series.
+            The measurements are withheld, contradict an invariant beyond chance, or are of a mechanism that
+            keeps no noise of a known variance; or this is a histogram or a series.
         """
         if self._estimate is None:
             raise InputError(

@@ -6,6 +6,7 @@ and an input has the same digest from pandas, Polars and Arrow, in whatever orde
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ _PLAIN: tuple[Any, ...] = (
         pa.types.is_time,
     ),
 )
+_NAMES_IN_TYPE = re.compile(r"[<\[(]")
 _numbers = count(1)
 _tables: dict[str, Any] = {}
 
@@ -148,7 +150,8 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     elif pa.types.is_float16(kind):
         kind = pa.float32()
     elif not any(is_one(kind) for is_one in _PLAIN):
-        raise _refused(name, f"values of type {kind}")
+        # Of a nested type only what it is: the names in it may be keys of dicts, and so data.
+        raise _refused(name, f"values of type {_NAMES_IN_TYPE.split(str(kind))[0]}")
     if pa.types.is_dictionary(column.type):
         column = pa.chunked_array([_written_out(each, kind) for each in column.chunks], kind)
     column = column.cast(kind)

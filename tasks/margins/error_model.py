@@ -20,7 +20,7 @@ added up, which is the worst case.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,10 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk, error_classes
 from tabularium.mechanisms.queries.cell_measurements import noisy_cells
 from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.validations.certificate.tables import Method
 
 if TYPE_CHECKING:
     from tabularium.tasks.measure import Finished
-
-Method = Literal["exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown"]
 
 MEANING: dict[Method, str] = {
     "exact": (

@@ -28,7 +28,7 @@ from tabularium.mechanisms.queries.cell_measurements import table_of
 from tabularium.mechanisms.queries.grammar import Query
 from tabularium.mechanisms.queries.linear_tables import MeasuredLevel
 from tabularium.mechanisms.registry import MECHANISMS, restore
-from tabularium.tasks.margins.error_model import LevelError, Method, margin_base
+from tabularium.tasks.margins.error_model import LevelError, margin_base
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released, ReleasedNumbers
@@ -355,7 +355,7 @@ def _noise(
 
 def _rms_errors(layout: Layout, about: said.Margins) -> NDArray[np.float64]:
     """Return the root mean squared errors that the published margins are made of."""
-    method = cast("Method", about.method)  # a histogram, which has none, cannot be asked
+    method = cast("said.Method", about.method)  # a histogram, which has none, cannot be asked
     errors = about.mean_squared_error or dict.fromkeys(layout.cuts, 1.0)
     parts: dict[str, tuple[NDArray[Any], LevelError]] = {
         level: (np.zeros(layout.shape(level)), LevelError(method, errors[level])) for level in layout.cuts

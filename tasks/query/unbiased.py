@@ -107,6 +107,15 @@ def unbiased(released: Released, name: str) -> pa.Table:
                     where=where,
                     mend="use the published numbers and their margins",
                 )
+        known = post.agreement.known if name in post.agreement.groups[0].layouts else {}
+        for invariant in released.certificate.invariants:
+            if invariant.name in known and invariant.beyond_chance:
+                raise InputError(
+                    f"the measurements contradict invariant {invariant.name} beyond chance, with which all "
+                    "estimates would agree",
+                    where=where,
+                    mend="use the measurements themselves",
+                )
         try:
             parts = parts_in(Subject(released.folder))
         except CouldNot as reason:

@@ -130,7 +130,8 @@ def test_a_missing_number_and_a_time_of_day_are_the_same_from_everywhere() -> No
         (pd.Series([pd.Timedelta("4711s")]), "duration"),
         (pd.Series([b"4711"]), "binary"),
         (pd.Series([[4711]]), "list"),
-        (pd.Series(pd.period_range("2020", periods=1, freq="D")), "period"),
+        (pd.Series([{"4711": 1}]), "struct"),
+        (pd.Series(pd.period_range("2020", periods=1, freq="D")), "extension"),
         (pd.Series([object()]), "values of several kinds, or of one that no file has"),
     ],
 )

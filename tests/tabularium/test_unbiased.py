@@ -87,3 +87,15 @@ def test_their_errors_have_mean_zero_and_the_stated_variance(tmp_path: Path) -> 
     assert len(found) == 600
     assert abs(error.mean()) < 0.25
     assert 0.7 < (error**2).mean() < 1.4
+
+
+@pytest.mark.parametrize("people", [600, 3000])
+def test_what_contradicts_an_invariant_is_refused(tmp_path: Path, people: int) -> None:
+    """There are 600: an invariant of 3 000 would pull every estimate up."""
+    known = f'invariants: [{{name: people, count: {people}, reason: "a register", on_conflict: publish}}]\n'
+    table = published(tmp_path, more=known)["age_sex"]
+    if people == 600:
+        assert table.unbiased().to_pandas()["estimate"].sum() == pytest.approx(600)
+    else:
+        with pytest.raises(InputError, match="contradict invariant people beyond chance"):
+            table.unbiased()

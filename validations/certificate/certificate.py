@@ -39,7 +39,16 @@ from tabularium.validations.certificate.settled import (
     Validation,
 )
 from tabularium.validations.certificate.tables import Table
-from tabularium.validations.certificate.value_kinds import Amount, Line, ReleaseId, Said, Sha256, Time, Words
+from tabularium.validations.certificate.value_kinds import (
+    Amount,
+    Created,
+    Line,
+    ReleaseId,
+    Said,
+    Sha256,
+    Words,
+    only,
+)
 from tabularium.validations.public_files import Unreadable, json_object
 from tabularium.validations.spec.kinds import PeriodName, ProductName, TableName
 from tabularium.validations.spec.parts.output_options import About
@@ -67,14 +76,14 @@ class OtherFormat(Unreadable):
 class Certificate(Said):
     """What was published, what it cost, and what a reviewer can check without the data."""
 
-    format: Literal[1] = Field(description="The format of this certificate.")
+    format: Annotated[Literal[1], only(int)] = Field(description="The format of this certificate.")
     release_id: ReleaseId = Field(description="The name of the release.")
     product: ProductName = Field(description="The statistical product.")
     period: PeriodName = Field(description="The reference period.")
     revises: Line | None = Field(description="Why it was published again; null if it is no revision.")
     dataset: Line = Field(description="The account that paid.")
     about: About
-    created: Time = Field(description="When the certificate was made, UTC.")
+    created: Created = Field(description="When the certificate was made, UTC.")
     outside_the_guarantee: Annotated[tuple[Fact, ...], Field(min_length=1)] = Field(
         description="What the release says exactly and uncharged; to be read before ε."
     )

@@ -15,7 +15,7 @@ from tabularium.validations.certificate.certificate import FORMAT, Certificate
 
 def certificate_schema() -> dict[str, Any]:
     """Return the schema (JSON Schema, draft 2020-12)."""
-    schema = without_titles(Certificate.model_json_schema(by_alias=True, mode="validation"))
+    schema = _plain(Certificate.model_json_schema(by_alias=True, mode="validation"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:tabularium:certificate:{FORMAT}",
@@ -29,17 +29,21 @@ def schema_text() -> str:
     return json.dumps(certificate_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def without_titles(node: Any) -> Any:
-    """Take out what Pydantic makes of names, and defaults that stand for absence."""
+def _plain(node: Any) -> Any:
+    """Take out generated titles and defaults that stand for absence; hold names of maps to their form."""
     if isinstance(node, list):
-        return [without_titles(each) for each in node]
+        return [_plain(each) for each in node]
     if not isinstance(node, dict):
         return node
-    return {
-        key: without_titles(value)
+    plain = {
+        key: _plain(value)
         for key, value in node.items()
         if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
     }
+    if isinstance(plain.get("patternProperties"), dict):  # which would let other names pass unseen
+        ((pattern, inner),) = plain.pop("patternProperties").items()
+        plain |= {"propertyNames": {"pattern": pattern}, "additionalProperties": inner}
+    return plain
 
 
 if __name__ == "__main__":

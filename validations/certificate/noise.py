@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue
 
-from tabularium.mechanisms.accounting.transcript import Event, Primitive
+from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.validations.certificate.value_kinds import (
     Amount,
     Commit,
@@ -23,13 +23,25 @@ from tabularium.validations.certificate.value_kinds import (
     Sometimes,
     Whole,
     Words,
+    only,
 )
+
+Sampler = Literal[
+    "discrete_laplace",
+    "discrete_gaussian",
+    "lattice_laplace",
+    "lattice_gaussian",
+    "permute_and_flip",
+    "exponential",
+    "least_noisy_partition",
+]
+"""What a release is drawn with: exact samplers, and no continuous noise, which others' releases may have."""
 
 
 class Draw(Said):
     """One draw, or one vector of draws, of the noise channel."""
 
-    primitive: Primitive
+    primitive: Sampler
     definition: Definition
     loss: Ratio = Field(description="What it costs one record.")
     sensitivity: Ratio = Field(description="What one record can change.")
@@ -41,7 +53,7 @@ class Draw(Said):
     branches: tuple[tuple[Words, Number], ...] = Field(
         description="The scopes of disjoint cells it was drawn in, outermost first: name and branch."
     )
-    alike: Sometimes[Whole] = Field(
+    alike: Sometimes[Annotated[int, Field(strict=True, ge=2)]] = Field(
         default=None,
         description="How many branches of a scope drew this in the same way; this one stands for all.",
     )
@@ -71,7 +83,7 @@ class Draw(Said):
 class Draws(Said):
     """Draws that are alike."""
 
-    noise: Primitive
+    noise: Sampler
     distribution: Words = Field(description="The distribution of the noise.")
     of: Literal["numbers", "choices", "errors, for margins"]
     norm: Literal["L1", "L2", "score"] = Field(description="Of the sensitivity.")
@@ -150,10 +162,10 @@ class Randomness(Said):
 
     generator: Words
     seeded_by: Words
-    predictable: Literal[False]
-    keys_kept: Literal[False]
+    predictable: Annotated[Literal[False], only(bool)]
+    keys_kept: Annotated[Literal[False], only(bool)]
     arithmetic: Words
-    samplers: tuple[Primitive, ...]
+    samplers: tuple[Sampler, ...]
 
 
 class SideChannel(Said):

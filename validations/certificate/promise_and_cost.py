@@ -24,25 +24,13 @@ from tabularium.validations.certificate.value_kinds import (
     Time,
     Words,
 )
+from tabularium.validations.spec.exact_facts import Kind
 
 
 class Fact(Said):
     """An exact fact for which no budget pays."""
 
-    kind: Literal[
-        "release",
-        "review",
-        "withheld",
-        "attempts",
-        "tallies",
-        "revision",
-        "source",
-        "look-up",
-        "limit",
-        "rule",
-        "invariant",
-        "operators",
-    ]
+    kind: Kind
     name: Words
     what: Words
 

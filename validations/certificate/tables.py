@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,10 @@ from tabularium.validations.certificate.value_kinds import (
     Whole,
     Words,
 )
+from tabularium.validations.spec.measures.measure_fields import Kind
+
+Method = Literal["exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown"]
+"""How margins are known; a histogram has none."""
 
 
 class FailedCheck(Said):
@@ -60,7 +64,9 @@ class SimulatedReleases(Said):
 class Sampled(Said):
     """Of large tables every simulated release had a part, other families of the hierarchy each time."""
 
-    part_of_cells: Real = Field(description="The part of all cells, on average.")
+    part_of_cells: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
+        description="The part of all cells, on average."
+    )
     standard_error: NotNegative = Field(
         description="Of the share of simulated errors that a margin holds, where it is largest."
     )
@@ -93,9 +99,7 @@ class Errors(Said):
 class Margins(Said):
     """How its margins are known."""
 
-    method: Literal[
-        "exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown", "none"
-    ]
+    method: Method | Literal["none"]
     mean_squared_error: Sometimes[dict[str, NotNegative]] = Field(
         default=None, description="Of a measured cell, by level."
     )
@@ -134,9 +138,7 @@ class Group(Said):
 class Measure(Said):
     """A measure of a table."""
 
-    kind: Literal["sum", "mean", "median", "quantile", "rate", "percent"] = Field(
-        description="What is published of the column."
-    )
+    kind: Kind = Field(description="What is published of the column.")
     of: Words = Field(description="The column, or the test of a rate.")
     per: Sometimes[Words] = Field(default=None, description="Of a rate: of how many.")
     over: Words | None = Field(

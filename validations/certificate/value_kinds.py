@@ -86,6 +86,17 @@ def _exactly(pattern: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+def only(kind: type) -> BeforeValidator:
+    """Let through values of one type: true is no 1, and 0 is not false."""
+
+    def see(value: object) -> object:
+        if type(value) is not kind:
+            raise ValueError("is of another type")
+        return value
+
+    return BeforeValidator(see)
+
+
 def _ratio(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
 
@@ -125,6 +136,7 @@ OwnId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 """The id of a release."""
 ReleaseId = Annotated[str, AfterValidator(release_id), Field(min_length=1)]
 """Whatever may name a charge in the ledger."""
+Created = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")]
 Date = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\d$")]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40,64}$")]
 Time = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?(\+00:00|Z)$")]

@@ -74,7 +74,7 @@ def _draws(alike: list[Event]) -> said.Draws:
     event, one = alike[0], said.Draw.of(alike[0])
     margins, choice = event.purpose.startswith("error of "), event.primitive in CHOOSING
     return said.Draws(
-        noise=event.primitive,
+        noise=one.primitive,
         distribution=DISTRIBUTIONS[event.primitive],
         of="errors, for margins" if margins else "choices" if choice else "numbers",
         norm="score" if choice else "L2" if event.primitive in GAUSSIANS else "L1",

@@ -66,7 +66,7 @@ def randomness(events: list[Event]) -> said.Randomness:
         predictable=False,
         keys_kept=False,
         arithmetic="exact integers",
-        samplers=tuple(sorted({event.primitive for event in events})),
+        samplers=tuple(sorted({said.Draw.of(event).primitive for event in events})),
     )
 
 

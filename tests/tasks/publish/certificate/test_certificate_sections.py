@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -21,10 +21,11 @@ from tabularium.ledger import Ledger
 from tabularium.mechanisms import MECHANISMS
 from tabularium.mechanisms.accounting import Event
 from tabularium.mechanisms.errors import PublicationError
+from tabularium.tasks.publish.certificate.draws import DISTRIBUTIONS
 from tabularium.tasks.publish.certificate.installed_code import OWN, audited_code, audits, code_digest
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.home import Home
-from tabularium.validations.certificate import Certificate
+from tabularium.validations.certificate import Certificate, Sampler
 from tabularium.validations.certificate.certificate_schema import certificate_schema, schema_text
 from tabularium.validations.public_files import Unreadable
 from tests.audit.record import UNCHOSEN
@@ -126,6 +127,34 @@ def test_what_is_missing_more_or_of_another_kind_is_refused(releases: dict[str, 
     gone = {steps for kind, steps in unseen if kind == "gone" and steps[-1] not in optional}
     assert {steps for steps in gone if steps[0] != "about"} == set()  # its defaults are those of a spec
     assert [steps for kind, steps in unseen if kind != "gone"] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("transcript", 0, "primitive"), "laplace"),  # continuous noise, which is never drawn here
+        (("transcript", 0, "alike"), 1),
+        (("randomness", "samplers"), ["gaussian"]),
+        (("randomness", "predictable"), 0),
+        (("format",), True),
+        (("created",), "2025-01-01T00:00:00Z"),
+        (("tables", "Ages of all"), {}),
+    ],
+)
+def test_what_no_release_has_is_refused(
+    releases: dict[str, Path], place: tuple[Any, ...], value: Any
+) -> None:
+    found = certificate(releases["everything"])
+    holder: Any = found
+    for step in place[:-1]:
+        holder = holder[step]
+    holder[place[-1]] = value
+    assert not is_read(found)
+    assert not jsonschema.Draft202012Validator(certificate_schema()).is_valid(found)
+
+
+def test_the_samplers_are_those_whose_distribution_is_stated() -> None:
+    assert set(get_args(Sampler)) == set(DISTRIBUTIONS)
 
 
 def test_the_parts_of_the_budget_add_up_exactly(folder: Path) -> None:
