@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tabularium._plan import Plan as Plan
     from tabularium._plan import plan as plan
     from tabularium._publish import publish as publish
+    from tabularium._rehearse import rehearse as rehearse
     from tabularium._release import Release as Release
     from tabularium._release import open as open
     from tabularium._research import Study as Study
@@ -50,6 +51,7 @@ _HOLDERS = {
     "tabularium._diff": ("Changes", "SpecDiff", "diff"),
     "tabularium._plan": ("Plan", "plan"),
     "tabularium._publish": ("publish",),
+    "tabularium._rehearse": ("rehearse",),
     "tabularium._release": ("Release", "open"),
     "tabularium._research": ("Study", "mechanism"),
     "tabularium._series": ("Series", "series"),

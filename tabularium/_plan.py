@@ -182,7 +182,7 @@ def plan(
         find(
             loaded,
             budget=None if budget is None else _amount(budget),
-            like=None if release is None else release._released,
+            like=None if release is None else release._published("like"),
             mechanisms=mechanisms,
             bounds=bounds,
         )

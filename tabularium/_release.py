@@ -38,6 +38,23 @@ class Release(Mapping[str, Table], Shown):
         self.folder = released.folder
 
     @property
+    def is_rehearsal(self) -> bool:
+        """Whether its records were made up: see :func:`tabularium.rehearse`."""
+        from tabularium.validations.certificate import Rehearsed
+
+        return isinstance(self.certificate, Rehearsed)
+
+    def _published(self, where: str) -> Released:
+        """Return what was published; refuse a rehearsal."""
+        if self.is_rehearsal:
+            raise InputError(
+                "this is a rehearsal of made-up records, and no release",
+                where=where,
+                mend="name a published release",
+            )
+        return self._released
+
+    @property
     def id(self) -> str:
         """The name of the release in the ledger: 32 digits and letters."""
         return self.certificate.release_id
@@ -66,7 +83,8 @@ class Release(Mapping[str, Table], Shown):
 
     @property
     def _of(self) -> str:
-        return f"{self.product} {self.period}"
+        of = f"{self.product} {self.period}"
+        return f"a REHEARSAL of {of}" if self.is_rehearsal else of
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
@@ -226,6 +244,8 @@ class Release(Mapping[str, Table], Shown):
 
     def _headline(self) -> str:
         how = "every file is as the certificate says" if self.verified else "UNVERIFIED"
+        if self.is_rehearsal:
+            return f"REHEARSAL of made-up records of {self.product} {self.period}: {len(self)} tables"
         return f"release {self._of} ({self.id[:8]}…): {len(self)} tables; {how}"
 
     def _rows(self) -> DataFrame:
@@ -240,6 +260,8 @@ class Release(Mapping[str, Table], Shown):
 
 def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
     """Open a release folder: the one that holds ``certificate.json``, or the link ``current`` of a period.
+
+    A rehearsal is opened as well; it says everywhere that it is one.
 
     Whoever may have written the folder: it is read within limits, and no link in it is followed.
 
@@ -265,4 +287,4 @@ def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
 
     place = Path(os.path.realpath(folder))  # what `current` leads to now, also when it leads elsewhere later
     with well_formed(place):
-        return Release(Released.open(place, whole=verify), verified=verify)
+        return Release(Released.open(place, whole=verify, rehearsed=True), verified=verify)

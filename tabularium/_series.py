@@ -173,6 +173,8 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
             raise PublicationError(first.why, where=first.where, mend="restore it, or take its folder away")
         current = [] if product is None else [each.current for each in reversed(product.periods)]
         found = [open_release(each.folder, verify=verify) for each in current if each is not None]
+        for each in found:
+            each._published(str(each.folder))
         if found:
             return Series(found[0].product, found)
         failure = InputError(

@@ -48,6 +48,10 @@ COMMANDS = {
         "tabularium.flows.cli.plan_command",
         "Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data.",
     ),
+    "rehearse": (
+        "tabularium.flows.cli.rehearse_command",
+        "Try SPEC on made-up records, through the whole chain. Opens no data and no home, and spends nothing.",
+    ),
     "sample": (
         "tabularium.flows.cli.sample",
         "Write synthetic microdata with code lists and a release spec that fits. No real person is in it.",

@@ -25,9 +25,15 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.public_folder import named, plain_files
 from tabularium.tasks.public_tables import MOST_CELLS, open_csv, open_parquet
 from tabularium.tasks.publish.frames import Labels
-from tabularium.tasks.publish.release_folder import certificate_in, check_release, damaged, readable
+from tabularium.tasks.publish.release_folder import (
+    certificate_at,
+    check_release,
+    damaged,
+    is_rehearsal,
+    readable,
+)
 from tabularium.tasks.publish.verify_certificate import verify_certificate
-from tabularium.validations.certificate import CERTIFICATE, Certificate
+from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.public_files import MIB
 from tabularium.validations.spec.checks.column_checks import check_columns
@@ -93,10 +99,11 @@ class Released:
     loaded: Loaded
 
     @classmethod
-    def open(cls, folder: Path, *, whole: bool = False) -> Released:
+    def open(cls, folder: Path, *, whole: bool = False, rehearsed: bool = False) -> Released:
         """Read a release folder; its tables are read when they are asked for.
 
         ``whole``: compare every file with its digest first, and the certificate with itself.
+        ``rehearsed``: take a rehearsal, too.
 
         Raises
         ------
@@ -106,21 +113,22 @@ class Released:
             Its certificate, spec or code lists cannot be read, it contradicts itself, or a file is not what
             it was.
         """
-        if not os.path.lexists(folder / CERTIFICATE):
+        name = REHEARSAL if rehearsed and is_rehearsal(folder) else CERTIFICATE
+        if not os.path.lexists(folder / name) and not is_rehearsal(folder):
             raise InputError(
                 "no release lies in this folder",
                 where=str(folder),
                 mend=f"name the folder that holds {CERTIFICATE}",
             )
-        raw, certificate = certificate_in(folder)
+        raw, certificate = certificate_at(folder / name)
         if whole:
-            check_release(folder, certificate.release_id)
+            check_release(folder, certificate.release_id, name=name)
         else:
             with readable(folder):
                 plain_files(folder)
         found = cls.read(folder, certificate, hashlib.sha256(raw).hexdigest())
-        if whole:
-            verify_certificate(folder / CERTIFICATE, domains=found.domains)
+        if whole and name == CERTIFICATE:
+            verify_certificate(folder / name, domains=found.domains)
         return found
 
     @classmethod

@@ -18,7 +18,7 @@ from tabularium.tasks import public_folder
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.sign.statement import STATEMENT
-from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat
+from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat, REHEARSAL, Rehearsed
 from tabularium.validations.public_files import Unreadable
 
 _MALFORMED = (
@@ -146,10 +146,13 @@ def aside_of(target: Path) -> Path:
     return target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
 
 
-def check_release(folder: Path, release_id: str, measured: str | None = None) -> str:
+def check_release(
+    folder: Path, release_id: str, measured: str | None = None, *, name: str = CERTIFICATE
+) -> str:
     """See that a published folder is whole and is this release; return its certificate's SHA-256.
 
     Beside the certificate and what it names, a signed statement may lie there: see :func:`check_statement`.
+    ``name``: of the certificate, or of what stands in its place.
 
     Raises
     ------
@@ -162,7 +165,7 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
             where=str(folder),
             mend="put it back, or name the folder it was published to in publication.folder",
         )
-    raw, found = certificate_in(folder)
+    raw, found = certificate_at(folder / name)
     if found.release_id != release_id or measured not in (None, found.measurements.digest):
         raise PublicationError(
             "another release lies in this folder",
@@ -170,15 +173,15 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
             mend="if the ledger was restored, restore its newest backup; else find out who put it there",
         )
     with readable(folder):
-        there = public_folder.plain_files(folder) - {CERTIFICATE, STATEMENT}
+        there = public_folder.plain_files(folder) - {name, STATEMENT}
         largest = public_folder.largest_file(found)
     foreign = sorted(there - found.files.keys())
     if foreign:
         raise damaged(folder, f"{foreign[0]!r} is no part of the release")
-    for name, digest in found.files.items():
+    for file, digest in found.files.items():
         with readable(folder):
-            if name not in there or public_folder.sha256_of(folder, name, largest) != digest:
-                raise damaged(folder, f"{name} is missing or altered")
+            if file not in there or public_folder.sha256_of(folder, file, largest) != digest:
+                raise damaged(folder, f"{file} is missing or altered")
     return hashlib.sha256(raw).hexdigest()
 
 
@@ -210,6 +213,11 @@ def statement_in(folder: Path) -> bytes | None:
         return public_folder.read(folder, STATEMENT)
 
 
+def is_rehearsal(folder: Path) -> bool:
+    """Whether a rehearsal lies in a folder, and no release."""
+    return os.path.lexists(folder / REHEARSAL) and not os.path.lexists(folder / CERTIFICATE)
+
+
 def certificate_in(folder: Path) -> tuple[bytes, Certificate]:
     """Return the certificate in a release folder, raw and read; raises as :func:`certificate_at`."""
     return certificate_at(folder / CERTIFICATE)
@@ -224,11 +232,17 @@ def certificate_at(path: Path) -> tuple[bytes, Certificate]:
         It cannot be read, is none, or another version of the program made it.
     """
     folder, name = path.parent, path.name
+    if name == CERTIFICATE and is_rehearsal(folder):
+        raise PublicationError(
+            "this is a rehearsal of made-up records, and no release",
+            where=str(folder),
+            mend="name a folder that holds certificate.json",
+        )
     with readable(folder):
         raw = public_folder.read(folder, name)
     failure: TabulariumError
     try:
-        return raw, Certificate.read(raw)
+        return raw, (Rehearsed if name == REHEARSAL else Certificate).read(raw)
     except OtherFormat as error:
         failure = PublicationError(f"{name} {error}", where=str(folder), mend="use the version that made it")
     except Unreadable as error:

@@ -41,6 +41,7 @@ from tabularium.validations.certificate.promise_and_cost import (
     Unit,
     Withheld,
 )
+from tabularium.validations.certificate.rehearsed import REHEARSAL, Rehearsed
 from tabularium.validations.certificate.settled import (
     Domain,
     Impossible,
@@ -75,6 +76,7 @@ from tabularium.validations.certificate.tables import (
 __all__ = [
     "CERTIFICATE",
     "FORMAT",
+    "REHEARSAL",
     "Above",
     "Account",
     "Approval",
@@ -113,6 +115,7 @@ __all__ = [
     "Prior",
     "Privacy",
     "Randomness",
+    "Rehearsed",
     "Replayed",
     "Reserved",
     "RestsOn",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
@@ -141,7 +141,7 @@ class Certificate(Said):
         return {public_name(each.name): each.sha256 for each in self.lookups if each.sha256 is not None}
 
     @classmethod
-    def read(cls, raw: bytes) -> Certificate:
+    def read(cls, raw: bytes) -> Self:
         """Read a certificate, whoever may have written it.
 
         Raises
@@ -158,7 +158,7 @@ class Certificate(Said):
         return (json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n").encode()
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> Certificate:
+    def of(cls, document: dict[str, Any]) -> Self:
         """Return the certificate that a JSON object is; raises as :meth:`read`."""
         if document.get("format", FORMAT) != FORMAT:
             raise OtherFormat("is of another format")

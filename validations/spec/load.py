@@ -181,6 +181,7 @@ def load_spec(
     period: str | None = None,
     revises: str | None = None,
     measurements_of: str | None = None,
+    rehearsed: bool = False,
 ) -> Loaded:
     """Read a release spec and its code lists.
 
@@ -197,13 +198,22 @@ def load_spec(
         Publish a revision for this reason, as if the spec said so.
     measurements_of
         Make it from the measurements of this earlier release, as if the spec said so.
+    rehearsed
+        Open no earlier release: no table is drawn towards one.
 
     Raises
     ------
     SpecProblems
         Holding every problem of the spec, of its code lists and of the options.
     """
-    examined = examine(path, source=source, period=period, revises=revises, measurements_of=measurements_of)
+    examined = examine(
+        path,
+        source=source,
+        period=period,
+        revises=revises,
+        measurements_of=measurements_of,
+        rehearsed=rehearsed,
+    )
     if examined.loaded is None:
         raise SpecProblems(examined.problems)
     return examined.loaded
@@ -216,8 +226,12 @@ def examine(
     period: str | None = None,
     revises: str | None = None,
     measurements_of: str | None = None,
+    rehearsed: bool = False,
 ) -> Examined:
-    """Return the loaded spec, or all its problems in the order of the file; raises nothing."""
+    """Return the loaded spec, or all its problems in the order of the file; raises nothing.
+
+    ``rehearsed``: earlier releases are not opened, and no table is drawn towards one.
+    """
     file = Path(os.path.abspath(path))  # noqa: PTH100 - links stay, so that relative paths mean what they say
     document = read_yaml(file)
     loaded = None
@@ -228,6 +242,8 @@ def examine(
     elif isinstance(document.data, dict):
         given = {"--period": period, "--revises": revises, "--measurements-of": measurements_of}
         _override(document, source, given)
+        if rehearsed:
+            _leave_out_priors(document.data.get("tables"))
         loaded = _load(document, file)
     elif not document.problems:
         what = "the file is empty" if document.data is None else "the file does not hold `key: value` lines"
@@ -271,6 +287,12 @@ def _override(document: Document, source: str | None, options: Mapping[str, str 
     keys = ("table", "max_rejected", *(["engine"] if engine == "postgresql" else []))
     kept = {key: value for key, value in written.items() if key in keys}
     data["source"] = {**kept, "url": source}
+
+
+def _leave_out_priors(tables: Any) -> None:
+    for table in tables if isinstance(tables, list) else ():
+        if isinstance(table, dict) and table.get("prior", ABOVE) != ABOVE:
+            del table["prior"]
 
 
 def _option(document: Document, name: str, what: str, mend: str) -> None:

@@ -1,0 +1,253 @@
+"""Records made up from the declared domains of a spec, as its source and its private look-ups would hold them.
+
+::
+
+    published tables ─▶ cells of every declared column ─▶ values of the source's columns ─▶ source, look-ups
+       (or evenly)
+
+Nothing confidential is read: domains, code lists, public look-ups and published tables are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tabularium.flows.rehearsing.cells_like import Cells
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.ingest.needed_columns import needed_columns
+from tabularium.tasks.publish.read_release import Released
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation.derived_parts import DatePart
+from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.parts.rules import UniqueRule
+
+Ints = NDArray[np.int64]
+
+_YEAR = 2024  # of dates whose year no column asks for
+_MOST_ALIKE = 5  # records with one value of a column whose sizes are counted
+_PLACES = 3  # values of a unit that are looked up among its own rows
+_NULLS = 0.1  # part of a column of which nothing is asked but whether it is null
+
+
+@dataclass
+class MadeUpRecords:
+    """The made-up records of a spec: each column is drawn once, when it is asked for.
+
+    Attributes
+    ----------
+    rows
+        How many.
+    keys
+        Public look-up -> the values of its key.
+    like
+        A release whose tables the records are to be like; evenly over all cells without one.
+    """
+
+    loaded: Loaded
+    rows: int
+    seed: int
+    keys: Mapping[str, pa.Array] = field(default_factory=dict)
+    like: Released | None = None
+    _values: dict[str, pa.Array] = field(default_factory=dict)
+
+    def source(self) -> pa.Table:
+        """Return the records as the source would hold them.
+
+        Raises
+        ------
+        InputError
+            ``like`` has no table with a column of the spec.
+        """
+        return pa.table({name: self._value(name) for name in needed_columns(self.loaded)})
+
+    def look_up(self, name: str) -> pa.Table:
+        """Return a look-up of the privacy unit: a row for each value of a unit that is looked up."""
+        look, unit = self.loaded.spec.lookups[name], self.loaded.spec.privacy.unit.column
+        of: dict[str, pa.Array] = {}
+        if look.unit is not None and unit is not None:
+            of[look.unit] = self._value(unit)
+        if look.key is not None:
+            of[look.key] = self._value(look.looked_up or look.key)
+        for column in needed_columns(self.loaded, name):
+            of.setdefault(column, self._value(f"{name}.{column}"))
+        keys = [each for each in (look.unit, look.key) if each is not None]
+        place = pa.array(np.arange(self.rows))
+        firsts = pa.table({**of, "": place}).group_by(keys).aggregate([("", "min")])["_min"]
+        return pa.table(of).take(firsts.sort())
+
+    def _value(self, name: str) -> pa.Array:
+        """Return a column of the source, or ``LOOKUP.COLUMN`` as each record finds it."""
+        if name not in self._values:
+            self._values[name] = pa.array(self._drawn(name))
+        return self._values[name]
+
+    @cached_property
+    def _rng(self) -> np.random.Generator:
+        return generator(self.seed)
+
+    @cached_property
+    def _cells(self) -> dict[str, Ints]:
+        cells = Cells(self.loaded, self.rows, self._rng, {})
+        if self.like is not None:
+            cells.draw_like(self.like)
+        cells.draw_evenly()
+        return cells.of
+
+    @cached_property
+    def _declared(self) -> dict[str, list[str]]:
+        """Column of the source -> the declared columns that are read from it."""
+        found: dict[str, list[str]] = {}
+        for name in self.loaded.domains:
+            needed = source_column(name, self.loaded.spec.columns[name])
+            if needed is not None:
+                found.setdefault(needed, []).append(name)
+        return found
+
+    @cached_property
+    def _measured(self) -> dict[str, tuple[Measure, bool]]:
+        """Column -> a measure of it, and whether it is the weight."""
+        found: dict[str, tuple[Measure, bool]] = {}
+        for table in self.loaded.spec.tables:
+            for measure in table.measures.values():
+                if measure.test is None:
+                    found.setdefault(measure.of, (measure, False))
+                if measure.weight is not None:
+                    found.setdefault(measure.weight.column, (measure, True))
+        return found
+
+    def _drawn(self, name: str) -> Any:
+        spec = self.loaded.spec
+        if name == spec.privacy.unit.column:
+            return self._groups(spec.privacy.max_contributions)
+        if name in self._declared:
+            return self._of_declared(self._declared[name])
+        public = {each.looked_up: key for key, each in spec.lookups.items() if each.public is not None}
+        if name in public and len(self.keys[public[name]]):
+            keys = self.keys[public[name]]
+            return keys.take(pa.array(self._rng.integers(0, len(keys), self.rows)))
+        if name in {each.of for each in spec.histograms}:
+            return self._groups(_MOST_ALIKE)
+        if name in self._measured:
+            return self._numbers(*self._measured[name])
+        if name in {each.looked_up for each in spec.lookups.values()}:
+            return self._rng.integers(1, _PLACES + 1, self.rows)
+        if any(name in rule.columns for rule in spec.rules if isinstance(rule, UniqueRule)):
+            return np.arange(self.rows)
+        return pa.array(np.ones(self.rows, np.int64), mask=self._rng.random(self.rows) < _NULLS)
+
+    def _groups(self, most: int) -> Ints:
+        """Return numbers of which each stands in 1 to ``most`` records."""
+        sizes = self._rng.integers(1, most + 1, self.rows)
+        return np.repeat(np.arange(self.rows), sizes)[: self.rows]
+
+    def _numbers(self, measure: Measure, weight: bool) -> Any:
+        if weight:
+            return self._rng.integers(1, measure.heaviest + 1, self.rows)
+        steps = self._rng.integers(measure.low, measure.low + measure.width + 1, self.rows)
+        if measure.step.denominator == 1:
+            return steps * measure.step.numerator
+        return steps * measure.step.numerator / measure.step.denominator
+
+    def _of_declared(self, names: list[str]) -> Any:
+        columns, domains = self.loaded.spec.columns, self.loaded.domains
+        dates = {name: part for name in names if (part := columns[name].date) is not None}
+        if dates:
+            return self._dates(dates)
+        first = names[0]
+        if (recodes := columns[first].map) is not None:
+            return self._recoded(recodes, domains[first], self._cells[first])
+        return self._of_cells(domains[first], self._cells[first])
+
+    def _of_cells(self, domain: Domain, cells: Ints) -> Any:
+        if not isinstance(domain, NumberDomain):
+            return pa.array(domain.codes).take(pa.array(cells))
+        numbers = self._steps(domain, cells)
+        inside = cells < domain.bins
+        if domain.digits is not None:
+            numbers = numbers / domain.per_one
+        if inside.all():
+            return numbers
+        if domain.nulls == "other":
+            return pa.array(numbers, mask=~inside)
+        return np.where(inside, numbers, numbers.max() + 1)
+
+    def _steps(self, domain: NumberDomain, cells: Ints) -> Ints:
+        """Return a number in the bin of each cell, in steps; of the extra cell, the last one of all."""
+        edges = np.array(domain.edges)
+        bins = cells.clip(0, domain.bins - 1)
+        low, past = edges[bins], edges[bins + 1]
+        if domain.digits is not None:  # only even steps are numbers of so many digits
+            low, past = (low + 1) // 2, (past + 1) // 2
+        found = self._rng.integers(low, np.maximum(past, low + 1))
+        if domain.digits is not None:
+            found = found * 2
+        return np.where(cells < domain.bins, found, edges[-1] - 1)
+
+    def _recoded(self, recodes: Mapping[str, str], domain: Domain, cells: Ints) -> pa.Array:
+        """Return a value of the source for each cell; where none gives it, any."""
+        gives = np.array([_cell_of(domain, code) for code in recodes.values()])
+        found = self._rng.integers(0, len(gives), self.rows)
+        for cell in range(domain.size):
+            values, here = np.flatnonzero(gives == cell), np.flatnonzero(cells == cell)
+            if len(values):
+                found[here] = values[self._rng.integers(0, len(values), len(here))]
+        return pa.array(list(recodes)).take(pa.array(found))
+
+    def _dates(self, parts: Mapping[str, DatePart]) -> pa.Array:
+        """Return dates whose parts are in the cells of the columns that ask for them, as far as any are."""
+        of = {part.part: self._whole(name) for name, part in parts.items()}
+        draw, year = self._rng.integers, of.get("iso_year", of.get("year", np.full(self.rows, _YEAR)))
+        if "iso_week" in of or "iso_year" in of:
+            week = of.get("iso_week", draw(1, 53, self.rows)).clip(1, 52)
+            fourth = _day(year, np.int64(1), np.int64(4))  # of January: always in week 1
+            monday = fourth - (fourth.astype(np.int64) + 3) % 7
+            days = monday + 7 * (week - 1) + draw(0, 7, self.rows)
+        else:
+            month = draw(1, 13, self.rows)
+            if "quarter" in of:
+                month = 3 * (of["quarter"] - 1) + draw(1, 4, self.rows)
+            month, day = of.get("month", month), draw(1, 29, self.rows)
+            if "age" in of:
+                at = next(date.fromisoformat(part.at or "") for part in parts.values() if part.part == "age")
+                later = (month > at.month) | ((month == at.month) & (day > at.day))
+                year = at.year - of["age"] - later
+            days = _day(year, month, day)
+        if any(part.zone is not None for part in parts.values()):
+            # An hour at which it is the same day nearly everywhere.
+            return pa.array(np.char.add(np.datetime_as_string(days), "T11:00:00Z"))
+        return pa.array(days)
+
+    def _whole(self, name: str) -> Ints:
+        """Return whole numbers that are in the cells of a column."""
+        domain, cells = self.loaded.domains[name], self._cells[name]
+        if isinstance(domain, NumberDomain):
+            return self._steps(domain, cells) // domain.per_one
+        numbers = np.array([int(code) if code.isdecimal() else 1 for code in domain.codes])
+        return numbers[cells]
+
+
+def _cell_of(domain: Domain, code: str) -> int:
+    """Return the cell of a code, or of a whole number; -1 of what has none."""
+    if not isinstance(domain, NumberDomain):
+        return domain.codes.index(code) if code in domain.codes else -1
+    if not code.lstrip("-").isdecimal():
+        return -1
+    step = domain.step(int(code))
+    inside = domain.edges[0] <= step < domain.edges[-1]
+    return int(np.searchsorted(domain.edges, step, side="right")) - 1 if inside else -1
+
+
+def _day(year: Ints, month: Any, day: Any) -> NDArray[np.datetime64]:
+    """Return dates, those beyond the calendar's years at its ends."""
+    months = 12 * (np.clip(year, 1, 9999) - 1970) + np.clip(month, 1, 12) - 1
+    return months.astype("datetime64[M]").astype("datetime64[D]") + (day - 1)

@@ -1,0 +1,72 @@
+"""The spec of a rehearsal: the same tables at the same price, of made-up records and published nowhere."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.source_part import located
+from tabularium.validations.spec.parts.table_parts import ABOVE
+from tabularium.validations.spec.yaml_lines import read_yaml
+
+STAMP = "REHEARSAL of made-up records"
+_WRITTEN = ("unit", "key", "from")  # of a private look-up, what a made-up file of it keeps
+
+
+def write_rehearsed(loaded: Loaded, target: Path, *, source: Path, lookups: Mapping[str, Path]) -> None:
+    """Write the spec of a rehearsal of a spec.
+
+    The title of everything that is published says that it is a rehearsal. Rules warn where they would stop,
+    for made-up records keep few of them; invariants that the records contradict are published with the
+    conflict; no draft waits for an officer; and nothing is drawn towards an earlier release.
+
+    Parameters
+    ----------
+    target
+        The file, beside which its releases go into ``releases``.
+    source, lookups
+        The made-up records, and those of every private look-up.
+    """
+    data: dict[str, Any] = copy.deepcopy(read_yaml(loaded.path).data)
+    data["period"] = loaded.spec.period
+    data["source"] = {"path": str(source), "max_rejected": "100%"}
+    for name, look in data.get("lookups", {}).items():
+        if name in lookups:
+            written = {key: value for key, value in look.items() if key in _WRITTEN}
+            data["lookups"][name] = {**written, "path": str(lookups[name])}
+        else:
+            look["path"] = located(look["path"], loaded.spec.period, loaded.folder)
+    for column in data["columns"].values():
+        _make_absolute(column, "hierarchy", loaded.folder)
+    for numbers in (*data.get("invariants", ()), *data.get("figures", ())):
+        _make_absolute(numbers, "values", loaded.folder)
+    for each in data.get("invariants", ()):
+        each["on_conflict"] = "publish"
+    for rule in data.get("rules", ()):
+        rule["severity"] = "warn"
+    for each in (*data["tables"], *data.get("histograms", ())):
+        each["title"] = stamped(each.get("title", each["name"]))
+        if each.get("prior", ABOVE) != ABOVE:
+            del each["prior"]
+    about = data.setdefault("about", {})
+    about["title"] = stamped(about.get("title", data["product"]))
+    publication = data.setdefault("publication", {})
+    publication["folder"] = "releases"
+    publication.pop("review", None)
+    for name in ("revises", "measurements_of", "targets", "tuning", "workspace"):
+        data.pop(name, None)
+    target.write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
+
+
+def stamped(title: str) -> str:
+    """Return the title of something that is rehearsed."""
+    return f"{STAMP}: {title}"
+
+
+def _make_absolute(part: dict[str, Any], key: str, folder: Path) -> None:
+    if key in part:
+        part[key] = str(folder / part[key])
