@@ -50,7 +50,7 @@ COMMANDS = {
     ),
     "rehearse": (
         "tabularium.flows.cli.rehearse_command",
-        "Try SPEC on made-up records, through the whole chain. Opens no data and no home, and spends nothing.",
+        "Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.",
     ),
     "sample": (
         "tabularium.flows.cli.sample",

@@ -36,7 +36,7 @@ def rehearse(
     seed: Annotated[int, typer.Option(help="The same seed gives the same records.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Try SPEC on made-up records, through the whole chain. Opens no data and no home, and spends nothing.
+    """Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.
 
     What comes out says everywhere that it is a rehearsal: tables, margins and a report to look at, and
     rehearsal.json in the place of a certificate. A rehearsal that is in DIR is replaced.

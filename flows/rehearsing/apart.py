@@ -34,8 +34,8 @@ def released_apart(spec: Path, home: Path) -> Path:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(_OF_AN_INSTALLATION)
     }
-    command = [sys.executable, "-P", "-m", __name__, spec, home]
-    with subprocess.Popen(
+    command = [sys.executable, "-P", "-m", __name__, str(spec), str(home)]
+    with subprocess.Popen(  # noqa: S603 - this program
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True
     ) as process:
         assert process.stdout is not None  # noqa: S101 - it was asked for

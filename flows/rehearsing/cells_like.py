@@ -80,7 +80,7 @@ class Cells:
         if not free:
             return
         for place in free:  # of what is no code of the spec nobody is drawn
-            there = np.isin(np.arange(counts.shape[place]), published[axes[place][0]])
+            there = np.isin(np.arange(counts.shape[place]), _cells_of(published[axes[place][0]]))
             counts = counts * there.reshape([-1 if each == place else 1 for each in range(counts.ndim)])
         sizes = [counts.shape[place] for place in free]
         weights = counts.transpose(fixed + free).reshape(-1, int(np.prod(sizes)))
@@ -106,7 +106,7 @@ class Cells:
         return column
 
     def _one_of(self, published: Ints, at: Ints, known: NDArray[np.bool_]) -> Ints:
-        """Return one of the cells that make up the published cell of each record; of any where none is known."""
+        """Return one of the cells that make up each record's published cell; any where none is known."""
         order = np.argsort(published, kind="stable")
         starts = np.searchsorted(published[order], at, side="left")
         many = np.searchsorted(published[order], at, side="right") - starts

@@ -1,4 +1,4 @@
-"""Records made up from the declared domains of a spec, as its source and its private look-ups would hold them.
+"""Records made up from the declared domains of a spec, as its source and private look-ups would hold them.
 
 ::
 
@@ -137,8 +137,11 @@ class MadeUpRecords:
             return keys.take(pa.array(self._rng.integers(0, len(keys), self.rows)))
         if name in {each.of for each in spec.histograms}:
             return self._groups(_MOST_ALIKE)
-        if name in self._measured:
-            return self._numbers(*self._measured[name])
+        return self._numbers(*self._measured[name]) if name in self._measured else self._named(name)
+
+    def _named(self, name: str) -> Any:
+        """Return values of a column that is looked up, is to be unique, or may be null, and nothing else."""
+        spec = self.loaded.spec
         if name in {each.looked_up for each in spec.lookups.values()}:
             return self._rng.integers(1, _PLACES + 1, self.rows)
         if any(name in rule.columns for rule in spec.rules if isinstance(rule, UniqueRule)):
@@ -171,10 +174,8 @@ class MadeUpRecords:
     def _of_cells(self, domain: Domain, cells: Ints) -> Any:
         if not isinstance(domain, NumberDomain):
             return pa.array(domain.codes).take(pa.array(cells))
-        numbers = self._steps(domain, cells)
-        inside = cells < domain.bins
-        if domain.digits is not None:
-            numbers = numbers / domain.per_one
+        steps, inside = self._steps(domain, cells), cells < domain.bins
+        numbers: NDArray[Any] = steps if domain.digits is None else steps / domain.per_one
         if inside.all():
             return numbers
         if domain.nulls == "other":
@@ -191,7 +192,8 @@ class MadeUpRecords:
         found = self._rng.integers(low, np.maximum(past, low + 1))
         if domain.digits is not None:
             found = found * 2
-        return np.where(cells < domain.bins, found, edges[-1] - 1)
+        steps: Ints = np.where(cells < domain.bins, found, edges[-1] - 1)
+        return steps
 
     def _recoded(self, recodes: Mapping[str, str], domain: Domain, cells: Ints) -> pa.Array:
         """Return a value of the source for each cell; where none gives it, any."""
@@ -250,4 +252,5 @@ def _cell_of(domain: Domain, code: str) -> int:
 def _day(year: Ints, month: Any, day: Any) -> NDArray[np.datetime64]:
     """Return dates, those beyond the calendar's years at its ends."""
     months = 12 * (np.clip(year, 1, 9999) - 1970) + np.clip(month, 1, 12) - 1
-    return months.astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
+    first: NDArray[np.datetime64] = months.astype("datetime64[M]").astype("datetime64[D]")
+    return first + (day - 1)

@@ -72,7 +72,7 @@ def rehearse(
     target = (loaded.folder / FOLDER if folder is None else folder).absolute()
     _see_free(target)
     many = rows or (ROWS if like is None else _counted_in(like))
-    if not 0 < many:
+    if many <= 0:
         raise InputError("is no number of records", where="rows", mend="give a whole number above zero")
     with TemporaryDirectory(prefix="tabularium-rehearsal-") as place:
         here = Path(place)
@@ -102,11 +102,9 @@ def rehearse(
 
 
 def _see_free(target: Path) -> None:
-    if os.path.lexists(target) and not (target / REHEARSAL).is_file():
-        if not target.is_dir() or any(target.iterdir()):
-            raise InputError(
-                "something else lies here", where=str(target), mend="name another folder with --out"
-            )
+    free = not os.path.lexists(target) or (target / REHEARSAL).is_file()
+    if not free and (not target.is_dir() or any(target.iterdir())):
+        raise InputError("something else lies here", where=str(target), mend="name another folder with --out")
 
 
 def _counted_in(like: Released) -> int:
@@ -137,7 +135,7 @@ def _public_keys(loaded: Loaded) -> dict[str, pa.Array]:
 
 
 def _stamp(folder: Path, made_up: dict[str, Any]) -> None:
-    """Turn a release into a rehearsal: no certificate, no document but the report, and that says what it is."""
+    """Turn a release into a rehearsal: no certificate, and no document but a report that says what it is."""
     told = without_documents(Certificate.read((folder / CERTIFICATE).read_bytes()))
     for name in (CERTIFICATE, *DOCUMENTS):
         (folder / name).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from tabularium.tasks import public_folder
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.sign.statement import STATEMENT
-from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat, REHEARSAL, Rehearsed
+from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate, OtherFormat, Rehearsed
 from tabularium.validations.public_files import Unreadable
 
 _MALFORMED = (
