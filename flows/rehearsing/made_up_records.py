@@ -252,5 +252,5 @@ def _cell_of(domain: Domain, code: str) -> int:
 def _day(year: Ints, month: Any, day: Any) -> NDArray[np.datetime64]:
     """Return dates, those beyond the calendar's years at its ends."""
     months = 12 * (np.clip(year, 1, 9999) - 1970) + np.clip(month, 1, 12) - 1
-    first: NDArray[np.datetime64] = months.astype("datetime64[M]").astype("datetime64[D]")
-    return first + (day - 1)
+    found: NDArray[np.datetime64] = months.astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
+    return found
