@@ -6,6 +6,19 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup -rs
 # Machine code of the numerical kernels, as Numba keeps it.
 KERNELS := mechanisms/__pycache__/.compiled
 
+# Install an extra, by uv where it can be had and reach the index that pip is told of.
+define install
+	uv() { \
+	  index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}; \
+	  export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$index}"; \
+	  [ -n "$$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
+	  { $(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[$(1)]' 2>&1; echo "ended $$?"; } | \
+	    awk '/^ended /{code = $$2; next} !/^ [-+~] /{print; fflush()} END{exit code}'; }; \
+	uv || { echo 'uv could not; now with pip'; \
+	  $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check -c constraints.txt -e '.[$(1)]'; }
+endef
+
 .PHONY: help demo test audit lint types debian bench docs clean
 
 help:  ## these lines
@@ -16,8 +29,8 @@ help:  ## these lines
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or later is needed: call make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
-	@echo 'Installing into .venv: some minutes without a word'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@echo 'Installing into .venv, half a minute with uv, some minutes where pip has to do it'
+	@$(call install,test)
 	@touch $@
 
 demo: .venv/.ready  ## the whole story on synthetic people, from delivery to published tables, under ./demo
@@ -54,7 +67,7 @@ bench:  ## name the benchmarks
 	    "$$(sed -n '1s/^"""\([^.:]*\).*/\1/p' "$$file")"; done
 
 docs: .venv/.ready  ## the documentation as a site that can be searched, under build/site
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@$(call install,docs)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo 'Read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site'
 
