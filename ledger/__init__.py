@@ -10,35 +10,39 @@
 
 from __future__ import annotations
 
-from tabularium.ledger.charges.composition import Partition
-from tabularium.ledger.drafts import Draft, Withdrawal, Withheld
-from tabularium.ledger.ledger import Ledger
-from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
-from tabularium.ledger.refusals import (
-    AccountClosed,
-    AwaitingReview,
-    BadAmount,
-    BadValue,
-    BudgetExhausted,
-    Busy,
-    ChainBroken,
-    ClockBehind,
-    Conflict,
-    DrawFailed,
-    LedgerError,
-    MeasurementDamaged,
-    MeasurementExists,
-    NotApproved,
-    NotOffered,
-    ReadOnly,
-    StaleFence,
-    StorageFailed,
-    Unfit,
-    UnknownAccount,
-    UnknownRelease,
-    WrongState,
-)
-from tabularium.ledger.release_keys import ReleaseKey
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tabularium.ledger.charges.composition import Partition
+    from tabularium.ledger.drafts import Draft, Withdrawal, Withheld
+    from tabularium.ledger.ledger import Ledger
+    from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+    from tabularium.ledger.refusals import (
+        AccountClosed,
+        AwaitingReview,
+        BadAmount,
+        BadValue,
+        BudgetExhausted,
+        Busy,
+        ChainBroken,
+        ClockBehind,
+        Conflict,
+        DrawFailed,
+        LedgerError,
+        MeasurementDamaged,
+        MeasurementExists,
+        NotApproved,
+        NotOffered,
+        ReadOnly,
+        StaleFence,
+        StorageFailed,
+        Unfit,
+        UnknownAccount,
+        UnknownRelease,
+        WrongState,
+    )
+    from tabularium.ledger.release_keys import ReleaseKey
 
 __all__ = [
     "Account",
@@ -78,3 +82,58 @@ __all__ = [
     "Withheld",
     "WrongState",
 ]
+
+# What is imported when it is asked for: a database is needed where a ledger is opened, and not for its words.
+_HOLDERS = {
+    "tabularium.ledger.charges.composition": ("Partition",),
+    "tabularium.ledger.drafts": (
+        "Draft",
+        "Withdrawal",
+        "Withheld",
+    ),
+    "tabularium.ledger.ledger": ("Ledger",),
+    "tabularium.ledger.records": (
+        "Account",
+        "Approval",
+        "Charge",
+        "Entry",
+        "Head",
+        "Key",
+        "Sums",
+        "Terms",
+    ),
+    "tabularium.ledger.refusals": (
+        "AccountClosed",
+        "AwaitingReview",
+        "BadAmount",
+        "BadValue",
+        "BudgetExhausted",
+        "Busy",
+        "ChainBroken",
+        "ClockBehind",
+        "Conflict",
+        "DrawFailed",
+        "LedgerError",
+        "MeasurementDamaged",
+        "MeasurementExists",
+        "NotApproved",
+        "NotOffered",
+        "ReadOnly",
+        "StaleFence",
+        "StorageFailed",
+        "Unfit",
+        "UnknownAccount",
+        "UnknownRelease",
+        "WrongState",
+    ),
+    "tabularium.ledger.release_keys": ("ReleaseKey",),
+}
+_HOLDER = {name: holder for holder, names in _HOLDERS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for."""
+    if name not in _HOLDER:
+        raise AttributeError(f"module 'tabularium.ledger' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOLDER[name]), name)
+    return found

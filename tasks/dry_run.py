@@ -19,19 +19,14 @@ from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import InputError, MechanismError
 from tabularium.mechanisms.inference.prior_table import LEAST
 from tabularium.mechanisms.registry import import_whole
-from tabularium.tasks.ledger_stages import open_ledger
 from tabularium.tasks.margins.known_levels import below
 from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.postprocess.prior_numbers import prior_numbers
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.certificate import software_versions
-from tabularium.tasks.publish.draft_folder import check_draft_folder
 from tabularium.tasks.publish.formats.without_rows import write_without_rows
-from tabularium.tasks.publish.release_folder import check_writable
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.tasks.sign.release_key import signing_key
 from tabularium.validations.spec.large_tables import fits, slabs
 from tabularium.validations.spec.parts.table_parts import ABOVE, Table
 
@@ -49,6 +44,12 @@ def dry_run(run: Run) -> None:
     MechanismError
         If a mechanism or the post-processing of the spec would fail for reasons that are public.
     """
+    from tabularium.tasks.ledger_stages import open_ledger
+    from tabularium.tasks.publish.certificate import software_versions
+    from tabularium.tasks.publish.draft_folder import check_draft_folder
+    from tabularium.tasks.publish.release_folder import check_writable
+    from tabularium.tasks.sign.release_key import signing_key
+
     check_writable(run)
     check_draft_folder(run)
     with open_ledger(run) as ledger:

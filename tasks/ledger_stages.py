@@ -10,14 +10,13 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabularium.ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
 from tabularium.ledger.chain.witness import ALONE
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.refusals import retired_account
 from tabularium.mechanisms.errors import LedgerError
-from tabularium.tasks.ingest.ingest import InputHandle
 from tabularium.tasks.input_binding import (
     Claim,
     charging,
@@ -35,6 +34,9 @@ from tabularium.validations.spec.exact_facts import exact_facts
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import choose
+
+if TYPE_CHECKING:
+    from tabularium.tasks.ingest.open_source import InputHandle
 
 
 @dataclass(frozen=True)

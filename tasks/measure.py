@@ -19,17 +19,16 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.ledger import Charge
-from tabularium.ledger.measurement.measure_once import measure_once
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.accounting import Definition, Event, PrivacyLoss
 from tabularium.mechanisms.channel import Channel, SecureChannel
 from tabularium.mechanisms.errors import LedgerError, PublicationError, TabulariumError
+from tabularium.mechanisms.imported_later import Later
 from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Mechanism
@@ -37,10 +36,7 @@ from tabularium.tasks.count.count_files import CountsHandle, read_counts, read_s
 from tabularium.tasks.count.table_axes import place_at
 from tabularium.tasks.finished_regions import finish
 from tabularium.tasks.joined_slabs import join_slabs
-from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.priors import certificates
-from tabularium.tasks.published_heads import leave_head, stamped_head
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import advanced, note, stopping
 from tabularium.tasks.runtime.run import Run
@@ -53,6 +49,19 @@ from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
 from tabularium.validations.spec.parts.rules import Tally
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Charge
+    from tabularium.ledger.measurement import measure_once as measuring
+    from tabularium.tasks import ledger_stages
+    from tabularium.tasks import published_heads as heads
+    from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle
+    from tabularium.tasks.publish import priors
+else:  # a spec is tried without a ledger
+    measuring = Later("tabularium.ledger.measurement.measure_once")
+    ledger_stages = Later("tabularium.tasks.ledger_stages")
+    heads = Later("tabularium.tasks.published_heads")
+    priors = Later("tabularium.tasks.publish.priors")
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -150,26 +159,28 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
     InputError
         If noise must be drawn and there are no counts, or not those that were counted.
     """
-    with open_ledger(run) as ledger:
+    with ledger_stages.open_ledger(run) as ledger:
         known = ledger.charge(charge.release_id)
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
         for slabbed in {} if counts is None else counts.slabbed.values():
             slabbed.see_key()  # before an attempt is used up
         by_part = {job.part: job for job in jobs or ()}
-        stored = measure_once(
+        stored = measuring.measure_once(
             ledger,
-            open_store(run),
+            ledger_stages.open_store(run),
             charge.release_id,
             None if jobs is None else _drawings(run, jobs),
             prepare=lambda part: by_part[part].counts,
-            priors=certificates(run.loaded),
-            announce=lambda: leave_head(run, charge.release_id, stamped_head(run, ledger, charge.release_id)),
+            priors=priors.certificates(run.loaded),
+            announce=lambda: heads.leave_head(
+                run, charge.release_id, heads.stamped_head(run, ledger, charge.release_id)
+            ),
             asked_to_stop=lambda: stopping.asked() is not None,
         )
     for slabbed in {} if counts is None else counts.slabbed.values():
         slabbed.discard()
-    return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
+    return ledger_stages.MeasuredHandle(charge.release_id, stored.fence, stored.digest)
 
 
 def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
@@ -371,7 +382,7 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
     PublicationError
         If it was drawn with predictable noise.
     """
-    stored = open_store(run).read(handle.stored_under, handle.fence, digest=handle.digest)
+    stored = ledger_stages.open_store(run).read(handle.stored_under, handle.fence, digest=handle.digest)
     found = join_slabs(run, handle.digest, [(part.meta, part.arrays) for part in stored.parts.values()])
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
     parts = {}

@@ -9,9 +9,15 @@ has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
+from tabularium.mechanisms.imported_later import Later
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
+
 
 _DIGITS = 12  # of the ticket: short texts sort quickly, and two of 2^48 are hardly ever the same
 

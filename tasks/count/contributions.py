@@ -8,11 +8,11 @@ Infinities are clamped. The value of a test is 1 or 0, and null where it is neit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
 import numpy as np
 
+from tabularium.mechanisms.imported_later import Later
 from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from tabularium.tasks.count.slabbed_counts import Counts
 from tabularium.validations.domains.domains import Domain
@@ -20,6 +20,11 @@ from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.domains.number_text import number_of, of_group
 from tabularium.validations.spec.measures.measure_fields import Measure
 from tabularium.validations.universes.universe import test_of
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 NOTHING = -1  # stands for a null: values and weights are zero or more
 

@@ -29,12 +29,12 @@ import hmac
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
 import numpy as np
 
 from tabularium.mechanisms.errors import InternalError
+from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.count.bounding import bounded, unit_numbers
 from tabularium.tasks.count.contributions import add_up, engine_columns
 from tabularium.tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
@@ -66,6 +66,11 @@ from tabularium.validations.spec.parts.table_parts import Table
 from tabularium.validations.suites.counts_suite import CountedTable, check_counts, check_sums
 from tabularium.validations.universes.impossible_records import without_impossible
 from tabularium.validations.universes.universe import universe_of
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
 _CELLS_PER_PASS = 100_000_000

@@ -18,16 +18,23 @@ text is compared, and how many of no records there are.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import ibis
-import ibis.expr.datatypes as dt
-import sqlglot as sg
-import sqlglot.expressions as sge
-
+from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.derivation.derived_columns import DATE
 from tabularium.validations.domains.encoding import WHOLE
 from tabularium.validations.domains.number_text import NUMBER, USUAL
+
+if TYPE_CHECKING:
+    import ibis
+    import ibis.expr.datatypes as dt
+    import sqlglot as sg
+    import sqlglot.expressions as sge
+else:
+    ibis = Later("ibis")
+    dt = Later("ibis.expr.datatypes")
+    sg = Later("sqlglot")
+    sge = Later("sqlglot.expressions")
 
 Dialect = Literal["postgres", "pyspark"]
 RECORDS = "tabularium_records"

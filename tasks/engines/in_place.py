@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
 import pyarrow as pa
 
 from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.engines.postgresql import PostgresSource
 from tabularium.tasks.engines.row_digest import rows_digest
 from tabularium.tasks.engines.spark import SparkSource
@@ -17,6 +17,11 @@ from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names
 from tabularium.tasks.runtime.kept_open import keep, kept
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 IN_PLACE = ("postgresql", "spark")
 """Engines that hold the records themselves."""

@@ -20,10 +20,16 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
 import pyarrow as pa
+
+from tabularium.mechanisms.imported_later import Later
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 BOXES = 4096
 """Boxes of digests: of a thousand million records each has a quarter of a million, 16 megabytes to sort."""

@@ -13,14 +13,18 @@ because a key stands there twice. Keys are compared as codes are, as text.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import ibis
+from typing import TYPE_CHECKING, Any
 
 from tabularium.mechanisms.errors import InputRefused
+from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.ingest.needed_columns import needed_columns
 from tabularium.validations.domains.encoding import as_text
 from tabularium.validations.spec.load import Loaded
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 _KEY, _UNIT = "key", "unit"
 

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import Finding, InputError, InputRefused
+from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.engines.in_place import IN_PLACE, batches_of, held, listed
 from tabularium.tasks.ingest.file_tables import contradicted, contradicts, parquet_table
 from tabularium.tasks.ingest.find_files import found_again
@@ -33,6 +33,11 @@ from tabularium.validations.domains.number_text import number_column, number_of,
 from tabularium.validations.redaction import note_data_opened, redacted
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.parts.source_part import taken_from
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"

@@ -12,21 +12,26 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.arrival.fetch_drop import see_that_there_is_room
 from tabularium.tasks.ingest.needed_columns import raw_names
 from tabularium.tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 _TABLE = b"tabularium/input-table/1\0"
 # Rows per fetch through a driver that hands out Python objects.

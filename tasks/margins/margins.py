@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from tabularium.mechanisms.inference.margins_of_error.simulated_releases import 
     replicates,
 )
 from tabularium.mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
-from tabularium.tasks.ledger_stages import MeasuredHandle
 from tabularium.tasks.margins.bootstrap import Bootstrap
 from tabularium.tasks.margins.covering import (
     Covered,
@@ -50,6 +49,9 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.spec.parts.table_parts import Table
+
+if TYPE_CHECKING:
+    from tabularium.tasks.ledger_stages import MeasuredHandle
 
 Floats = NDArray[np.float64]
 

@@ -9,11 +9,10 @@ what agrees.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.mechanisms.inference import Estimate
-from tabularium.tasks.ledger_stages import MeasuredHandle
 from tabularium.tasks.margins.error_model import margin_base
 from tabularium.tasks.margins.known_levels import as_measured, known_levels
 from tabularium.tasks.measure import Finished, finished
@@ -25,6 +24,9 @@ from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.spec.load import Loaded
+
+if TYPE_CHECKING:
+    from tabularium.tasks.ledger_stages import MeasuredHandle
 
 MEASURED = "measured"
 BASE = "margin base"

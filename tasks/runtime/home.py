@@ -25,14 +25,18 @@ import secrets
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from tabularium.ledger.durable_files import sync_folder
 from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.runtime.secret_command import SECRET_BYTES, secret_command, secret_of
 from tabularium.validations.redaction import note_data_opened
+
+if TYPE_CHECKING:
+    import sqlalchemy
+else:
+    sqlalchemy = Later("sqlalchemy")
 
 _CHECK = b"tabularium/secret-check/1"
 _LOST = "restore the secret from the agency's backup; without it a release would be drawn and paid twice"
@@ -112,7 +116,11 @@ class Home:
     def remember_ledger(self) -> None:
         """Have commands without TABULARIUM_LEDGER in their environment find the ledger that it names here."""
         if os.environ.get("TABULARIUM_LEDGER") and not self._ledger_file.exists():
-            url = make_url(self.ledger_url)._replace(password=None).difference_update_query(["password"])
+            url = (
+                sqlalchemy.make_url(self.ledger_url)
+                ._replace(password=None)
+                .difference_update_query(["password"])
+            )
             make_once(self._ledger_file, f"{url.render_as_string()}\n".encode())
 
     @property
@@ -134,8 +142,8 @@ class Home:
     def beside_ledger(self) -> Path:
         """Folder in which the ledger's file lies; the home where the ledger is no file."""
         try:
-            url = make_url(self.ledger_url)
-        except ArgumentError:
+            url = sqlalchemy.make_url(self.ledger_url)
+        except sqlalchemy.exc.ArgumentError:
             return self.path  # the ledger itself says what is wrong with the URL
         if url.get_backend_name() != "sqlite" or not url.database:
             return self.path
@@ -228,8 +236,8 @@ class Home:
 def _database_of(url: str) -> tuple[object, ...]:
     """Return what is the same in all URLs of a ledger, whoever signs in; of what is no URL, itself."""
     try:
-        parsed = make_url(url)
-    except ArgumentError:
+        parsed = sqlalchemy.make_url(url)
+    except sqlalchemy.exc.ArgumentError:
         return (url,)
     if parsed.get_backend_name() == "sqlite":
         return ("sqlite", str(Path(parsed.database or "").absolute()))

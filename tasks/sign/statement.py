@@ -16,14 +16,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from securesystemslib.dsse import Envelope
-from securesystemslib.exceptions import FormatError, VerificationError
-from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.mechanisms.imported_later import Later
+
+if TYPE_CHECKING:
+    from securesystemslib import dsse, exceptions, signer
+else:  # which imports the clients of all clouds
+    dsse, exceptions, signer = (
+        Later(f"securesystemslib.{name}") for name in ("dsse", "exceptions", "signer")
+    )
 
 STATEMENT = "statement.dsse.json"
 PAYLOAD = "application/vnd.in-toto+json"
@@ -83,7 +88,7 @@ class SignedStatement:
     subjects: dict[str, str]
     predicate: Predicate
     key: str
-    envelope: Envelope
+    envelope: dsse.Envelope
 
     def is_signed_by(self, public_key: str) -> bool:
         """Whether the signature is that of a public key (32 bytes, hexadecimal)."""
@@ -91,7 +96,7 @@ class SignedStatement:
             return False
         try:
             self.envelope.verify([_named(public_key)], 1)
-        except VerificationError:
+        except exceptions.VerificationError:
             return False
         return True
 
@@ -104,8 +109,8 @@ def signed_statement(subjects: Mapping[str, str], predicate: Predicate, key: Ed2
     subjects
         Each file of the release, with its SHA-256.
     """
-    envelope = Envelope(_payload(subjects, predicate), PAYLOAD, {})
-    envelope.sign(CryptoSigner(key, _named(public_hex(key))))
+    envelope = dsse.Envelope(_payload(subjects, predicate), PAYLOAD, {})
+    envelope.sign(signer.CryptoSigner(key, _named(public_hex(key))))
     return _written(envelope)
 
 
@@ -120,14 +125,14 @@ def read_statement(raw: bytes) -> SignedStatement:
     if len(raw) > LARGEST:
         raise NotAStatement("is larger than any that Tabularium writes")
     try:
-        envelope = Envelope.from_dict(json.loads(raw))
+        envelope = dsse.Envelope.from_dict(json.loads(raw))
         payload = json.loads(envelope.payload)
         subjects = {subject["name"]: subject["digest"]["sha256"] for subject in payload["subject"]}
         predicate = Predicate(**payload["predicate"])
         (key,) = envelope.signatures
         _head = predicate.head["seq"], predicate.head["hash"], predicate.head["chain"]
-        again = _written(Envelope(_payload(subjects, predicate), PAYLOAD, envelope.signatures))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, FormatError):
+        again = _written(dsse.Envelope(_payload(subjects, predicate), PAYLOAD, envelope.signatures))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, exceptions.FormatError):
         pass
     else:
         if again == raw:
@@ -145,9 +150,9 @@ def _payload(subjects: Mapping[str, str], predicate: Predicate) -> bytes:
     return json.dumps(statement, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _written(envelope: Envelope) -> bytes:
+def _written(envelope: dsse.Envelope) -> bytes:
     return (json.dumps(envelope.to_dict(), sort_keys=True, indent=2) + "\n").encode()
 
 
-def _named(public_key: str) -> SSlibKey:
-    return SSlibKey(key_id(public_key), "ed25519", "ed25519", {"public": public_key})
+def _named(public_key: str) -> signer.SSlibKey:
+    return signer.SSlibKey(key_id(public_key), "ed25519", "ed25519", {"public": public_key})

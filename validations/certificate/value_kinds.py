@@ -38,7 +38,9 @@ _RATIO = r"^(0|[1-9][0-9]*)/[1-9][0-9]*$"
 class Said(BaseModel):
     """A part of a certificate. What is absent is not written; see :data:`Sometimes`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, defer_build=True
+    )
 
     def document(self) -> dict[str, Any]:
         """Return it as it is written: a JSON object whose keys are in their order."""

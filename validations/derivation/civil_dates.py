@@ -15,11 +15,17 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, available_timezones
 
-import ibis
 import pyarrow as pa
+
+from tabularium.mechanisms.imported_later import Later
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 DAY = 86_400
 _YEAR = 146_097 * DAY // 400

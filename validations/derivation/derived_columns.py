@@ -13,16 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
-
+from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.derivation.civil_dates import DAY, PARTS, day_number, local_date
 from tabularium.validations.derivation.derived_parts import DatePart, Derivation
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.domains.encoding import as_text, coded, is_missing
 from tabularium.validations.domains.number_text import plain_name
 from tabularium.validations.universes.universe import universe_of
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 _NO_CODE = "\x1a"  # a control character: no code and no whole number has one
 # What may follow a date is printable ASCII: engines differ in what a dot stands for.

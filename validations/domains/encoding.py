@@ -16,13 +16,19 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
-import ibis.expr.datatypes as dt
 import pyarrow as pa
 
+from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.domains import Domain, NumberDomain
+
+if TYPE_CHECKING:
+    import ibis
+    import ibis.expr.datatypes as dt
+else:
+    ibis = Later("ibis")
+    dt = Later("ibis.expr.datatypes")
 
 # Beyond this many codes a hash join with the code list beats a CASE that compares them one by one.
 _LONGEST_CASE = 4

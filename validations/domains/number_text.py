@@ -10,11 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
-
+from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.encoding import is_missing
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 FAR = 1e300
 """Stands for what is beyond all bounds."""

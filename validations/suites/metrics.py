@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
-
+from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing, kept
 from tabularium.validations.domains.number_text import number_of, of_group
@@ -21,6 +20,11 @@ from tabularium.validations.spec.parts.rules import RowCountRule, UniqueRule
 from tabularium.validations.spec.parts.table_parts import Table
 from tabularium.validations.universes.impossible_records import IMPOSSIBLE
 from tabularium.validations.universes.universe import universe_of
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,19 @@ adding or removing a unit changes what is counted by that unit's own records, as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
-
+from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.spec.parts.impossible_part import Impossible
 from tabularium.validations.universes.impossible_cells import values_of
 from tabularium.validations.universes.universe import among
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 IMPOSSIBLE = "impossible"
 """The column that says, of a coded record, whether it is rejected for what cannot be."""

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ibis
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.imported_later import Later
 from tabularium.mechanisms.queries.attributes import AnyAttribute
 from tabularium.mechanisms.queries.grammar import Either, Null, Test, Word, parse_tests, plain, query_error
 from tabularium.mechanisms.queries.query_plan import bound, find
@@ -34,6 +34,11 @@ from tabularium.validations.domains.query_attributes import attribute_of
 from tabularium.validations.spec.measures.measure_fields import Measure
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 Mask = NDArray[np.bool_]
 CELL_BY_CELL = ("identity", "cells", "gaussian", "bounded_sums")

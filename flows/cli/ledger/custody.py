@@ -23,18 +23,22 @@ from tabularium.ledger.storage.migration import migrate as migrate_ledger
 from tabularium.ledger.storage.schema import REVISION
 from tabularium.ledger.transactions import GUARD, RESTORE
 from tabularium.mechanisms.errors import InputError, PublicationError
-from tabularium.tasks.arrival.claims import Claims
-from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.home import Home
-from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable, json_object, read_plain
+
+
+def _certificate_at(path: Path) -> Path:
+    from tabularium.validations.certificate import CERTIFICATE
+
+    return path / CERTIFICATE if path.is_dir() else path
+
 
 Certificates = Annotated[
     list[Path] | None,
     typer.Option(
         "--certificate",
         help="certificate.json, or the folder of a release, to hold against the ledger; repeatable.",
-        callback=lambda paths: [path / CERTIFICATE if path.is_dir() else path for path in paths or []],
+        callback=lambda paths: [_certificate_at(path) for path in paths or []],
     ),
 ]
 
@@ -145,6 +149,8 @@ def migrate(home: HomePath = None) -> None:
             done = migrate_ledger(url)
         out.print(f"The tables are of revision {REVISION}, and their guard is in place.")
         if url.startswith("postgresql"):
+            from tabularium.tasks.arrival.claims import Claims
+
             with Claims.at(Home.at(home)):  # its table stands beside the ledger's; no runner may make tables
                 pass
             out.print("Now give the roles their rights: see tabularium ledger roles --help.")
@@ -200,6 +206,8 @@ def _compare(path: Path, charge: Charge | None) -> None:
             where=str(path),
             mend="take the ledger that it was charged in, or a newer export of it",
         )
+    from tabularium.tasks.publish.verify_certificate import verify_certificate
+
     verify_certificate(path, charge)
 
 

@@ -12,7 +12,6 @@ from tabularium.flows.cli.options import HomePath
 from tabularium.ledger import Draft, Ledger, WrongState
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.officers.keys import read_private
-from tabularium.tasks.publish.draft_folder import LaidOut, publish_accepted, remove_draft, require_whole
 from tabularium.tasks.runtime.home import Home
 
 Release = Annotated[str, typer.Argument(help="Release id, as the run that laid out the draft said it.")]
@@ -33,6 +32,8 @@ def accept(
 
     Asked for twice, it is published once. It is not taken back.
     """
+    from tabularium.tasks.publish.draft_folder import LaidOut, publish_accepted, require_whole
+
     with open_ledger(home) as ledger:
         installation, draft = Home.at(home), _draft(ledger, release)
         laid_out = LaidOut.of(installation, release)
@@ -77,6 +78,8 @@ def withhold(
                 by=read_private(key, passphrase()),
                 consulted_confidential=consulted_confidential,
             )
+            from tabularium.tasks.publish.draft_folder import remove_draft
+
             remove_draft(Home.at(home), release)
         say(f"Release {release} is withheld; its budget stays spent.")
         go_on(home, release_id=release)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+import tabularium.ledger.measurement.measure_once
 import tabularium.tasks.count.count
 import tabularium.tasks.input_binding
-import tabularium.tasks.measure
 import tabularium.tasks.postprocess.agreement
 from tabularium.flows.release_chain import Outcome
 from tabularium.ledger import Ledger, NotApproved, ReadOnly
@@ -131,7 +131,7 @@ def test_what_was_being_drawn_is_drawn_from_the_input_that_was_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     spec, home = write_scene(tmp_path)
-    stopped(monkeypatch, tabularium.tasks.measure, "measure_once", spec, home)
+    stopped(monkeypatch, tabularium.ledger.measurement.measure_once, "measure_once", spec, home)
     with Ledger.connect(home.ledger_url) as books:
         (charge,) = books.charges("people")
         books.drawing(charge.release_id)
@@ -223,7 +223,7 @@ def test_a_voided_charge_frees_its_input_for_the_right_account(
 ) -> None:
     spec, home = write_scene(tmp_path)
     other = second_account(spec, home)
-    stopped(monkeypatch, tabularium.tasks.measure, "measure_once", spec, home)
+    stopped(monkeypatch, tabularium.ledger.measurement.measure_once, "measure_once", spec, home)
     with pytest.raises(DataRefused, match="same input"):
         publish(other, home)
     with Ledger.connect(home.ledger_url) as books:

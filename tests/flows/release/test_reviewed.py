@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
-import tabularium.tasks.measure
+import tabularium.ledger.measurement.measure_once
 from tabularium.flows.cli.app import app
 from tabularium.flows.operations.waiting import _decisions
 from tabularium.flows.release_chain import Outcome, find_published, release_tables
@@ -246,7 +246,7 @@ def test_withheld_stays_withheld_and_later_certificates_say_so(
     with scene.books() as books:
         before = books.head()
     for _ in range(2):
-        monkeypatch.setattr(tabularium.tasks.measure, "measure_once", None)
+        monkeypatch.setattr(tabularium.ledger.measurement.measure_once, "measure_once", None)
         with pytest.raises(
             LedgerError, match=f"^release {scene.release_id}: this release was withheld; "
         ) as e:

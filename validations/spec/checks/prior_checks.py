@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from tabularium.validations.certificate import CERTIFICATE, Certificate
+from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.prior_tables import FOLDER, PriorTable, public_prior
 from tabularium.validations.public_files import Unreadable, read_plain
 from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
@@ -21,6 +22,11 @@ from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.table_parts import ABOVE, PLAIN, Table, TableEntry
 from tabularium.validations.spec.problems import Path, listed, quoted
+
+if TYPE_CHECKING:
+    from tabularium.validations import certificate
+else:
+    certificate = Later("tabularium.validations.certificate")
 
 _FORMATS = ("parquet", "csv")  # in which numbers are read back
 
@@ -111,47 +117,47 @@ def _check_above(draft: Draft, path: Path, table: TableEntry) -> None:
 
 
 def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath | None) -> PriorTable | None:
-    certificate, digest = _certificate(folder)
+    told, digest = _certificate(folder)
     release = table.prior or ""
-    if certificate is None and digest:
-        what = f"{CERTIFICATE} of release {quoted(release)} {digest}"
+    if told is None and digest:
+        what = f"{certificate.CERTIFICATE} of release {quoted(release)} {digest}"
         draft.add(path, what, "put its folder back as it was published")
         return None
-    if folder is None or certificate is None:
+    if folder is None or told is None:
         what = f"no release {quoted(release)} of this product lies in the publication folder"
         draft.add(path, what, "name a release by its id, and put its folder back if it is gone")
         return None
-    if certificate.release_id != release:
+    if told.release_id != release:
         draft.add(path, "another release lies in the folder of that id", "put its folder back as it was")
         return None
-    entry = next((each for each in _tables_of(certificate) if each.name == table.name), None)
+    entry = next((each for each in _tables_of(told) if each.name == table.name), None)
     if entry is None or not _same_table(draft, table, entry):
         what = f"release {quoted(release)} has no table {quoted(table.name)} of the same dimensions"
         draft.add(path, f"{what}, hierarchy and universe", "name a release that has, or remove prior")
         return None
     names = (f"{table.name}.{kind}" for kind in _FORMATS)
-    file = next((name for name in names if name in certificate.files), None)
+    file = next((name for name in names if name in told.files), None)
     if file is None:
         what = f"release {quoted(release)} has the table neither as csv nor as parquet"
         draft.add(path, what, "name a release that has, or remove prior")
         return None
-    return PriorTable(release, folder, digest, file, certificate.files[file])
+    return PriorTable(release, folder, digest, file, told.files[file])
 
 
-def _certificate(folder: FilePath | None) -> tuple[Certificate | None, str]:
+def _certificate(folder: FilePath | None) -> tuple[certificate.Certificate | None, str]:
     """Return a certificate and its SHA-256; None and the reason where there is one that cannot be read."""
     try:
         if folder is not None:
-            raw = read_plain(folder / CERTIFICATE)
-            return Certificate.read(raw), hashlib.sha256(raw).hexdigest()
+            raw = read_plain(folder / certificate.CERTIFICATE)
+            return certificate.Certificate.read(raw), hashlib.sha256(raw).hexdigest()
     except Unreadable as error:
         return None, "" if error.kind == "missing" else str(error)
     return None, ""
 
 
-def _tables_of(certificate: Certificate) -> tuple[Table, ...]:
+def _tables_of(told: certificate.Certificate) -> tuple[Table, ...]:
     try:
-        return ReleaseSpec.model_validate(certificate.spec).tables
+        return ReleaseSpec.model_validate(told.spec).tables
     except ValidationError:
         return ()
 
