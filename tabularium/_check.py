@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tabularium._paying import Paying, paying
 from tabularium._release import Release
 from tabularium._release import open as open_release
 from tabularium._spec import Spec
@@ -29,8 +30,8 @@ class Check:
         All that is wrong, each with ``line``, ``field``, ``what`` and ``mend``.
     """
 
-    def __init__(self, checked: Checked, expected: Sequence[Expected]) -> None:
-        self._checked, self._expected = checked, expected
+    def __init__(self, checked: Checked, expected: Sequence[Expected], account: Paying | None = None) -> None:
+        self._checked, self._expected, self._account = checked, expected, account
         self.problems: tuple[Problem, ...] = checked.problems
 
     def __bool__(self) -> bool:
@@ -52,6 +53,8 @@ class Check:
         if found["summary"] is not None:
             found["summary"]["expected_margins"] = [each.as_json() for each in self._expected]
             found["summary"]["warnings"] = list(self.warnings)
+            if self._account is not None:
+                found["summary"]["account"] = self._account.as_json()
         return found
 
     def __rich__(self) -> RenderableType:
@@ -64,7 +67,7 @@ class Check:
         summary = self._checked.summary
         if summary is None:
             return Text(format_problems(self.problems))
-        return render(summary, self._expected)
+        return render(summary, self._expected, None if self._account is None else self._account.words)
 
     def __repr__(self) -> str:
         from rich.console import Console
@@ -81,7 +84,10 @@ class Check:
 
 
 def check(
-    spec: Spec | str | os.PathLike[str], *, like: Release | str | os.PathLike[str] | None = None
+    spec: Spec | str | os.PathLike[str],
+    *,
+    like: Release | str | os.PathLike[str] | None = None,
+    home: str | os.PathLike[str] | None = None,
 ) -> Check:
     """Say everything that is wrong with a spec, or what it will publish, cost and be worth. Opens no data.
 
@@ -92,11 +98,16 @@ def check(
     like
         A published release, or its folder, whose counts say how many records cells have; otherwise ``size``
         of the spec does.
+    home
+        Of the installation whose ledger says what the account can pay; TABULARIUM_HOME or ``~/.tabularium``
+        unless said, and nothing is said where none is there. None is made, and nothing in it is changed.
 
     Raises
     ------
     InputError
-        The release has none of the tables of the spec.
+        The release has none of the tables of the spec, or ``home`` was named and is not there.
+    LedgerError
+        The ledger of a home that was named does not answer.
     """
     from tabularium.validations.spec.summary import Checked, check
 
@@ -104,7 +115,9 @@ def check(
     checked = check(path, period=period)
     if checked.summary is not None and (refused := _refused(path, period)) is not None:
         checked = Checked((refused,), None)
-    return Check(checked, () if checked.summary is None else _expected(path, period, like))
+    if checked.summary is None:
+        return Check(checked, ())
+    return Check(checked, _expected(path, period, like), paying(checked.summary.spec, home))
 
 
 def _expected(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import tabularium
-from tabularium.flows.cli.options import AsJson, SpecPath
+from tabularium.flows.cli.options import AsJson, HomePath, SpecPath
 from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json
 
 _EXAMPLES = """\
@@ -23,11 +23,12 @@ def check_spec(
         Path | None,
         typer.Option(help="Take the sizes of cells from this published release.", metavar="RELEASE"),
     ] = None,
+    home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Say everything that is wrong with SPEC, or what it will publish, cost and be worth. Opens no data."""
     with one_line_errors():
-        checked = tabularium.check(spec, like=like)
+        checked = tabularium.check(spec, like=like, home=home)
         if as_json:
             print_json(checked.as_dict())
         elif checked:
