@@ -141,6 +141,16 @@ class Forecast(Shown):
         self.each = sum((amount for _, _, amount in products), Fraction(0))
         self.more: int | None = left // self.each if self.each else None
 
+    def more_of(self, product: str, amount: Fraction) -> tuple[int, int]:
+        """Return how many periods of a product at this amount what is left pays for.
+
+        Returns
+        -------
+        By itself, and beside every other product of the account, if each costs what its last period did.
+        """
+        others = sum((cost for name, _, cost in self._products if name != product), Fraction(0))
+        return self.left // amount, self.left // (amount + others)
+
     def _headline(self) -> str:
         if self.more is None:
             return f"account {self._account}: nothing was charged yet; {self.left} is left"

@@ -1,17 +1,22 @@
-"""What a spec would publish and cost, or everything that is wrong with it."""
+"""What a spec would publish and cost and how accurate it would be, or everything that is wrong with it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tabularium._paying import Paying, paying
+from tabularium._release import Release
+from tabularium._release import open as open_release
 from tabularium._spec import Spec
 from tabularium.mechanisms.errors import InternalError, TabulariumError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from tabularium.tasks.forecast.forecast import Expected
     from tabularium.validations.spec.problems import Problem
     from tabularium.validations.spec.summary import Checked
 
@@ -25,26 +30,44 @@ class Check:
         All that is wrong, each with ``line``, ``field``, ``what`` and ``mend``.
     """
 
-    def __init__(self, checked: Checked) -> None:
-        self._checked = checked
+    def __init__(self, checked: Checked, expected: Sequence[Expected], account: Paying | None = None) -> None:
+        self._checked, self._expected, self._account = checked, expected, account
         self.problems: tuple[Problem, ...] = checked.problems
 
     def __bool__(self) -> bool:
         return self._checked.summary is not None
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A line for every number that noise will drown in a typical cell, with what would help."""
+        from tabularium.tasks.forecast.useless_numbers import warnings_of
+
+        summary = self._checked.summary
+        if summary is None:
+            return ()
+        return tuple(warnings_of(self._expected, summary.spec.privacy.definition))
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it: ``ok``, ``problems``, ``summary`` with tables, costs and margins."""
-        return self._checked.as_json()
+        found = self._checked.as_json()
+        if found["summary"] is not None:
+            found["summary"]["expected_margins"] = [each.as_json() for each in self._expected]
+            found["summary"]["warnings"] = list(self.warnings)
+            if self._account is not None:
+                found["summary"]["account"] = self._account.as_json()
+        return found
 
     def __rich__(self) -> RenderableType:
         """Return what Rich prints."""
         from rich.text import Text
 
+        from tabularium.tasks.forecast.told_of_check import render
         from tabularium.validations.spec.problems import format_problems
-        from tabularium.validations.spec.summary import render
 
         summary = self._checked.summary
-        return Text(format_problems(self.problems)) if summary is None else render(summary)
+        if summary is None:
+            return Text(format_problems(self.problems))
+        return render(summary, self._expected, None if self._account is None else self._account.words)
 
     def __repr__(self) -> str:
         from rich.console import Console
@@ -60,13 +83,31 @@ class Check:
         return f"<pre>{escape(repr(self))}</pre>"
 
 
-def check(spec: Spec | str | os.PathLike[str]) -> Check:
-    """Say everything that is wrong with a spec, or what it will publish and cost. Opens no data.
+def check(
+    spec: Spec | str | os.PathLike[str],
+    *,
+    like: Release | str | os.PathLike[str] | None = None,
+    home: str | os.PathLike[str] | None = None,
+) -> Check:
+    """Say everything that is wrong with a spec, or what it will publish, cost and be worth. Opens no data.
 
     Parameters
     ----------
     spec
         The YAML file, or a spec that was loaded.
+    like
+        A published release, or its folder, whose counts say how many records cells have; otherwise ``size``
+        of the spec does.
+    home
+        Of the installation whose ledger says what the account can pay; TABULARIUM_HOME or ``~/.tabularium``
+        unless said, and nothing is said where none is there. None is made, and nothing in it is changed.
+
+    Raises
+    ------
+    InputError
+        The release has none of the tables of the spec, or ``home`` was named and is not there.
+    LedgerError
+        The ledger of a home that was named does not answer.
     """
     from tabularium.validations.spec.summary import Checked, check
 
@@ -74,7 +115,19 @@ def check(spec: Spec | str | os.PathLike[str]) -> Check:
     checked = check(path, period=period)
     if checked.summary is not None and (refused := _refused(path, period)) is not None:
         checked = Checked((refused,), None)
-    return Check(checked)
+    if checked.summary is None:
+        return Check(checked, ())
+    return Check(checked, _expected(path, period, like), paying(checked.summary.spec, home))
+
+
+def _expected(
+    path: Path, period: str | None, like: Release | str | os.PathLike[str] | None
+) -> Sequence[Expected]:
+    from tabularium.tasks.forecast.forecast import forecast
+    from tabularium.validations.spec.load import load_spec
+
+    release = like if isinstance(like, Release) or like is None else open_release(like)
+    return forecast(load_spec(path, period=period), None if release is None else release._released)
 
 
 def _refused(path: Path, period: str | None) -> Problem | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
+from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference.arrays import Bools, Floats
 from tabularium.mechanisms.planning.noise_curves import NoiseCurve
@@ -62,15 +64,7 @@ class PlannedModel:
 
     @classmethod
     def of(cls, loaded: Loaded) -> PlannedModel:
-        """Lay a spec out.
-
-        Raises
-        ------
-        InputError
-            A table has a mechanism whose error depends on the data.
-        """
-        for table in loaded.spec.tables:
-            _refuse_mechanism(loaded, table)
+        """Lay a spec out. Of a table whose error depends on the data variances say nothing."""
         together = loaded.spec.postprocessing.consistency
         wide = replace(loaded, spec=_with_all_levels(loaded)) if together else loaded
         agreement = Agreement.of(wide)
@@ -80,8 +74,7 @@ class PlannedModel:
         arrays = {array.name: array for array in loaded.spec.arrays}
         definition = loaded.spec.privacy.definition
         curves = [
-            NoiseCurve(definition, float(measure.sensitivity) if measure else 1.0)
-            for measure in (arrays[name].measured for name, _ in linear.measurements)
+            NoiseCurve(definition, _sensitivity(arrays[name], definition)) for name, _ in linear.measurements
         ]
         planned = _planned(loaded)
         ties = _ties(loaded, linear.measurements, planned)
@@ -191,9 +184,24 @@ def _ties(
     return Ties.of(places, np.array(proportions))
 
 
-def _refuse_mechanism(loaded: Loaded, table: Table) -> None:
+def _sensitivity(array: Table, definition: Definition) -> float:
+    """Return by how much one record changes an array, as the noise of its definition counts that."""
+    measure = array.measured
+    if measure is None:
+        return 1.0
+    # Of a tree each level has its part of ε, so that they add; of ρ, so that their squares do.
+    return measure.largest * (measure.levels if definition == "pure" else math.sqrt(measure.levels))
+
+
+def depends_on_data(table: Table) -> bool:
+    """Whether the error of a table's counts does, so that nothing can be said of it before."""
+    return table.mechanism not in _ADDITIVE or bool(table.parameters)
+
+
+def refuse_mechanisms(loaded: Loaded) -> None:
+    """Refuse tables whose error depends on the data: no budget can be planned for them."""
     plain = default_mechanism(loaded.spec.privacy.definition)
-    if table.mechanism not in _ADDITIVE or table.parameters:
+    for table in filter(depends_on_data, loaded.spec.tables):
         raise InputError(
             f"the error of {table.mechanism} depends on the data, so that no budget can be planned for it",
             where=f"table {table.name}",

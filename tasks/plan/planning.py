@@ -29,7 +29,14 @@ from tabularium.tasks.plan.bounds_like import bounds_like, with_bounds
 from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin
 from tabularium.tasks.plan.mechanism_proposals import proposals
 from tabularium.tasks.plan.planned_groups import left_out_of_account
-from tabularium.tasks.plan.planned_model import Losses, PlannedModel, Shares, array_shares, with_shares
+from tabularium.tasks.plan.planned_model import (
+    Losses,
+    PlannedModel,
+    Shares,
+    array_shares,
+    refuse_mechanisms,
+    with_shares,
+)
 from tabularium.tasks.plan.public_counts import Counts, counts_like, counts_of_totals
 from tabularium.tasks.plan.rehearsal import factors, rehearse
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
@@ -92,6 +99,7 @@ def plan(
     proposed = () if like is None else bounds_like(loaded, like)
     if bounds:
         loaded = with_bounds(loaded, proposed)
+    refuse_mechanisms(loaded)
     model = PlannedModel.of(loaded)
     counts: Counts | None = None
     if like is not None:

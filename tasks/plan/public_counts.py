@@ -32,15 +32,17 @@ def counts_like(model: PlannedModel, release: Released) -> Counts:
     InputError
         The release has no such table, or left cells of it blank.
     """
-    domains = model.loaded.domains
     return {
-        name: _like(layout, key_of(layout.table, domains), release)
+        name: table_like(model, name, release)
         for name, layout in model.agreement.layouts.items()
         if layout.table.measured is None
     }
 
 
-def _like(layout: Layout, universe: object, release: Released) -> Floats:
+def table_like(model: PlannedModel, table: str, release: Released) -> Floats:
+    """Return the counts that a published release has for one table of a spec; as :func:`counts_like`."""
+    layout = model.agreement.layouts[table]
+    universe = key_of(layout.table, model.loaded.domains)
     for name, other in release.layouts.items():
         if other.table.measured is not None or key_of(other.table, release.domains) != universe:
             continue

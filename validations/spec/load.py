@@ -77,6 +77,9 @@ _NOT_PUBLISHED: Any = {
     "lookups": {"__all__": {"path", *_READING}},
     "publication": {"folder"},
     "workspace": True,
+    # Expected numbers of records serve `check` alone; a true one, written by mistake, goes nowhere.
+    "size": True,
+    "tables": {"__all__": {"size"}},
 }
 #: What is done with measurements once they are drawn, and what is said of it.
 _AFTER_MEASURING = (
@@ -391,9 +394,9 @@ def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[st
 def spec_digest(spec: ReleaseSpec, public_files: dict[str, str]) -> str:
     """Return the SHA-256 of what the spec publishes and at what price, hexadecimal.
 
-    It covers the spec and the contents of its code lists, not where data and releases lie, nor what a run
-    ignores. Values equal to their defaults are left out, so that a field added later does not rename releases
-    made before it; for the same reason a default never changes its meaning.
+    It covers the spec and the contents of its code lists, not where data and releases lie, nor targets and
+    sizes, which a run ignores. Values equal to their defaults are left out, so that a field added later does
+    not rename releases made before it; for the same reason a default never changes its meaning.
     """
     left_out = {**_NOT_PUBLISHED, "targets": True}
     values = spec.model_dump(mode="json", by_alias=True, exclude=left_out, exclude_defaults=True)

@@ -28,7 +28,7 @@ from tabularium.validations.spec.parts.rules import Rule, Tally
 from tabularium.validations.spec.parts.source_part import LookUp, LookUpName, Source
 from tabularium.validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
 from tabularium.validations.spec.targets.wanted_margins import Target, Tuning
-from tabularium.validations.spec.values import ColumnName, Reason, refuse
+from tabularium.validations.spec.values import ColumnName, Positive, Reason, refuse
 
 
 def _some(value: tuple[object, ...] | dict[str, object]) -> Any:
@@ -50,6 +50,11 @@ class SpecParts(Part):
         default=None, description="The earlier release whose measurements a free revision is made from."
     )
     source: Source = Field(description="Where the microdata are.")
+    size: Positive | None = Field(
+        default=None,
+        description="About how many records the source will have, from what is public and never from the "
+        "data: `tabularium check` says how accurate cells will be; a run ignores it.",
+    )
     lookups: dict[LookUpName, LookUp] = Field(
         default_factory=dict,
         description="Where more is found about a record; a column of a look-up is called `NAME.COLUMN`.",

@@ -10,7 +10,7 @@ import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
@@ -24,22 +24,17 @@ from tabularium.validations.spec.exact_facts import (
     ExactFact,
     Neighbours,
     exact_facts,
-    in_words,
     neighbours,
-    stopping,
 )
 from tabularium.validations.spec.load import Loaded, examine
 from tabularium.validations.spec.measures.noise_scales import array_noise, noise_of
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT, Privacy
+from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
 from tabularium.validations.spec.parts.rules import Tally
 from tabularium.validations.spec.parts.table_parts import Table
 from tabularium.validations.spec.problems import Problem, listed
 from tabularium.validations.universes.impossible_cells import said_of_impossible
 from tabularium.validations.universes.universe import in_plain_words, tested_columns
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _LARGE_DELTA = Fraction(1, 10_000)
 _LARGE_EPSILON = 10
@@ -160,6 +155,20 @@ class Summary:
         return zcdp_epsilon(math.nextafter(float(privacy.budget), math.inf), float(privacy.delta))
 
     @property
+    def kept(self) -> str:
+        """How many records of a unit are counted, and what that costs, in words; empty where it has one."""
+        privacy = self.spec.privacy
+        if privacy.unit.column is None:
+            return ""
+        counted, times = privacy.bounding.partition(";")[0], privacy.budget / privacy.record_budget
+        price = f", for which each has 1/{times} of {privacy.symbol}" if times > 1 else ""
+        asked = "" if privacy.cut_units else "; privacy.cut_units estimates how many units lose some"
+        return (
+            f"Counted are {counted}{price}. Others are left out at random, and totals are too small by them, "
+            f"which no margin covers{asked}."
+        )
+
+    @property
     def price(self) -> str:
         """The budget in words, ``ε = 1`` or ``ρ = 1/8, which is ε = 2.47 at δ = 1/1000000``."""
         privacy = self.spec.privacy
@@ -194,6 +203,7 @@ class Summary:
             "spec_digest": self.digest,
             "code_lists": self.code_lists,
             "outside_the_guarantee": [fact.as_dict() for fact in self.exact],
+            "records_kept": self.kept,
             "neighbours": self.near.as_dict(),
             "advice": list(self.advice),
         }
@@ -303,11 +313,6 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     if privacy.delta is not None and privacy.delta > _LARGE_DELTA:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
-    if privacy.unit.column is not None:
-        advice.append(
-            f"totals count {privacy.bounding}: they are too small by what is left out, which no margin covers"
-            + ("" if privacy.cut_units else "; privacy.cut_units estimates how many units lose records")
-        )
     used = {name for table in spec.tables for name in table.dimensions}
     used |= {each.of for each in spec.histograms}
     used |= {name for table in spec.tables for each in table.measures.values() for name in each.columns}
@@ -335,77 +340,3 @@ def _advice(loaded: Loaded) -> list[str]:
                 f"table {table.name} is published down to {list(table.levels)[-1]}, not to {names[-1]}"
             )
     return advice
-
-
-def render(summary: Summary) -> RenderableType:
-    """Return the summary as something that `rich` prints."""
-    from rich.console import Group
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    spec, privacy, symbol = summary.spec, summary.spec.privacy, summary.spec.privacy.symbol
-    head = (
-        f"{spec.product} {spec.period}: {summary.price} from account {spec.dataset}, "
-        f"for one {privacy.protects}, {privacy.relation}"
-    )
-    if summary.tallies:
-        head += (
-            f"; {spec.tally_amount} for tallies, spent whatever they say, and {spec.main_amount} after them"
-        )
-    if privacy.record_budget != privacy.budget:
-        head += f"; {symbol} = {privacy.record_budget} per record"
-    grid = Grid()
-    for title in ("table", "level", "mechanism"):
-        grid.add_column(title, overflow="fold")
-    for title in (
-        "cells",
-        f"{symbol} per record",
-        "noise scale",
-        f"± ({float(spec.publication.confidence):.4g})",
-    ):
-        grid.add_column(title, justify="right")
-    for table in summary.tables:
-        for level in table.levels:
-            grid.add_row(
-                Text(table.name),
-                Text(": ".join(filter(None, (level.level, level.group))) or "-"),
-                Text(table.mechanism if table.measure is None else table.measure),
-                f"{level.cells:,}",
-                str(level.loss),
-                "-" if level.scale is None else f"{level.scale:.4g}",
-                "-" if level.margin is None else f"{level.margin:,}",
-            )
-    for each in summary.histograms:
-        grid.add_row(Text(each.name), "-", Text(f"sizes of {each.of}"), "-", str(each.loss), "-", "-")
-    for tally in summary.tallies:
-        noise = f"{tally['scale']:.4g}", f"{tally['margin']:,}"
-        cost = f"{tally['loss']} per unit"
-        grid.add_row(Text(f"tally of {tally['of']}"), "-", tally["counts"], "1", cost, *noise)
-    outside = [f"Outside the guarantee: {fact.what}" for fact in summary.exact]
-    if summary.near.fixed is not None:
-        outside.append(f"Outside the guarantee: {_nearest(privacy, summary.near)}")
-    foot = "± is the margin of a measured cell before post-processing, which makes it smaller on average."
-    exact = stopping(spec)
-    rules = [
-        f"Rule {rule.name}{', which only warns' if rule.severity == 'warn' else ''}: {in_words(rule)}"
-        for rule in spec.rules
-        if rule not in exact
-    ]
-    review = spec.publication.review
-    if review is not None:
-        rules.append(
-            f"Review: an officer may withhold it before it is published ({', '.join(review.criteria)})"
-        )
-    notes = [f"Note: {line}" for line in summary.advice]
-    return Group(Text(head), grid, Text(foot), *(Text(line) for line in (*outside, *rules, *notes)))
-
-
-def _nearest(privacy: Privacy, near: Neighbours) -> str:
-    """Say what a fixed total leaves of the budget's meaning."""
-    if near.units == 0:
-        return f"the invariants fix every number of the tables, and {privacy.symbol} protects nothing in them"
-    cost = f"{privacy.symbol} = {near.loss.amount}"
-    if near.units is None:
-        return f"a total is fixed; replacing one unit costs {cost}, and not every one can be replaced alone"
-    what = "one" if near.units == 1 else str(near.units)
-    return f"a total is fixed: the smallest change that keeps it replaces {what}, which costs {cost}"

@@ -41,11 +41,22 @@ def test_it_stands_before_the_reading_which_is_of_a_replacement(tmp_path: Path) 
 def test_check_warns_of_each_fact_on_a_line_of_its_own(tmp_path: Path) -> None:
     spec, _ = write_scene(tmp_path, rules=FIXED)
     shown = CliRunner().invoke(app, ["check", str(spec)], env={"COLUMNS": "200"})
-    lines = [
-        line.rstrip() for line in shown.stdout.splitlines() if line.startswith("Outside the guarantee: ")
-    ]
-    assert [line.split(": ")[1] for line in lines[:2]] == ["max_rejected", "row_count"]
+    printed = [line.rstrip() for line in shown.stdout.splitlines()]
+    (first,) = (place for place, line in enumerate(printed) if line.startswith("Outside the guarantee: "))
+    lines = printed[first + 1 : first + 4]
+    assert [line.split(": ")[0] for line in lines[:2]] == ["  max_rejected", "  row_count"]
     assert "costs ε = 2" in lines[2]
+
+
+def test_nothing_is_said_to_be_outside_where_nothing_is(tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path, max_rejected="100%")
+    shown = CliRunner().invoke(app, ["check", str(spec)], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    assert "Outside" not in shown.stdout
+
+
+def test_check_has_facts_as_json(tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path, rules=FIXED)
     summary = json.loads(CliRunner().invoke(app, ["check", str(spec), "--json"]).stdout)["summary"]
     assert [fact["kind"] for fact in summary["outside_the_guarantee"]] == ["limit", "rule"]
     assert summary["neighbours"]["units"] == 1

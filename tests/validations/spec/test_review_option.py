@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tabularium.tasks.forecast.forecast import forecast
+from tabularium.tasks.forecast.told_of_check import render
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import format_problems
-from tabularium.validations.spec.summary import render, summarise
+from tabularium.validations.spec.summary import summarise
 from tests.validations.spec.spec_samples import SPEC, load, problems_of
 
 
@@ -56,5 +58,5 @@ def test_check_says_that_an_officer_decides(tmp_path: Path) -> None:
     loaded = load(tmp_path, SPEC + "publication: {review: {criteria: [odd]}}\n")
     console = Console(width=200)
     with console.capture() as said:
-        console.print(render(summarise(loaded)))
+        console.print(render(summarise(loaded), forecast(loaded)))
     assert "Review: an officer may withhold it before it is published (odd)" in said.get()

@@ -21,6 +21,10 @@ SAME = [
     ("the spelling of fractions", SPEC.replace('budget: "1"', "budget: 1").replace('"1/2"', '"50%"')),
     ("the order of keys", block("columns", "") + SPEC[SPEC.index("columns:") : SPEC.index("tables:")]),
     ("targets, which a run ignores", SPEC + "targets: [{table: sex_status, margin: 50}]\n"),
+    (
+        "sizes, which a run ignores",
+        "size: 600\n" + SPEC.replace("[sex, status]", "[sex, status]\n    size: 99"),
+    ),
     ("labels of a plain list", SPEC.replace("[single, married,", "[{code: single, label: single}, married,")),
 ]
 
@@ -104,13 +108,14 @@ def test_the_digest_does_not_change_from_version_to_version(tmp_path: Path) -> N
 
 
 def test_the_published_spec_says_all_and_nothing_about_this_machine(tmp_path: Path) -> None:
-    text = changed("hierarchy: areas.csv", f"hierarchy: {tmp_path}/areas.csv")
+    text = "size: 987654\n" + changed("hierarchy: areas.csv", f"hierarchy: {tmp_path}/areas.csv")
+    text = text.replace("[sex, status]", "[sex, status]\n    size: 987655")
     text += (
         "publication: {folder: secret-place, measurements: {withhold: because}}\nworkspace: {keep: true}\n"
     )
     loaded = load(tmp_path, text)
     written = json.dumps(loaded.published_spec, allow_nan=False)
-    for place in (str(tmp_path), "nowhere", "persons.csv", "secret-place", "workspace", "null,"):
+    for place in (str(tmp_path), "nowhere", "persons.csv", "secret-place", "workspace", "null,", "98765"):
         assert place not in written
     assert loaded.published_spec["privacy"] == {
         "unit": "record",

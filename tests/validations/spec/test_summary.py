@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tabularium.mechanisms.inference import laplace_margin
+from tabularium.tasks.forecast.forecast import forecast
+from tabularium.tasks.forecast.told_of_check import render
 from tabularium.validations.spec.load import load_spec
-from tabularium.validations.spec.summary import check, render, summarise
-from tests.validations.spec.spec_samples import SPEC, changed, write_spec
+from tabularium.validations.spec.summary import check, summarise
+from tests.validations.spec.spec_samples import changed, write_spec
 
 
 def tail(epsilon: float, margin: int) -> float:
@@ -67,7 +69,7 @@ def test_the_summary_of_the_sample(tmp_path: Path) -> None:
     spent = sum(level.loss for table in summary.tables for level in table.levels)
     privacy = summary.spec.privacy
     assert spent == privacy.record_budget == privacy.budget == 1
-    assert summary.advice == ()
+    assert (summary.advice, summary.kept) == ((), "")
 
 
 def test_the_budget_of_a_unit_with_several_records(tmp_path: Path) -> None:
@@ -76,6 +78,7 @@ def test_the_budget_of_a_unit_with_several_records(tmp_path: Path) -> None:
     assert sum(level.loss for table in summary.tables for level in table.levels) == Fraction(1, 4)
     privacy = summary.spec.privacy
     assert (privacy.budget, privacy.record_budget, privacy.protects) == (1, Fraction(1, 4), "id")
+    assert "at most 4 records of each unit (id), for which each has 1/4 of ε." in summary.kept
 
 
 def test_advice(tmp_path: Path) -> None:
@@ -142,10 +145,9 @@ def test_check_as_json(tmp_path: Path) -> None:
 
 
 def test_it_prints(tmp_path: Path) -> None:
-    answer = check(write_spec(tmp_path, SPEC.replace("sex_status", "sex_status")))
-    assert answer.summary is not None
+    loaded = load_spec(write_spec(tmp_path))
     out = io.StringIO()
-    Console(file=out, width=120).print(render(answer.summary))
+    Console(file=out, width=120).print(render(summarise(loaded), forecast(loaded)))
     text = out.getvalue()
     for word in (
         "persons 2026",

@@ -197,6 +197,7 @@ def _with_levels(
         title=table.title,
         dimensions=table.dimensions,
         where=table.where,
+        size=table.size,
         share=table.share if table.share is not None else share,
         levels=levels,
         along=None if along is None else along.name,

@@ -31,6 +31,11 @@ class TableEntry(Part):
         default=None,
         description='The records it counts, as `"age >= 15 and status = employed"`; all if absent.',
     )
+    size: Positive | None = Field(
+        default=None,
+        description="About how many records it will count, like `size` of the spec, which is that of every "
+        "table without `where`.",
+    )
     share: Share | None = Field(
         default=None, description="The table's part of the budget; equal parts when no table has one."
     )

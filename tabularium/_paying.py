@@ -1,0 +1,105 @@
+"""What the account of a spec has left, and for how many periods that pays."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tabularium._books import open_ledger
+from tabularium.mechanisms.errors import TabulariumError
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Account
+    from tabularium.validations.spec.model import ReleaseSpec
+
+
+@dataclass(frozen=True)
+class Paying:
+    """What an account can pay.
+
+    Attributes
+    ----------
+    words
+        In a sentence.
+    left
+        Of its cap; None where it cannot pay at all.
+    periods, with_others
+        Of the spec that this pays for: by itself, and beside the account's other products.
+    """
+
+    words: str
+    left: Fraction | None = None
+    periods: int | None = None
+    with_others: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        left = None if self.left is None else str(self.left)
+        periods = {"periods": self.periods, "periods_with_other_products": self.with_others}
+        return {"words": self.words, "left": left, **periods}
+
+
+def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | None:
+    """Return what the account of a spec can pay; None where no home was named and none answers.
+
+    Raises
+    ------
+    InputError, LedgerError
+        The home that was named is not there, or its ledger does not answer.
+    """
+    try:
+        books = open_ledger(home)
+        account = next((each for each in books.accounts if each.name == spec.dataset), None)
+        if account is None:
+            return Paying(f"Account {spec.dataset} is not open: a disclosure officer opens it.")
+        forecast = books.forecast(spec.dataset)
+        charges = books.history(spec.dataset)
+    except TabulariumError:
+        if home is not None:
+            raise
+        return None
+    if (wrong := _cannot(account, spec)) is not None:
+        return Paying(f"Account {spec.dataset} cannot pay for this spec: {wrong}.")
+    cost = spec.privacy.budget
+    own = charges[(charges["product"] == spec.product) & (charges["state"] != "voided")]
+    alone, together = forecast.more_of(spec.product, cost)
+    said = f"Account {spec.dataset}: {spec.privacy.symbol} = {forecast.left} of {account.cap} is left"
+    if account.terms.cap_per_product is not None:
+        left = account.terms.cap_per_product - sum(own["amount"], Fraction(0))
+        said += f", {left} of it for one product"
+        alone, together = min(alone, left // cost), min(together, left // cost)
+    said += f", {_enough(alone)}"
+    if together < alone:
+        said += f"; beside the other products of the account {_enough(together)}"
+    if (own["period"] == spec.period).any():
+        said += f"; {spec.period} was charged already"
+    return Paying(f"{said}.", forecast.left, alone, together)
+
+
+def _enough(periods: int) -> str:
+    if not periods:
+        return "which is not enough for one more period of this spec"
+    return f"enough for {periods} more period{'' if periods == 1 else 's'} of this spec"
+
+
+def _cannot(account: Account, spec: ReleaseSpec) -> str | None:
+    """Return why an account can never pay for a spec, whatever is left."""
+    from tabularium.ledger.charges.unit_check import require_same_units
+    from tabularium.ledger.refusals import Unfit
+
+    privacy = spec.privacy
+    if account.retired or not account.terms.open_on(f"{datetime.now(UTC):%Y-%m-%d}"):
+        return "it takes no charges today"
+    asked = privacy.unit.entity, privacy.relation, privacy.definition, privacy.unit.population
+    try:
+        require_same_units(account.terms, privacy.budget, *asked)
+    except Unfit as error:
+        return f"{error.what} ({error.mend})"
+    caps = {"period": account.terms.cap_per_period, "product": account.terms.cap_per_product}
+    for name, cap in caps.items():
+        if cap is not None and privacy.budget > cap:
+            return f"it allows {cap} for one {name}, and the spec costs {privacy.budget}"
+    return None

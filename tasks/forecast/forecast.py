@@ -1,0 +1,251 @@
+"""The forecast of a spec: the margin that every number is expected to have, in a typical and a small cell.
+
+::
+
+    losses, bounds ─▶ noise ─▶ consistency ─▶ variances ─┐
+                                                         ├─▶ margins ─▶ warnings of useless numbers
+    size of the spec, or a published release ─▶ cells ───┘
+
+Variances are those of :mod:`tabularium.tasks.plan`. Nothing here opens data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.planning.noise_curves import NoiseCurve
+from tabularium.tasks.forecast.cell_sizes import CellSizes, small_of
+from tabularium.tasks.forecast.number_margins import Noise, NumberMargin, noise_of_choice
+from tabularium.tasks.plan.array_margins import ArrayMargin
+from tabularium.tasks.plan.planned_model import PlannedModel, depends_on_data
+from tabularium.tasks.publish.read_release import Released
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.measures.measure_fields import CHOICE_MARGIN, Measure
+from tabularium.validations.spec.measures.noise_scales import array_noise
+from tabularium.validations.spec.parts.table_parts import Table
+
+NEXT_TO_NOTHING = 1e-6
+"""Loss in the place of one that buys an error nobody knows before: what is measured so says nothing."""
+
+
+@dataclass(frozen=True)
+class InCell:
+    """A number in a cell of so many records.
+
+    Attributes
+    ----------
+    records
+        What the cell has; of a rate over other numbers what it is over.
+    margin
+        Infinite where nothing bounds it.
+    shown
+        Whether it is published: a mean of a cell that noise alone could have made is not.
+    """
+
+    records: float
+    margin: float
+    shown: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        margin = self.margin if np.isfinite(self.margin) else None
+        return {"records": float(f"{self.records:.6g}"), "margin": margin, "shown": self.shown}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of one number of the cells of a level.
+
+    Attributes
+    ----------
+    table, level
+        Where it is published; ``""`` without a hierarchy.
+    name
+        Of the measure; ``count``.
+    group
+        Of the bounds, where they differ by groups; else ``""``.
+    measure
+        With the bounds of its group; None of counts.
+    cells
+        That somebody can be in, over all groups.
+    number
+        How its margin follows; None where the error depends on the data.
+    typical
+        Records of a typical cell; None where nobody stated a size.
+    """
+
+    table: str
+    level: str
+    name: str
+    group: str
+    measure: Measure | None
+    cells: int
+    number: NumberMargin | None
+    typical: float | None
+
+    @property
+    def in_cells(self) -> tuple[InCell, InCell] | None:
+        """The typical and the small cell; None where no size, or no error, is known."""
+        if self.number is None or self.typical is None:
+            return None
+        typical, small = self.typical, small_of(self.typical)
+        found = [
+            InCell(records, self.number.margin(records), self.number.shown(records))
+            for records in (typical, small)
+        ]
+        return found[0], found[1]
+
+    @property
+    def of_noise(self) -> float | None:
+        """The margin of a count or sum, which no size changes; None of other numbers."""
+        if self.number is None or not self.number.of_noise_alone:
+            return None
+        return self.number.margin(0)
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the margin may be wider than said, by weights."""
+        return self.number is not None and self.number.at_least
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        typical, small = self.in_cells or (None, None)
+        needs = "size" if self.number is not None and self.typical is None and self.of_noise is None else None
+        return {
+            "table": self.table,
+            "level": self.level,
+            "number": self.name,
+            **({"group": self.group} if self.group else {}),
+            "cells": self.cells,
+            "margin": self.of_noise,
+            "typical_cell": typical and typical.as_json(),
+            "small_cell": small and small.as_json(),
+            "at_least": self.at_least,
+            "depends_on_data": self.number is None,
+            "needs": needs,
+        }
+
+
+def forecast(loaded: Loaded, like: Released | None = None) -> list[Expected]:
+    """Say what is expected of every number that a spec publishes.
+
+    Parameters
+    ----------
+    like
+        A published release whose counts say how many records cells have, before what the spec states.
+
+    Raises
+    ------
+    InputError
+        The release has none of the tables of the spec.
+    """
+    model = PlannedModel.of(loaded)
+    return list(_Forecast(loaded, model, CellSizes.of(model, like)).numbers())
+
+
+@dataclass(frozen=True, eq=False)
+class _Forecast:
+    loaded: Loaded
+    model: PlannedModel
+    sizes: CellSizes
+
+    def numbers(self) -> Iterator[Expected]:
+        spec, variances = self.loaded.spec, self._variances()
+        tables = {table.name: table for table in spec.tables}
+        for array in spec.arrays:
+            table = tables[array.name.partition("-")[0]]
+            for level, depth in self.model.shown(array.name).items():
+                if (
+                    array.measured is not None
+                    and array.measured.form == "choice"
+                    and not self._loss(array, level)
+                ):
+                    continue  # no number of a level follows from choices below it
+                layout = self.model.agreement.layouts[array.name]
+                nodes = [0] if layout.along is None else layout.along.depth[: layout.nodes] == depth
+                worst = float(variances[array.name][nodes].max())
+                yield from self._of_array(table, array, level, worst, variances)
+
+    def _variances(self) -> dict[str, Floats]:
+        """Return the variances of all arrays, (nodes, 1) each."""
+        losses = self.loaded.spec.losses
+        unknown = {table.name for table in self.loaded.spec.tables if depends_on_data(table)}
+        given = [
+            NEXT_TO_NOTHING if place[0] in unknown and place in losses else float(losses.get(place, 0))
+            for place in self.model.linear.measurements
+        ]
+        return self.model.variances(np.array(given))
+
+    def _loss(self, array: Table, level: str) -> float:
+        return float(self.loaded.spec.losses.get((array.name, level), 0))
+
+    def _of_array(
+        self, table: Table, array: Table, level: str, variance: float, variances: dict[str, Floats]
+    ) -> Iterator[Expected]:
+        cells = self.sizes.cells[table.name][level]
+        typical = self.sizes.typical.get(table.name, {}).get(level)
+        reading = self.model.reading(array.name)
+        if array.measured is None:
+            alone = _alone(1, self._loss(array, level), self._definition)
+            number = None if depends_on_data(table) else NumberMargin(reading, Noise(variance, alone))
+            yield Expected(table.name, level, "count", "", None, cells, number, typical)
+            return
+        for name, measure in array.measures.items():
+            for place, group in enumerate(measure.groups):
+                own = _of_group(measure, place)
+                noise = self._noise(array, level, own, place, variance * (own.largest / measure.largest) ** 2)
+                at = typical
+                if measure.over is not None:
+                    at = self.sizes.over(table, level, measure)
+                    noise = Noise(noise.variance, {}, over=self._over(measure, table, level, variances))
+                own_reading = ArrayMargin(own, reading.whole, reading.level)
+                yield Expected(
+                    *(table.name, level, name, group, own, cells), NumberMargin(own_reading, noise), at
+                )
+
+    @property
+    def _definition(self) -> Definition:
+        return self.loaded.spec.privacy.definition
+
+    def _noise(self, array: Table, level: str, own: Measure, place: int, variance: float) -> Noise:
+        loss = self.loaded.spec.losses.get((array.name, level))
+        if own.form == "choice":
+            assert loss is not None  # noqa: S101 - the caller has looked
+            confidence = float(self.loaded.spec.publication.confidence)
+            scale, _ = array_noise(array, loss, confidence, self._definition, place)
+            curve = NoiseCurve(self._definition, float(own.heaviest))
+            beside = curve.precision(np.array([float(loss * (own.margin_share or CHOICE_MARGIN))]))[0]
+            return noise_of_choice(scale or 0.0, 1 / float(beside))
+        alone = _alone(own.largest, float(loss or 0), self._definition) if own.kind == "sum" else {}
+        return Noise(variance, alone)
+
+    def _over(self, measure: Measure, table: Table, level: str, variances: dict[str, Floats]) -> float:
+        """Return the variance of what a rate is over; 0 where it is public."""
+        other = next((each for each in self.loaded.spec.tables if each.name == measure.over), None)
+        if other is None:
+            return 0.0
+        layout = self.model.agreement.layouts[other.name]
+        if layout.along is None or other.along != table.along:
+            return float(variances[other.name].max())
+        there = layout.along.depth[: layout.nodes] == layout.along.levels.index(level)
+        return float(variances[other.name][there].max())
+
+
+def _of_group(measure: Measure, place: int) -> Measure:
+    """Return a measure with the bounds of one group for all."""
+    if measure.by is None:
+        return measure
+    return measure.model_copy(update={"start": measure.bottoms[place], "end": measure.tops[place]})
+
+
+def _alone(largest: float, loss: float, definition: Definition) -> dict[str, float]:
+    """Return the scale of a single measurement; nothing where it is not measured."""
+    if not loss:
+        return {}
+    return {"scale": largest / loss} if definition == "pure" else {"sigma": largest / (2 * loss) ** 0.5}

@@ -1,0 +1,230 @@
+"""What `check` prints of a spec that is in order: what is published, what it costs, and what it is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tabularium.tasks.forecast.forecast import Expected, InCell
+from tabularium.tasks.forecast.useless_numbers import warnings_of
+from tabularium.tasks.plan.figures import in_figures
+from tabularium.validations.spec.exact_facts import Neighbours, in_words, stopping
+from tabularium.validations.spec.parts.privacy_part import Privacy
+from tabularium.validations.spec.summary import Summary
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table as Grid
+
+_NOTHING = "-"
+_NEEDS_SIZE = "needs size:"
+
+
+def render(summary: Summary, expected: Sequence[Expected], account: str | None = None) -> RenderableType:
+    """Return what is known of a spec as something that `rich` prints.
+
+    Parameters
+    ----------
+    expected
+        Of every number that it publishes.
+    account
+        What its account can pay; None where no home is there.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    definition = summary.spec.privacy.definition
+    lines = [
+        *_about_margins(summary, expected),
+        *(f"Hardly useful: {line}" for line in warnings_of(expected, definition)),
+        *([] if account is None else [account]),
+        *_outside(summary),
+        *_rules(summary),
+        *(f"Note: {line}" for line in summary.advice),
+    ]
+    head = [_head(summary), *([summary.kept] if summary.kept else [])]
+    return Group(
+        *(Text(line) for line in head),
+        _measured(summary),
+        _worth(summary, expected),
+        *(Text(line) for line in lines),
+    )
+
+
+def _head(summary: Summary) -> str:
+    spec, privacy = summary.spec, summary.spec.privacy
+    head = (
+        f"{spec.product} {spec.period}: {summary.price} from account {spec.dataset}, "
+        f"for one {privacy.protects}, {privacy.relation}"
+    )
+    if summary.tallies:
+        head += (
+            f"; {spec.tally_amount} for tallies, spent whatever they say, and {spec.main_amount} after them"
+        )
+    if privacy.record_budget != privacy.budget:
+        head += f"; {privacy.symbol} = {privacy.record_budget} per record"
+    return head
+
+
+def _grid(*titles: str) -> Grid:
+    """Return an empty grid; columns whose title begins with ``>`` hold numbers."""
+    from rich.table import Table as Grid
+
+    grid = Grid()
+    for title in titles:
+        numbers = title.startswith(">")
+        grid.add_column(title.removeprefix(">"), justify="right" if numbers else "left", overflow="fold")
+    return grid
+
+
+def _measured(summary: Summary) -> Grid:
+    """Return what is measured, and what it costs."""
+    from rich.text import Text
+
+    symbol = summary.spec.privacy.symbol
+    grid = _grid("table", "level", "mechanism", ">cells", f">{symbol} per record", ">noise scale")
+    for table in summary.tables:
+        for level in table.levels:
+            grid.add_row(
+                Text(table.name),
+                Text(": ".join(filter(None, (level.level, level.group))) or _NOTHING),
+                Text(table.mechanism if table.measure is None else table.measure),
+                f"{level.cells:,}",
+                str(level.loss),
+                _NOTHING if level.scale is None else f"{level.scale:.4g}",
+            )
+    for each in summary.histograms:
+        grid.add_row(
+            Text(each.name), _NOTHING, Text(f"sizes of {each.of}"), _NOTHING, str(each.loss), _NOTHING
+        )
+    for tally in summary.tallies:
+        cost = f"{tally['loss']} per unit"
+        grid.add_row(
+            *(Text(f"tally of {tally['of']}"), _NOTHING, tally["counts"], "1", cost, f"{tally['scale']:.4g}")
+        )
+    return grid
+
+
+def _worth(summary: Summary, expected: Sequence[Expected]) -> Grid:
+    """Return the margins that are expected of what is published."""
+    from rich.text import Text
+
+    sized = any(each.in_cells for each in expected)
+    margin = f">± ({float(summary.spec.publication.confidence):.4g})"
+    cells = (">typical cell", margin, ">small cell", margin) if sized else (margin,)
+    grid = _grid("published", "level", "number", *cells)
+    for each in expected:
+        grid.add_row(
+            Text(each.table),
+            Text(": ".join(filter(None, (each.level, each.group))) or _NOTHING),
+            Text(_named(each)),
+            *_margins(each, sized=sized),
+        )
+    for tally in summary.tallies:
+        empty = (_NOTHING,) * (len(cells) - 1)
+        at = (_NOTHING, f"{tally['margin']:,}", *empty[1:]) if sized else (f"{tally['margin']:,}",)
+        grid.add_row(Text(f"tally of {tally['of']}"), _NOTHING, tally["counts"], *at)
+    return grid
+
+
+def _named(expected: Expected) -> str:
+    measure = expected.measure
+    if measure is None:
+        return expected.name
+    unit = f", {measure.shown_unit}" if measure.shown_unit not in (None, measure.kind) else ""
+    return f"{expected.name} ({measure.in_words}{unit})"
+
+
+def _margins(expected: Expected, *, sized: bool) -> Iterator[str]:
+    """Yield what stands in the columns of margins."""
+    if expected.in_cells is not None:
+        for cell in expected.in_cells:
+            yield _records(cell.records)
+            yield _margin(expected, cell)
+        return
+    said = _NEEDS_SIZE
+    if expected.number is None:
+        said = "depends on data"
+    elif expected.of_noise is not None:
+        said = in_figures(expected.of_noise)
+    yield from (_NOTHING, said, _NOTHING, said) if sized else (said,)
+
+
+def _margin(expected: Expected, cell: InCell) -> str:
+    if not cell.shown:
+        return "not shown"
+    if math.isinf(cell.margin):
+        return "unbounded"
+    return f"{'≥ ' if expected.at_least else ''}{in_figures(cell.margin)}"
+
+
+def _records(records: float) -> str:
+    return f"{records:,.0f}" if records >= 10 else f"{records:.2g}"
+
+
+def _about_margins(summary: Summary, expected: Sequence[Expected]) -> Iterator[str]:
+    """Yield how the margins are to be read, as far as there are any of the kind."""
+    agree = summary.spec.postprocessing.consistency
+    yield (
+        "± is the margin of error to expect"
+        + (" once tables and levels agree" if agree else "")
+        + ("; small counts have less." if summary.spec.postprocessing.nonnegativity else ".")
+    )
+    measures = {each.measure.form: each for each in expected if each.measure is not None}
+    if any(each.in_cells for each in expected):
+        yield "A typical cell has the records of its table over the cells of its level, a small one a tenth."
+    if "pair" in measures:
+        yield "± of a mean or rate is that of the worst between its bounds."
+    if "tree" in measures or "choice" in measures:
+        yield "± of a quantile is for values that lie evenly between its bounds; crowded values have less."
+    if any(table.prior for table in summary.spec.tables):
+        names = [table.name for table in summary.spec.tables if table.prior]
+        yield f"Drawn towards their prior, counts of {', '.join(names)} mostly have less."
+    if any(each.at_least for each in expected):
+        yield "≥: if every weight were the largest; smaller ones make it wider."
+    without = list(dict.fromkeys(each.table for each in expected if _lacks_size(each)))
+    if without:
+        tables = ", ".join(without)
+        yield (
+            f"needs size: say about how many records {tables} will count, from what is public and never from "
+            "the data (size: 50000), or name a release that was published (--like)."
+        )
+
+
+def _lacks_size(expected: Expected) -> bool:
+    return expected.number is not None and expected.typical is None and expected.of_noise is None
+
+
+def _outside(summary: Summary) -> Iterator[str]:
+    facts = [fact.what for fact in summary.exact]
+    if summary.near.fixed is not None:
+        facts.append(_nearest(summary.spec.privacy, summary.near))
+    if facts:
+        yield (
+            f"Outside the guarantee: whatever {summary.spec.privacy.symbol} is, who sees the release knows "
+            "for certain:"
+        )
+        yield from (f"  {fact}" for fact in facts)
+
+
+def _rules(summary: Summary) -> Iterator[str]:
+    exact = stopping(summary.spec)
+    for rule in summary.spec.rules:
+        if rule not in exact:
+            warns = ", which only warns" if rule.severity == "warn" else ""
+            yield f"Rule {rule.name}{warns}: {in_words(rule)}"
+    review = summary.spec.publication.review
+    if review is not None:
+        yield f"Review: an officer may withhold it before it is published ({', '.join(review.criteria)})"
+
+
+def _nearest(privacy: Privacy, near: Neighbours) -> str:
+    """Say what a fixed total leaves of the budget's meaning."""
+    if near.units == 0:
+        return f"the invariants fix every number of the tables, and {privacy.symbol} protects nothing in them"
+    cost = f"{privacy.symbol} = {near.loss.amount}"
+    if near.units is None:
+        return f"a total is fixed; replacing one unit costs {cost}, and not every one can be replaced alone"
+    what = "one" if near.units == 1 else str(near.units)
+    return f"a total is fixed: the smallest change that keeps it replaces {what}, which costs {cost}"

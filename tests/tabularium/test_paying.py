@@ -1,0 +1,79 @@
+"""What `check` says of the account of a spec: how many periods are left, and nothing without a home."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import tabularium as tb
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import InputError
+from tests.flows.release.scene import write_scene
+
+
+def said_of(spec: Path, home: Path | None) -> str | None:
+    """Return the line that `check` prints of the account."""
+    lines = [line for line in repr(tb.check(spec, home=home)).splitlines() if line.startswith("Account ")]
+    return " ".join(lines) if lines else None
+
+
+def test_what_is_left_pays_for_so_many_periods(tmp_path: Path) -> None:
+    """Of 3: one release of this product and one of another, for 1 and 1/2; 3/2 is left."""
+    spec, home = write_scene(tmp_path, cap="3")
+    assert (
+        said_of(spec, home.path)
+        == "Account people: ε = 3 of 3 is left, enough for 3 more periods of this spec."
+    )
+    with Ledger.connect(home.ledger_url) as ledger:
+        for release, product, amount in (("r1", "small", "1"), ("r2", "other", "1/2")):
+            ledger.reserve(
+                "people",
+                release_id=release,
+                amount=Fraction(amount),
+                product=product,
+                period="2026",
+                spec_digest="0" * 64,
+            )
+    found = tb.check(spec, home=home.path).as_dict()["summary"]["account"]
+    assert found["words"].startswith(
+        "Account people: ε = 3/2 of 3 is left, enough for 1 more period of this spec"
+    )
+    assert "2026 was charged already" in found["words"]
+    assert (found["left"], found["periods"], found["periods_with_other_products"]) == ("3/2", 1, 1)
+    spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "1/2"'))
+    found = tb.check(spec, home=home.path).as_dict()["summary"]["account"]
+    assert (found["periods"], found["periods_with_other_products"]) == (3, 1)
+    spec.write_text(spec.read_text().replace('budget: "1/2"', 'budget: "2"'))
+    assert "not enough for one more period" in (said_of(spec, home.path) or "")
+
+
+def test_an_account_that_does_not_fit_cannot_pay(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    spec.write_text(spec.read_text().replace("relation: add-remove", "relation: replace"))
+    assert "cannot pay for this spec" in (said_of(spec, home.path) or "")
+    spec.write_text(spec.read_text().replace("dataset: people", "dataset: nobody"))
+    assert said_of(spec, home.path) == "Account nobody is not open: a disclosure officer opens it."
+    with Ledger.connect(home.ledger_url) as ledger:
+        ledger.change_account("people", cap_per_product=Fraction(1, 2), reason="minute 3")
+    spec, _ = write_scene(tmp_path / "again")
+    assert "it allows 1/2 for one product, and the spec costs 1" in (said_of(spec, home.path) or "")
+
+
+def test_a_home_is_never_made_and_nothing_is_said_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, home = write_scene(tmp_path)
+    away = tmp_path / "nowhere"
+    monkeypatch.setenv("TABULARIUM_HOME", str(away))
+    assert said_of(spec, None) is None
+    assert "account" not in tb.check(spec).as_dict()["summary"]
+    with pytest.raises(InputError, match="no home is here"):
+        tb.check(spec, home=away)
+    assert not away.exists()
+    away.mkdir()  # one without a ledger
+    assert said_of(spec, None) is None
+    assert not list(away.iterdir())
+    monkeypatch.setenv("TABULARIUM_HOME", str(home.path))
+    assert "enough for 10 more periods" in (said_of(spec, None) or "")
