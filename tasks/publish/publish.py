@@ -5,7 +5,7 @@
     <folder>/<product>/<period>/<release id>/
         <table>.csv  <table>.parquet  …     counts with margins of error, in every format of the spec
         measurements/                       the noisy values before post-processing, unless withheld
-        codes/<code list>.csv               the hierarchies
+        codes/<code list>.csv               of hierarchies and categories
         invariants/<file>.csv               public numbers that the tables show exactly
         figures/<file>.csv                  public numbers that rates are over
         prior-releases/<id>/                published tables that these were drawn towards, as they were
@@ -344,7 +344,7 @@ def _copy_public_files(run: Run, aside: Path) -> None:
     Of a code list only what the release speaks of is published: code, label and parent.
     """
     spec = run.loaded.spec
-    files = {(column.hierarchy, "codes") for column in spec.columns.values() if column.hierarchy}
+    files = {(column.code_list, "codes") for column in spec.columns.values() if column.code_list}
     files |= {(known.values, "invariants") for known in spec.invariants if known.values}
     files |= {(each.values, "figures") for each in spec.figures if each.values}
     for name, folder in sorted(files):

@@ -330,7 +330,7 @@ def read_spec(folder: Path, certificate: Certificate) -> Loaded:
     """
     try:
         spec = ReleaseSpec.model_validate(certificate.spec)
-        names = [column.hierarchy for column in spec.columns.values()]
+        names = [column.code_list for column in spec.columns.values()]
         names += [numbers.values for numbers in (*spec.invariants, *spec.figures)]
         if all(name is None or Path(name).name == name for name in names):
             document = Document(CERTIFICATE, certificate.spec)

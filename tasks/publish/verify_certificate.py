@@ -204,7 +204,7 @@ def _nearest(spec: ReleaseSpec, domains: Mapping[str, Domain], privacy: said.Pri
 
 
 def _domains(folder: Path, spec: ReleaseSpec) -> dict[str, Domain]:
-    names = [column.hierarchy for column in spec.columns.values() if column.hierarchy]
+    names = [column.code_list for column in spec.columns.values() if column.code_list]
     if any(Path(name).name != name for name in names):
         raise ValueError("a code list lies elsewhere")
     draft = Draft(Document("", {}), columns=dict(spec.columns))
@@ -297,7 +297,7 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Certificate) -> N
     for name, entry in entries.items():
         if tables[name].counted != counted_in(spec, entry):
             raise forged(path, f"tables.{name}.counted {_ITSELF}")
-    lists = {f"codes/{published_name(each.hierarchy)}" for each in spec.columns.values() if each.hierarchy}
+    lists = {f"codes/{published_name(each.code_list)}" for each in spec.columns.values() if each.code_list}
     if not (files_of(spec) | lists) <= found.files.keys():
         raise forged(path, f"files {_ITSELF}")
 

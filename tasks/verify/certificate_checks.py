@@ -40,7 +40,7 @@ def _spec(subject: Subject) -> None:
 def _lists(subject: Subject) -> str:
     released, named = subject.released, subject.certificate.code_lists
     public = released.loaded.public_files
-    lists = [column.hierarchy for column in released.spec.columns.values() if column.hierarchy]
+    lists = [column.code_list for column in released.spec.columns.values() if column.code_list]
     for name in dict.fromkeys(lists):
         if public.get(name) != named.get(name):
             raise Failed(f"the code list {name} is not the one that the certificate names")
@@ -53,7 +53,7 @@ def _names(subject: Subject) -> str:
     """Every file that it names has a place in a release of its spec, and none of these is missing."""
     spec, named = subject.released.spec, subject.certificate.files
     wanted = files_of(spec)
-    wanted |= {f"codes/{column.hierarchy}" for column in spec.columns.values() if column.hierarchy}
+    wanted |= {f"codes/{column.code_list}" for column in spec.columns.values() if column.code_list}
     wanted |= {f"invariants/{known.values}" for known in spec.invariants if known.values}
     wanted |= {f"figures/{each.values}" for each in spec.figures if each.values}
     for prior in subject.released.loaded.priors.values():

@@ -1,4 +1,4 @@
-"""Hierarchies from code lists, CSV or SDMX, read and checked without opening data.
+"""Code lists, CSV or SDMX, read and checked without opening data: trees of hierarchies, or flat ones.
 
 A code list is public. It may have a million codes, so everything per code is one dictionary look-up or
 one NumPy pass, and finding the order takes one pass per level.
@@ -63,7 +63,9 @@ class CodeList:
         return int(self.depth[-1]) + 1
 
 
-def read_code_list(path: Path, language: str = "en") -> tuple[CodeList | None, list[Problem]]:
+def read_code_list(
+    path: Path, language: str = "en", *, flat: bool = False
+) -> tuple[CodeList | None, list[Problem]]:
     """Read a code list; the list is None when anything is wrong with it.
 
     Parameters
@@ -75,13 +77,15 @@ def read_code_list(path: Path, language: str = "en") -> tuple[CodeList | None, l
         Several roots, and leaves at different depths, are allowed. An empty label is the code itself.
     language
         Of the release: which labels are taken where an SDMX list has them in several.
+    flat
+        Whether a CSV may leave out the column ``parent``.
 
     Returns
     -------
     tuple
         The tree, and every problem found, each with its line in the file.
     """
-    rows = _read(path, language)
+    rows = _read(path, language, flat)
     if not rows.codes:
         return None, rows.problems
     _check_codes(rows)
@@ -118,7 +122,7 @@ def published_text(path: Path, language: str = "en") -> bytes:
 
     A list may have more, which is the agency's own. Empty where the list cannot be read any more.
     """
-    rows = _read(path, language)
+    rows = _read(path, language, flat=True)
     return _canonical(rows) if rows.codes and not rows.problems else b""
 
 
@@ -132,7 +136,7 @@ def _canonical(rows: Rows) -> bytes:
     return text.getvalue().encode()
 
 
-def _read(path: Path, language: str) -> Rows:
+def _read(path: Path, language: str, flat: bool) -> Rows:
     """Return the rows of a code list, whatever kind of file it is, and what is wrong with the file."""
     name, wanted = divided(path.name)
     rows = Rows(name)
@@ -146,7 +150,7 @@ def _read(path: Path, language: str) -> Rows:
     if found is None:
         return rows
     if wanted is None:
-        read_csv(found[0], rows, CODE_LIMIT)
+        read_csv(found[0], rows, CODE_LIMIT, flat=flat)
     else:
         read_sdmx(found[0], wanted, rows, language)
     if len(rows.codes) > CODE_LIMIT:

@@ -27,6 +27,7 @@ class CategoryDomain:
     nulls: Treatment = "reject"
     invalid: Treatment = "reject"
     other: str | None = None  # one of ``codes``: where nulls or invalid values go
+    languages: tuple[str, ...] = ()  # of each label, empty where it is that of the release; () where all are
 
     @property
     def size(self) -> int:

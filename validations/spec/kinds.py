@@ -12,11 +12,14 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
+    Tag,
     WithJsonSchema,
 )
 
+from tabularium.validations.domains.sdmx_code_lists import divided
 from tabularium.validations.spec.problems import shown
 from tabularium.validations.spec.values import (
     ColumnName,
@@ -30,6 +33,8 @@ from tabularium.validations.spec.values import (
 
 BOUND_TAGS = ("[value]", "[groups]")
 """Tags by which pydantic tells one bound from a bound for each group; no key of a file."""
+CATEGORY_TAGS = ("[codes]", "[list]")
+"""Tags by which pydantic tells codes from the name of a code list; no key of a file."""
 
 
 class Part(BaseModel):
@@ -175,12 +180,17 @@ UnitChoice = Annotated[
 ]
 
 
-def _categories(value: object) -> dict[str, object]:
-    """Read ``code: label`` pairs, a plain list of codes, or a list of ``{code, label}``."""
-    if isinstance(value, dict):
+def _is_code_list(name: str) -> bool:
+    return name.lower().endswith(".csv") or divided(name)[1] is not None
+
+
+def _categories(value: object) -> dict[str, object] | str:
+    """Read `code: label` pairs, a list of codes or of ``{code, label}``, or the name of a code list."""
+    if isinstance(value, dict) or (isinstance(value, str) and _is_code_list(value)):
         return value
     if not isinstance(value, (list, tuple)):
-        raise refuse("must be a list of codes, or `code: label` lines", 'write for instance ["1", "2"]')
+        mend = 'write for instance ["1", "2"], or name a code list: sexes.csv'
+        raise refuse("must be a list of codes, `code: label` lines or a code list", mend)
     pairs: dict[str, object] = {}
     for item in value:
         both = isinstance(item, dict) and set(item) == {"code", "label"}
@@ -193,12 +203,19 @@ def _categories(value: object) -> dict[str, object]:
     return pairs
 
 
+_CODES, _LIST = CATEGORY_TAGS
 _TEXTS: dict[str, Any] = {"type": ["string", "integer"]}
 Categories = Annotated[
-    dict[Text, Text],
+    Annotated[dict[Text, Text], Tag(_CODES)] | Annotated[Text, Tag(_LIST)],
+    Discriminator(lambda value: _LIST if isinstance(value, str) else _CODES),
     BeforeValidator(_categories),
     # a list keeps the order of the cells where a mapping may be sorted by whoever reads the JSON
-    PlainSerializer(lambda pairs: [{"code": c, "label": n} for c, n in pairs.items()], when_used="json"),
+    PlainSerializer(
+        lambda value: (
+            value if isinstance(value, str) else [{"code": c, "label": n} for c, n in value.items()]
+        ),
+        when_used="json",
+    ),
     WithJsonSchema(
         {
             "anyOf": [
@@ -208,6 +225,7 @@ Categories = Annotated[
                     "minItems": 1,
                     "items": {"anyOf": [_TEXTS, object_schema(code=_TEXTS, label=_TEXTS)]},
                 },
+                {"type": "string", "pattern": r"\.([cC][sS][vV]|([xX][mM][lL]|[jJ][sS][oO][nN])(#.*)?)$"},
             ]
         }
     ),

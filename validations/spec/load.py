@@ -416,8 +416,9 @@ def _without_null(value: Any) -> Any:
 def _named(values: dict[str, Any]) -> dict[str, Any]:
     """Reduce the path of every public file to its name: a release does not depend on where it lies."""
     for column in values["columns"].values():
-        if "hierarchy" in column:
-            column["hierarchy"] = published_name(column["hierarchy"])
+        for key in ("categories", "hierarchy"):
+            if isinstance(column.get(key), str):
+                column[key] = published_name(column[key])
     for numbers in (*values.get("invariants", ()), *values.get("figures", ())):
         if "values" in numbers:
             numbers["values"] = Path(numbers["values"]).name

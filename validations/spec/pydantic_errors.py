@@ -8,19 +8,20 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from tabularium.validations.spec.kinds import BOUND_TAGS
+from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS
 from tabularium.validations.spec.problems import Path, choose, listed, nearest, quoted, shown
 from tabularium.validations.spec.values import NEEDS_QUOTES
 from tabularium.validations.spec.yaml_lines import Document
 
 _QUOTED = re.compile("'([^']*)'")
+_TAGS = {*BOUND_TAGS, *CATEGORY_TAGS}
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 
 
 def explain(error: ValidationError, model: type[BaseModel], document: Document) -> None:
     """Add every error of ``model`` to the document's problems, except where the YAML itself was at fault."""
     errors = error.errors(include_url=False)
-    found = [(tuple(part for part in e["loc"] if part not in BOUND_TAGS), e) for e in errors]
+    found = [(tuple(part for part in e["loc"] if part not in _TAGS), e) for e in errors]
     keys = {loc: _known_keys(loc[:-1], model) for loc, e in found if e["type"] == "extra_forbidden"}
     meant = {(*loc[:-1], nearest(str(loc[-1]), known)) for loc, known in keys.items()}
     for loc, entry in found:

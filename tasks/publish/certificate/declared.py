@@ -64,7 +64,7 @@ def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, said.Dom
     kinds: tuple[Literal["categories", "integer", "hierarchy"], ...] = ("categories", "integer", "hierarchy")
     for name, column in spec.columns.items():
         kind = next(kind for kind in kinds if getattr(column, kind) is not None)
-        file = None if column.hierarchy is None else published_name(column.hierarchy)
+        file = None if column.code_list is None else published_name(column.code_list)
         found[name] = said.Domain(
             kind=kind,
             from_="the spec" if file is None else "a public code list",

@@ -164,7 +164,7 @@ def _tally(spec: ReleaseSpec, tally: Tally, outcome: Outcome) -> said.Tally:
 
 
 def _code_lists(spec: ReleaseSpec, public: dict[str, str]) -> dict[str, str]:
-    names = {published_name(column.hierarchy) for column in spec.columns.values() if column.hierarchy}
+    names = {published_name(column.code_list) for column in spec.columns.values() if column.code_list}
     return {name: digest for name, digest in public.items() if name in names}
 
 

@@ -1,8 +1,8 @@
 """CSVW: what the columns of a CSV file mean, in ``<file>-metadata.json`` beside it.
 
 Source: W3C Recommendations "Metadata Vocabulary for Tabular Data" and "Model for Tabular Data and Metadata
-on the Web", 17 December 2015. Codes of a hierarchy refer to its published code list by a foreign key; short
-lists of codes are written out.
+on the Web", 17 December 2015. Codes of a published code list refer to it by a foreign key; short lists of
+codes are written out.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ def metadata_text(loaded: Loaded, name: str, table: PublishedTable) -> str:
     lists = {
         column.name: published_name(file)
         for column in columns
-        if isinstance(column.domain, HierarchyDomain)
-        and (file := loaded.spec.columns[column.name].hierarchy) is not None
+        if column.domain is not None and (file := loaded.spec.columns[column.name].code_list) is not None
     }
     several = {lists[column.name] for column in columns if getattr(column.domain, "languages", ())}
     described = {

@@ -41,7 +41,7 @@ from pysdmx.model.code import LevelType
 from pysdmx.model.message import Header
 
 from tabularium.tasks.publish.formats.sdmx_cubes import STATUS, Cube, product_id
-from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.domains import CategoryDomain, Domain, HierarchyDomain
 from tabularium.validations.domains.sdmx_names import code_id
 from tabularium.validations.spec.load import Loaded
 
@@ -127,7 +127,7 @@ def _languages(
     for cube in cubes:
         for column, name in cube.dimensions.items():
             domain = loaded.domains.get(column)
-            if isinstance(domain, HierarchyDomain) and domain.languages:
+            if isinstance(domain, HierarchyDomain | CategoryDomain) and domain.languages:
                 pairs = zip(lists[name].items, domain.languages, strict=True)
                 found |= {(lists[name].id, item.id): tag for item, tag in pairs if tag}
     if language.partition("-")[0].casefold() != "en":

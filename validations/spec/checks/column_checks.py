@@ -23,6 +23,8 @@ from tabularium.validations.spec.values import DIGITS
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
 AXES_LIMIT = 2 * AXIS_LIMIT  # cells along all axes, whether a table has them or not
 _KINDS = ("categories", "integer", "hierarchy")
+_Lists = dict[tuple[FilePath, bool], tuple[CodeList | None, list[Problem]]]
+"""Code lists by file, and whether they are flat, with what is wrong with them."""
 
 
 def check_columns(draft: Draft, folder: FilePath) -> None:
@@ -31,7 +33,7 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
     Code lists are read, relative to ``folder``. No data is opened.
     """
     _same_but_for_case(draft)
-    lists: dict[FilePath, tuple[CodeList | None, list[Problem]]] = {}
+    lists: _Lists = {}
     room = AXES_LIMIT
     for name, column in draft.columns.items():
         path: Path = ("columns", name)
@@ -39,7 +41,7 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
             written = draft.document.data["columns"][name]
             file = written.get("hierarchy") if isinstance(written, dict) else None
             if isinstance(file, str):  # say at once what is wrong inside the code list
-                _code_list(draft, path, folder / file, lists)
+                _code_list(draft, (*path, "hierarchy"), folder / file, lists)
             continue
         before = draft.count()
         _check_kind(draft, path, column)
@@ -47,10 +49,13 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
         if column.integer is not None:
             _check_range(draft, (*path, "integer"), column.integer)
             good = draft.count() == before
+        elif isinstance(column.categories, str):
+            tree = _code_list(draft, (*path, "categories"), folder / column.categories, lists)
+            good = tree is not None and _check_flat(draft, path, column.categories, tree)
         elif column.categories is not None:
-            good = _check_categories(draft, path, column)
+            good = _check_categories(draft, path, column.categories)
         elif column.hierarchy is not None:
-            tree = _code_list(draft, path, folder / column.hierarchy, lists)
+            tree = _code_list(draft, (*path, "hierarchy"), folder / column.hierarchy, lists)
             good = tree is not None and _check_levels(draft, path, column, tree)
         if good:
             room -= _cells(column, tree)
@@ -159,18 +164,22 @@ def _bins(span: IntegerRange) -> int:
     return max(math.ceil(length / Fraction(span.width or 1)), 1)
 
 
-def _check_categories(draft: Draft, path: Path, column: Column) -> bool:
-    codes = column.categories or {}
+def _check_categories(draft: Draft, path: Path, codes: dict[str, str]) -> bool:
     if not codes:
         draft.add((*path, "categories"), "is empty", "write at least one code")
     return 0 < len(codes) <= AXIS_LIMIT
 
 
-def _code_list(
-    draft: Draft, path: Path, file: FilePath, lists: dict[FilePath, tuple[CodeList | None, list[Problem]]]
-) -> CodeList | None:
-    """Read a code list once, however many columns use it."""
-    path = (*path, "hierarchy")
+def _check_flat(draft: Draft, path: Path, name: str, tree: CodeList) -> bool:
+    if tree.levels > 1:
+        what = f"the code list {quoted(published_name(name))} has parents"
+        draft.add((*path, "categories"), what, "write hierarchy instead, with levels, or take them out")
+    return tree.levels == 1
+
+
+def _code_list(draft: Draft, path: Path, file: FilePath, lists: _Lists) -> CodeList | None:
+    """Read a code list once, however many columns use it; of categories it may have no parents."""
+    flat = path[-1] == "categories"
     name = divided(file.name)[0]
     try:
         there = file.with_name(name).is_file()
@@ -183,10 +192,10 @@ def _code_list(
             "check the path, which is relative to the spec file",
         )
         return None
-    if file not in lists:
-        lists[file] = read_code_list(file, draft.language)
-        draft.document.problems.extend(lists[file][1])
-    tree = lists[file][0]
+    if (file, flat) not in lists:
+        lists[file, flat] = read_code_list(file, draft.language, flat=flat)
+        draft.document.problems.extend(lists[file, flat][1])
+    tree = lists[file, flat][0]
     if tree is None:
         return None
     name = published_name(file.name)
@@ -253,11 +262,13 @@ def _check_null_codes(draft: Draft, path: Path, column: Column, domain: Domain) 
 def _domain(name: str, column: Column, tree: CodeList | None) -> Domain:
     """Return the domain of a column that is in order."""
     rest = column.nulls, column.invalid, column.other
+    if tree is not None and isinstance(column.categories, str):
+        return CategoryDomain(name, tree.codes, tree.labels, *rest, tree.languages)
     if tree is not None:
         parents, depth = np.asarray(tree.parents, np.int64), np.asarray(tree.depth, np.int64)
         levels, languages = column.levels or (), tree.languages
         return HierarchyDomain(name, tree.codes, tree.labels, parents, depth, levels, *rest, languages)
-    if column.categories is not None:
+    if isinstance(column.categories, dict):
         return CategoryDomain(name, tuple(column.categories), tuple(column.categories.values()), *rest)
     assert column.integer is not None  # noqa: S101 - a column has one of the three
     span = column.integer

@@ -15,7 +15,9 @@ class Column(Derivation):
 
     title: Text | None = Field(default=None, description="What it is called in what is published.")
     categories: Categories | None = Field(
-        default=None, description="The codes with their labels, in the order of the cells."
+        default=None,
+        description="The codes with their labels, in the order of the cells; or a code list, relative to the "
+        "spec file: a CSV with the columns code and label, or one of an SDMX file, as `lists.xml#CL_SEX`.",
     )
     integer: IntegerRange | None = Field(default=None, description="A range of whole numbers, cut into bins.")
     hierarchy: Text | None = Field(
@@ -36,3 +38,8 @@ class Column(Derivation):
     other: Text | None = Field(
         default=None, description="The code (of an integer column: the label of an extra cell) where they go."
     )
+
+    @property
+    def code_list(self) -> str | None:
+        """The code list that its codes stand in; None where the spec has them, or where they are numbers."""
+        return self.categories if isinstance(self.categories, str) else self.hierarchy
