@@ -31,7 +31,8 @@ def rehearse(
     spec
         The YAML file, or a spec that was loaded.
     rows
-        How many records; 10 000 unless said, or as many as ``like`` counts, up to a million.
+        How many records; unless said as many as ``like`` counts, or the spec expects under ``size`` (up to a
+        million), or 10 000.
     like
         A published release whose tables the records are to be like; evenly over all cells unless said, which
         is wrong for sparse tables.

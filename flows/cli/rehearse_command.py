@@ -20,9 +20,7 @@ def rehearse(
     spec: SpecPath,
     rows: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Number of records; 10 000, or as many as RELEASE counts (up to a million)."
-        ),
+        typer.Option(min=1, help="Number of records; as many as RELEASE counts or SPEC expects, or 10 000."),
     ] = None,
     like: Annotated[
         Path | None,

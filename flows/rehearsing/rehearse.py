@@ -55,7 +55,8 @@ def rehearse(
         Where the outcome goes; ``rehearsal`` beside the spec unless said. A rehearsal that is there is
         replaced.
     rows
-        How many records; 10 000 unless said, or as many as ``like`` counts, up to a million.
+        How many records; unless said as many as ``like`` counts, or the spec expects under ``size`` (up to a
+        million), or 10 000.
     like
         A published release whose tables the records are to be like.
 
@@ -71,7 +72,8 @@ def rehearse(
     loaded = load_spec(path, period=period, rehearsed=True)
     target = (loaded.folder / FOLDER if folder is None else folder).absolute()
     _see_free(target)
-    many = rows or (ROWS if like is None else _counted_in(like))
+    expected = loaded.spec.size if like is None else _counted_in(like)
+    many = rows or min(expected or ROWS, _MOST_ROWS)
     if many <= 0:
         raise InputError("is no number of records", where="rows", mend="give a whole number above zero")
     with TemporaryDirectory(prefix="tabularium-rehearsal-") as place:
@@ -108,7 +110,7 @@ def _see_free(target: Path) -> None:
 
 
 def _counted_in(like: Released) -> int:
-    return min(max(1, *(each.total for each in like.certificate.tables.values())), _MOST_ROWS)
+    return max(1, *(each.total for each in like.certificate.tables.values()))
 
 
 def _public_keys(loaded: Loaded) -> dict[str, pa.Array]:

@@ -42,6 +42,7 @@ def write_rehearsed(loaded: Loaded, target: Path, *, source: Path, lookups: Mapp
             look["path"] = located(look["path"], loaded.spec.period, loaded.folder)
     for column in data["columns"].values():
         _make_absolute(column, "hierarchy", loaded.folder)
+        _make_absolute(column, "categories", loaded.folder)
     for numbers in (*data.get("invariants", ()), *data.get("figures", ())):
         _make_absolute(numbers, "values", loaded.folder)
     for each in data.get("invariants", ()):
@@ -68,5 +69,5 @@ def stamped(title: str) -> str:
 
 
 def _make_absolute(part: dict[str, Any], key: str, folder: Path) -> None:
-    if key in part:
+    if isinstance(part.get(key), str):
         part[key] = str(folder / part[key])

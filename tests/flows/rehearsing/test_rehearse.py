@@ -115,8 +115,9 @@ def test_one_that_is_there_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     told = json.loads((folder / REHEARSAL).read_text())["rehearsal"]
     assert told["like"] == release.id
     assert told["records"] == max(each.total for each in release.certificate.tables.values())
-    tb.rehearse(spec, rows=10, folder=folder)
-    assert json.loads((folder / REHEARSAL).read_text())["rehearsal"]["records"] == 10
+    spec.write_text(spec.read_text().replace("rules:", "size: 20\nrules:"))
+    tb.rehearse(spec, folder=folder)
+    assert json.loads((folder / REHEARSAL).read_text())["rehearsal"]["records"] == 20
     assert {path: path.stat().st_mtime_ns for path in home.path.rglob("*")} == before
     with pytest.raises(InputError, match="something else lies here"):
         tb.rehearse(spec, rows=10, folder=spec.parent)
