@@ -88,6 +88,8 @@ class Release(Mapping[str, Table], Shown):
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
+        from tabularium.validations.domains.domains import NumberDomain
+
         spec = self._released.spec
         dimensions: dict[str, tuple[str, ...]] = {each.name: each.dimensions for each in spec.tables}
         dimensions |= {each.name: () for each in spec.histograms}
@@ -96,6 +98,7 @@ class Release(Mapping[str, Table], Shown):
                 *(name, self._of, columns, self.confidence),
                 partial(self._read, name),
                 partial(self._estimate, name),
+                [each for each in columns if isinstance(self._released.domains[each], NumberDomain)],
             )
             for name, columns in dimensions.items()
         }

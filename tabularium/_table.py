@@ -45,9 +45,10 @@ class Table(Shown):
         confidence: float | None,
         read: Callable[[], ArrowTable],
         estimate: Callable[[], ArrowTable] | None = None,
+        ordered: Sequence[str] = (),
     ) -> None:
         self.name, self.of, self.confidence, self._read = name, of, confidence, read
-        self.dimensions, self._estimate = tuple(dimensions), estimate
+        self.dimensions, self._estimate, self._ordered = tuple(dimensions), estimate, tuple(ordered)
 
     @cached_property
     def _whole(self) -> ArrowTable:
@@ -95,8 +96,13 @@ class Table(Shown):
         return found
 
     def to_pandas(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> DataFrame:
-        """Return the rows of a level, as :meth:`to_arrow`; codes and labels are categorical."""
+        """Return the rows of a level, as :meth:`to_arrow`; codes and labels are categorical.
+
+        Bins of numbers are in their order: ``frame[frame["age"] >= "20-24"]``.
+        """
         found: DataFrame = self.to_arrow(level=level, labels=labels).to_pandas()
+        for name in self._ordered:
+            found[name] = found[name].cat.as_ordered()
         return found
 
     def to_polars(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> PolarsFrame:
@@ -130,7 +136,8 @@ class Table(Shown):
                 "has no measurements of its own", where=f"table {self.name}", mend="open one release"
             )
         found = self._estimate()
-        return Table(self.name, f"{self.of}, unbiased", self.dimensions, None, lambda: found)
+        of = f"{self.of}, unbiased"
+        return Table(self.name, of, self.dimensions, None, lambda: found, ordered=self._ordered)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         """Hand the rows of the last level to a library that speaks Arrow."""

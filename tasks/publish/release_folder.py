@@ -177,7 +177,9 @@ def check_release(
         largest = public_folder.largest_file(found)
     foreign = sorted(there - found.files.keys())
     if foreign:
-        raise damaged(folder, f"{foreign[0]!r} is no part of the release")
+        raise PublicationError(
+            f"{foreign[0]!r} is no part of the release", where=str(folder), mend="take it out of the folder"
+        )
     for file, digest in found.files.items():
         with readable(folder):
             if file not in there or public_folder.sha256_of(folder, file, largest) != digest:

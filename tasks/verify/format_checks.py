@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.publish.formats.sdmx_cubes import dimension_ids
+from tabularium.tasks.publish.formats.workbook import sheet_title
 from tabularium.tasks.verify.findings import Check, Failed
 from tabularium.tasks.verify.other_formats import (
     WORKBOOK,
@@ -91,13 +92,16 @@ def _workbook(subject: Subject) -> str:
     shapes = {name: Shape.of(subject.released, name) for name in subject.names}
     counts = {name: len(numbers_of(subject, name)[0][shape.numbers[0]]) for name, shape in shapes.items()}
     cells = sum((counts[name] + 1) * len(shapes[name].columns) for name in shapes)
+    spec = subject.released.spec
+    entries = {each.name: each for each in (*spec.tables, *spec.histograms)}
     with failing(), named(WORKBOOK):
         file = open_plain(subject.folder / WORKBOOK)
     with file, closing(_book(file, cells)) as book:
         if len(book.worksheets) != len(shapes) + 1:
             raise Failed(f"{WORKBOOK} does not have a sheet for each table and one of notes")
         for sheet, (name, shape) in zip(book.worksheets, shapes.items(), strict=False):
-            found = workbook_rows(sheet, shape)  # a workbook has 16 digits
+            title = sheet_title(subject.released.loaded, entries[name])
+            found = workbook_rows(sheet, shape, title)  # a workbook has 16 digits
             rows += _see_same(subject, name, f"{WORKBOOK}, {name}", found, shape, exact=shape.whole)
     return f"{rows:,} rows"
 

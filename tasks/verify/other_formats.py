@@ -6,7 +6,7 @@ They know the formats and none of our writers.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, BinaryIO
@@ -139,9 +139,11 @@ def see_workbook_bounded(file: BinaryIO, cells: int) -> None:
         )
 
 
-def workbook_rows(sheet: Any, shape: Shape) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a sheet whose first row names the columns."""
+def workbook_rows(sheet: Any, shape: Shape, title: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a sheet; its title stands above the row that names the columns."""
     rows = sheet.iter_rows(values_only=True)
+    if [next(rows, (None,))[0] for _ in title] != list(title):
+        raise Failed(f"sheet {sheet.title} has another title than its table")
     header = list(next(rows, ()))
     kinds = dict.fromkeys(shape.numbers, pa.int64() if shape.whole else pa.float64())
     kinds |= dict.fromkeys(shape.measures, pa.float64())

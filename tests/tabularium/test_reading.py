@@ -53,6 +53,20 @@ def test_each_level_counts_everybody_once(release: tb.Release) -> None:
     assert list(table.to_pandas(level="province")["area"].cat.categories) == ["A", "B"]
 
 
+def test_bins_of_numbers_are_in_their_order(release: tb.Release) -> None:
+    frame = release["age_sex"].to_pandas()
+    assert set(frame[frame["age"] >= "20-64"]["age"]) == {"20-64", "65-99"}
+    with pytest.raises(TypeError):
+        frame[frame["sex"] >= "1"]
+
+
+def test_what_a_desktop_put_there_is_to_be_taken_away(release: tb.Release, tmp_path: Path) -> None:
+    folder = shutil.copytree(release.folder, tmp_path / "release")
+    (folder / ".DS_Store").write_bytes(b"")
+    with pytest.raises(PublicationError, match=r"'.DS_Store' is no part of the release; take it out"):
+        tb.open(folder)
+
+
 def test_it_is_what_stands_in_the_file(release: tb.Release) -> None:
     raw = pd.read_csv(release.folder / "area_age_sex.csv", dtype={"sex": str}, keep_default_na=False)
     found = release["area_age_sex"].to_pandas(level=release["area_age_sex"].levels)

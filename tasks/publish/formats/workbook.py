@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,17 @@ from tabularium.tasks.publish.formats.column_meanings import (
     title_of,
     title_of_release,
 )
-from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.spec.checks.publication_checks import SHEET_ROWS
 from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 NAME = "tables.xlsx"
 NOTES = "Notes"
+HEADER = 2
+"""The row of a sheet, counted from 0, that names the columns."""
 _LONGEST_NAME = 31
+_NARROWEST, _WIDEST, _FILTER = 9, 60, 3  # widths in characters, and what the arrow of a filter takes
 _ROWS_AT_ONCE = 50_000
 _MADE = dt.datetime(2000, 1, 1, tzinfo=dt.UTC).replace(
     tzinfo=None
@@ -56,6 +61,7 @@ def write_workbook(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: 
     with xlsxwriter.Workbook(aside / NAME, options) as book:
         book.set_properties({"created": _MADE, "title": title_of_release(loaded)})
         bold, plain = book.add_format({"bold": True}), book.add_format()
+        large = book.add_format({"bold": True, "font_size": 14})
         for name, table in tables.items():
             if table.frame.num_rows > SHEET_ROWS:
                 raise PublicationError(
@@ -64,8 +70,10 @@ def write_workbook(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: 
                     mend="take xlsx out of publication.formats",
                 )
             sheet = book.add_worksheet(names[name])
-            sheet.freeze_panes(1, 0)
-            _write_table(sheet, table.frame, bold, _writer_of_text(sheet, plain))
+            write_text = _writer_of_text(sheet, plain)
+            for row, text in enumerate(sheet_title(loaded, table.entry)):
+                write_text(row, 0, text, None if row else large)
+            _write_table(sheet, table, _Formats(book, bold), write_text)
         notes = book.add_worksheet(NOTES)
         write_text = _writer_of_text(notes, plain)
         notes.set_column(0, 1, 24)
@@ -105,23 +113,74 @@ def _writer_of_text(sheet: Any, plain: Any) -> Callable[..., None]:
     return write
 
 
-def _write_table(sheet: Any, frame: Frame, bold: Any, write_text: Callable[..., None]) -> None:
+def sheet_title(loaded: Loaded, entry: Table | Histogram) -> tuple[str, str]:
+    """Return the two rows above the header of a sheet."""
+    margins = f"Margins of error at a level of {confidence(loaded)}. " if isinstance(entry, Table) else ""
+    return title_of(entry), f"{title_of_release(loaded)}. {margins}What columns mean stands in {NOTES}."
+
+
+@dataclass
+class _Formats:
+    """How cells of a workbook look."""
+
+    book: Any
+    header: Any
+
+    def of(self, field: pa.Field, entry: Table | Histogram) -> Any:
+        """Return the format of a column of numbers: thousands, and as many decimals as are published."""
+        if pa.types.is_integer(field.type):
+            return self._shown("#,##0")
+        measures = entry.measures if isinstance(entry, Table) else {}
+        of = measures.get(field.name.removesuffix("_margin")) or measures.get(field.name)
+        return self._shown("#,##0" if of is None else f"#,##0.{'0' * of.decimals}".rstrip("."))
+
+    @cached_property
+    def header_of_numbers(self) -> Any:
+        """Return the format of the header above numbers."""
+        return self.book.add_format({"bold": True, "align": "right"})
+
+    def _shown(self, number: str) -> Any:
+        if number not in self._made:
+            self._made[number] = self.book.add_format({"num_format": number})
+        return self._made[number]
+
+    @cached_property
+    def _made(self) -> dict[str, Any]:
+        return {}
+
+
+def _write_table(
+    sheet: Any, table: PublishedTable, formats: _Formats, write_text: Callable[..., None]
+) -> None:
     """Write the header and every row; nothing where a value is null."""
-    for place, field in enumerate(frame.schema):
-        write_text(0, place, field.name, bold)
-        sheet.set_column(place, place, 14)
-    writes: list[Callable[..., Any]] = [
-        write_text if pa.types.is_dictionary(field.type) else sheet.write_number for field in frame.schema
+    frame = table.frame
+    numbers = [not pa.types.is_dictionary(field.type) for field in frame.schema]
+    shown = [
+        formats.of(field, table.entry) if number else None
+        for field, number in zip(frame.schema, numbers, strict=True)
     ]
-    row = 0
+    for place, field in enumerate(frame.schema):
+        write_text(HEADER, place, field.name, formats.header_of_numbers if numbers[place] else formats.header)
+    writes: list[Callable[..., Any]] = [sheet.write_number if number else write_text for number in numbers]
+    widths = [len(field.name) for field in frame.schema]
+    row = HEADER
     for start in range(0, frame.num_rows, _ROWS_AT_ONCE):
         some = frame.make(start, min(start + _ROWS_AT_ONCE, frame.num_rows))
+        for place, column in enumerate(some.itercolumns()):
+            if not numbers[place]:
+                widths[place] = max(
+                    widths[place], *map(len, column.unique().cast(pa.string()).to_pylist()), 0
+                )
         columns = [column.to_pylist() for column in some.itercolumns()]
         for values in zip(*columns, strict=True):
             row += 1
             for place, (write, value) in enumerate(zip(writes, values, strict=True)):
                 if value is not None:
-                    write(row, place, value)
+                    write(row, place, value, shown[place])
+    for place, width in enumerate(widths):
+        sheet.set_column(place, place, min(max(width, _NARROWEST) + _FILTER, _WIDEST))
+    sheet.autofilter(HEADER, 0, row, len(widths) - 1)
+    sheet.freeze_panes(HEADER + 1, 0)
 
 
 def _notes(

@@ -143,7 +143,7 @@ def a_number_in_one_format(folder: Path, chance: random.Random) -> str | None:
         path = folder / "tables.xlsx"
         book = openpyxl.load_workbook(path)
         sheet = chance.choice(book.worksheets[:-1])
-        cell = sheet.cell(chance.randrange(2, sheet.max_row + 1), sheet.max_column)
+        cell = sheet.cell(chance.randrange(4, sheet.max_row + 1), sheet.max_column)
         cell.value = (cell.value or 0) + 1
         book.save(path)
     fix_up(folder)

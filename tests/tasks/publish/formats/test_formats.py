@@ -146,8 +146,15 @@ def test_xlsx(folder: Path, name: str) -> None:
     book = openpyxl.load_workbook(folder / "tables.xlsx")
     assert book.sheetnames == [*TABLES, "Notes"]
     sheet = book[name]
-    assert sheet.freeze_panes == "A2"
-    cells = list(sheet.iter_rows())
+    assert sheet.freeze_panes == "A4"
+    title, about, *cells = sheet.iter_rows()
+    assert title[0].value == {"age_sex": "Ages and sexes", "sizes_of_areas": "Sizes"}.get(name, name)
+    assert ("Margins of error at a level of 90 %" in about[0].value) is (name != "sizes_of_areas")
+    assert sheet.auto_filter.ref == f"A3:{cells[-1][-1].coordinate}"
+    assert {cell.number_format for row in cells[1:] for cell in row if cell.data_type == "n"} <= {
+        "General",  # where nothing is
+        "#,##0",
+    }
     assert [cell.value for cell in cells[0]] == header
     assert [tuple(cell.value for cell in row) for row in cells[1:]] == expected
     kinds = {
@@ -162,7 +169,9 @@ def test_xlsx(folder: Path, name: str) -> None:
 
 def test_xlsx_is_read_by_pandas_too(folder: Path) -> None:
     header, expected = rows(folder, "age_sex")
-    frame = pd.read_excel(folder / "tables.xlsx", "age_sex", dtype={"sex": str}, keep_default_na=False)
+    frame = pd.read_excel(
+        folder / "tables.xlsx", "age_sex", header=2, dtype={"sex": str}, keep_default_na=False
+    )
     assert list(frame.columns) == header
     assert [None if v == "" else v for v in frame["count"]] == [row[6] for row in expected]
 

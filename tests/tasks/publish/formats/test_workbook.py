@@ -43,7 +43,7 @@ def test_a_table_that_no_sheet_holds_is_refused_before_the_run(tmp_path: Path, t
     assert (found == ()) is fits
     if not fits:
         assert [problem.field for problem in found] == ["tables[0]"]
-        assert "rows, and a sheet of a workbook holds 1048575 below its header" in found[0].what
+        assert "rows, and a sheet of a workbook holds 1048573 below its header" in found[0].what
     assert problems_of(tmp_path, text) == ()
 
 
