@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tabularium._research import mechanism as mechanism
     from tabularium._series import Series as Series
     from tabularium._series import series as series
+    from tabularium._site import Site as Site
+    from tabularium._site import site as site
     from tabularium._spec import Spec as Spec
     from tabularium._spec import load as load
     from tabularium._table import Table as Table
@@ -53,6 +55,7 @@ _HOLDERS = {
     "tabularium._release": ("Release", "open"),
     "tabularium._research": ("Study", "mechanism"),
     "tabularium._series": ("Series", "series"),
+    "tabularium._site": ("Site", "site"),
     "tabularium._spec": ("Spec", "load"),
     "tabularium._table": ("Table",),
     "tabularium._verdict": ("Verdict", "verify"),

@@ -25,10 +25,17 @@ class Series(Mapping[str, Table], Shown):
     """The current releases of a product, the oldest first: its tables with a column ``period``.
 
     Beside it stand ``confidence``, which margins of different releases may differ in, and ``release``.
+
+    Attributes
+    ----------
+    folder
+        Where they lie: it holds ``PERIOD/RELEASE``.
+    releases
+        One for each period.
     """
 
-    def __init__(self, product: str, releases: list[Release]) -> None:
-        self.product, self.releases = product, releases
+    def __init__(self, folder: Path, releases: list[Release]) -> None:
+        self.folder, self.product, self.releases = folder, releases[-1].product, releases
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
@@ -174,7 +181,7 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
         current = [] if product is None else [each.current for each in reversed(product.periods)]
         found = [open_release(each.folder, verify=verify) for each in current if each is not None]
         if found:
-            return Series(found[0].product, found)
+            return Series(place, found)
         failure = InputError(
             "no current release lies in this folder",
             where=str(folder),
