@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tabularium._answer import Answer as Answer
     from tabularium._books import Books as Books
+    from tabularium._books import Charged as Charged
     from tabularium._books import Forecast as Forecast
     from tabularium._books import open_ledger as open_ledger
     from tabularium._check import Check as Check
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 _HOLDERS = {
     "tabularium._answer": ("Answer",),
-    "tabularium._books": ("Books", "Forecast", "open_ledger"),
+    "tabularium._books": ("Books", "Charged", "Forecast", "open_ledger"),
     "tabularium._check": ("Check", "check"),
     "tabularium._diff": ("Changes", "SpecDiff", "diff"),
     "tabularium._plan": ("Plan", "plan"),
