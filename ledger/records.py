@@ -108,6 +108,10 @@ class Sums:
         """Both together."""
         return self.reserved + self.spent
 
+    def as_dict(self) -> dict[str, str]:
+        """Return them as JSON has them."""
+        return {"reserved": str(self.reserved), "spent": str(self.spent), "used": str(self.used)}
+
     def plus(self, added: tuple[Fraction, Fraction]) -> Sums:
         """Return the sums after ``added`` (reserved, spent) was added."""
         return Sums(self.reserved + added[0], self.spent + added[1])
@@ -178,6 +182,11 @@ class Terms:
     closes_on: str | None = None
     needs_approval: bool = False
     approve_exact: bool = False
+
+    @property
+    def protects(self) -> str:
+        """The entity that is protected, and its population if that has a name of its own."""
+        return self.unit if self.population == self.name else f"{self.unit} of {self.population}"
 
     def open_on(self, day: str) -> bool:
         """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tabularium._answer import Answer as Answer
     from tabularium._books import Books as Books
+    from tabularium._books import Charged as Charged
     from tabularium._books import Forecast as Forecast
     from tabularium._books import open_ledger as open_ledger
     from tabularium._check import Check as Check
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tabularium._research import mechanism as mechanism
     from tabularium._series import Series as Series
     from tabularium._series import series as series
+    from tabularium._site import Site as Site
+    from tabularium._site import site as site
     from tabularium._spec import Spec as Spec
     from tabularium._spec import load as load
     from tabularium._table import Table as Table
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 
 _HOLDERS = {
     "tabularium._answer": ("Answer",),
-    "tabularium._books": ("Books", "Forecast", "open_ledger"),
+    "tabularium._books": ("Books", "Charged", "Forecast", "open_ledger"),
     "tabularium._check": ("Check", "check"),
     "tabularium._diff": ("Changes", "SpecDiff", "diff"),
     "tabularium._plan": ("Plan", "plan"),
@@ -55,6 +58,7 @@ _HOLDERS = {
     "tabularium._release": ("Release", "open"),
     "tabularium._research": ("Study", "mechanism"),
     "tabularium._series": ("Series", "series"),
+    "tabularium._site": ("Site", "site"),
     "tabularium._spec": ("Spec", "load"),
     "tabularium._table": ("Table",),
     "tabularium._verdict": ("Verdict", "verify"),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 
 from tabularium._shown import Shown
 from tabularium.mechanisms.errors import InputError
@@ -13,23 +17,123 @@ from tabularium.mechanisms.errors import InputError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from tabularium.ledger import Account
+    from tabularium.ledger import Account, Charge, Entry, Ledger
+    from tabularium.ledger.drafts import Draft, Withdrawal
+    from tabularium.ledger.records import Key, Sums
+    from tabularium.ledger.review import AccountView, NotComposable, UnitView
     from tabularium.tasks.runtime.home import Home
 
 
 class Books(Shown):
-    """The accounts of an installation, as they stand when they are asked for. Nothing here changes them."""
+    """The accounts of a ledger, as they stand when they are asked for. Nothing here changes them.
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    Each question opens the ledger anew. Who has many asks them inside ``with open_ledger() as books:``.
+    """
+
+    def __init__(self, home: Home | None, export: Path | None = None) -> None:
+        self._home, self._export = home, export
+        self._held: tuple[ExitStack, Ledger] | None = None
+        self._signers: Mapping[str, Key] | None = None
+
+    @contextmanager
+    def _reading(self) -> Iterator[Ledger]:
+        from tabularium.ledger import Ledger
+        from tabularium.ledger.chain.export import restore
+
+        if self._held is not None:
+            yield self._held[1]
+        elif self._home is not None:
+            with Ledger.connect(self._home.ledger_url, make=False) as ledger:
+                yield ledger
+        else:
+            assert self._export is not None  # noqa: S101 - one of both is given
+            with TemporaryDirectory(prefix="tabularium-books-") as folder:
+                url = f"sqlite:///{Path(folder, 'ledger.db')}"
+                restore(self._export, url, scratch=True)
+                with Ledger.connect(url) as ledger:
+                    yield ledger
+
+    def __enter__(self) -> Books:
+        stack = ExitStack()
+        self._held = stack, stack.enter_context(self._reading())
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        assert self._held is not None  # noqa: S101 - entered
+        stack, self._held, self._signers = self._held[0], None, None
+        stack.close()
+
+    @property
+    def name(self) -> str:
+        """What the ledger is called in messages."""
+        if self._export is not None:
+            return str(self._export)
+        with self._reading() as ledger:
+            return ledger.name
+
+    @property
+    def warnings(self) -> list[str]:
+        """What whoever relies on this ledger should know: why it is read-only, that nobody witnesses it."""
+        from tabularium.ledger.chain.witness import ALONE
+        from tabularium.ledger.measurement.store import MeasurementStore
+
+        if self._home is None:
+            return []
+        with self._reading() as ledger:
+            ledger.expect(MeasurementStore(self._home.measurements).heads())
+            found = [] if ledger.read_only is None else [f"This ledger is read-only: {ledger.read_only}"]
+            return found if ledger.witnessed_elsewhere else [*found, f"There is {ALONE}."]
 
     @property
     def accounts(self) -> list[Account]:
         """Every account: its terms, and ``cap``, ``spent``, ``reserved``, ``left`` as exact fractions."""
-        from tabularium.ledger import Ledger
-
-        with Ledger.connect(self._home.ledger_url, make=False) as ledger:
+        with self._reading() as ledger:
             return list(ledger.accounts())
+
+    def account(self, name: str) -> Account:
+        """Return one account.
+
+        Raises
+        ------
+        InputError
+            There is no such account.
+        """
+        from tabularium.ledger.refusals import UnknownAccount
+
+        with self._reading() as ledger:
+            try:
+                return ledger.account(name)
+            except UnknownAccount:
+                known = ", ".join(each.name for each in ledger.accounts())
+        raise InputError("no such account", where=f"account {name}", mend=f"known are {known or 'none yet'}")
+
+    def sums(self, account: str, *, by: Literal["period", "product"]) -> dict[str, Sums]:
+        """Return what of an account is ``reserved``, ``spent`` and ``used`` by each period or product."""
+        with self._reading() as ledger:
+            return ledger.periods(account) if by == "period" else ledger.products(account)
+
+    def charges(self, account: str, *, last: int | None = None) -> Iterator[Charged]:
+        """Go through the charges of an account, the one that moved last at the end.
+
+        Parameters
+        ----------
+        last
+            Only so many, those that moved last; all unless said.
+
+        Raises
+        ------
+        InputError
+            There is no such account, or ``last`` is below zero.
+        """
+        self.account(account)
+        with self._reading() as ledger:
+            for charge in _charges(ledger, account, last):
+                yield _charged(ledger, charge)
+
+    def charge_count(self, account: str) -> int:
+        """Return how many charges an account ever had."""
+        with self._reading() as ledger:
+            return ledger.charge_count(account)
 
     def history(self, account: str) -> DataFrame:
         """Return the charges of an account, the first one first.
@@ -46,21 +150,119 @@ class Books(Shown):
         """
         import pandas as pd
 
-        from tabularium.ledger import Ledger
-
-        with Ledger.connect(self._home.ledger_url, make=False) as ledger:
-            known = [each.name for each in ledger.accounts()]
-            if account not in known:
-                raise InputError(
-                    "no such account",
-                    where=f"account {account}",
-                    mend=f"known are {', '.join(known) or 'none yet'}",
-                )
+        self.account(account)
+        with self._reading() as ledger:
             rows = [
                 (each.release_id, each.product, each.period, each.amount, each.state, each.revises)
                 for each in ledger.each_charge(account)
             ]
         return pd.DataFrame(rows, columns=["release", "product", "period", "amount", "state", "revises"])
+
+    def as_dicts(self, account: str | None = None, *, last: int | None = None) -> Iterator[dict[str, Any]]:
+        """Go through the accounts as JSON has them; docs/reference/ledger.md names the fields.
+
+        Parameters
+        ----------
+        account
+            One alone.
+        last
+            How many charges of each, those that moved last; all unless said, and no field for none if 0.
+
+        Raises
+        ------
+        InputError
+            There is no such account, or ``last`` is below zero.
+        """
+        from tabularium.ledger.records import Sums
+
+        for each in self.accounts if account is None else [self.account(account)]:
+            shown: dict[str, Any] = {
+                **each.terms.fields(),
+                "cap": str(each.cap),
+                "retired": each.retired,
+                **Sums(each.reserved, each.spent).as_dict(),
+                "left": str(each.left),
+                "opened_at": each.opened_at,
+                "periods": {name: sums.as_dict() for name, sums in self.sums(each.name, by="period").items()},
+                "products": {
+                    name: sums.as_dict() for name, sums in self.sums(each.name, by="product").items()
+                },
+            }
+            if last != 0:
+                shown["charge_count"] = self.charge_count(each.name)
+                shown["charges"] = [charged.as_dict() for charged in self.charges(each.name, last=last)]
+            yield shown
+
+    def entries(self, account: str | None = None, *, last: int | None = None) -> Iterator[dict[str, Any]]:
+        """Go through the entries as they stand in the chain, the first one first.
+
+        Parameters
+        ----------
+        account
+            Of one alone.
+        last
+            Only so many, the newest; all unless said.
+
+        Raises
+        ------
+        InputError
+            There is no such account, or ``last`` is below zero.
+        """
+        _see_that_it_is_a_number(last)
+        if account is not None:
+            self.account(account)
+        with self._reading() as ledger:
+            found: Iterable[Entry] = ()
+            if last is None:
+                found = ledger.entries() if account is None else ledger.account_entries(account)
+            elif last:
+                found = ledger.last_entries(last, account)
+            yield from (entry.body for entry in found)
+
+    def explain(self, entry: Mapping[str, Any]) -> list[str]:
+        """Say in lines what an entry is about, what it changed, why it is there, and who signed it."""
+        from tabularium._entries import explained
+
+        with self._reading() as ledger:
+            signers = ledger.keys() if self._signers is None else self._signers
+            if self._held is not None:
+                self._signers = signers
+            return list(explained(ledger, entry, signers))
+
+    def review(
+        self, account: str | None = None, *, delta: Fraction | None = None
+    ) -> tuple[list[AccountView], list[UnitView], list[NotComposable]]:
+        """Return what was spent on whom, plainly summed and as the tightest (ε, δ) that holds.
+
+        Parameters
+        ----------
+        account
+            One alone: then nothing is added over accounts.
+        delta
+            The δ; the account's, or 1/1000000000, unless said.
+
+        Returns
+        -------
+        Accounts that are not retired, the entities that they protect, and entities that are not added.
+
+        Raises
+        ------
+        InputError
+            There is no such account, or ``delta`` is not between 0 and 1.
+        """
+        from tabularium.ledger.review import DELTA, Reviewer
+
+        if delta is not None and not 0 < delta < 1:
+            raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
+        names = [each.name for each in self.accounts if not each.retired]
+        if account is not None:
+            names = [self.account(account).name]
+        with self._reading() as ledger:
+            reviewer = Reviewer(ledger)
+            views = [reviewer.account(name, delta) for name in names]
+            if account is not None:
+                return views, [], []
+            return views, reviewer.units(delta or DELTA), reviewer.not_composable()
 
     def forecast(self, account: str) -> Forecast:
         """Say how far the budget of an account goes if every product costs again what its last period did.
@@ -77,11 +279,13 @@ class Books(Shown):
             period = own["period"].max()  # periods are compared as text
             last = sum(own.loc[own["period"] == period, "amount"], Fraction(0))
             rows.append((str(product), str(period), last))
-        (found,) = (each for each in self.accounts if each.name == account)
-        return Forecast(account, found.left, rows)
+        return Forecast(account, self.account(account).left, rows)
 
     def waiting(self) -> DataFrame:
         """Return the drafts that wait for an officer to accept or withhold them.
+
+        A spec that waits for approval is none of them: what is not approved is not charged, and leaves
+        nothing in the ledger. Where it runs by itself, ``tabularium doctor`` says that its run waits.
 
         Returns
         -------
@@ -91,29 +295,19 @@ class Books(Shown):
         """
         import pandas as pd
 
-        from tabularium.ledger import Ledger
-
         rows = []
-        with Ledger.connect(self._home.ledger_url, make=False) as ledger:
+        with self._reading() as ledger:
             for account in ledger.accounts():
                 for charge in ledger.each_charge(account.name):
-                    draft = ledger.draft(charge.release_id) if charge.state == "measured" else None
-                    if draft is not None and not draft.accepted:
-                        rows.append(
-                            (
-                                account.name,
-                                charge.product,
-                                charge.period,
-                                charge.amount,
-                                draft.digest,
-                                draft.at,
-                            )
-                        )
+                    draft = _draft_to_review(ledger, charge)
+                    if draft is not None:
+                        about = (charge.product, charge.period, charge.amount, draft.digest, draft.at)
+                        rows.append((account.name, *about))
         columns = ["account", "product", "period", "amount", "draft", "since"]
         return pd.DataFrame(rows, columns=columns)
 
     def _headline(self) -> str:
-        return f"ledger of {self._home.path}"
+        return f"ledger {self._export}" if self._home is None else f"ledger of {self._home.path}"
 
     def _rows(self) -> DataFrame:
         import pandas as pd
@@ -121,6 +315,74 @@ class Books(Shown):
         names = ["account", "cap", "spent", "reserved", "left"]
         rows = [(each.name, each.cap, each.spent, each.reserved, each.left) for each in self.accounts]
         return pd.DataFrame(rows, columns=names)
+
+
+@dataclass(frozen=True)
+class Charged:
+    """A charge, and what officers decided about its release. Made by :meth:`Books.charges`.
+
+    Attributes
+    ----------
+    charge
+        As the ledger has it.
+    draft
+        Of a release that was to be reviewed: its digest and criteria, and whether it is accepted.
+    withdrawal
+        Of a release that was withdrawn: when, why, and whose key signed it.
+    """
+
+    charge: Charge
+    draft: Draft | None
+    withdrawal: Withdrawal | None
+
+    @property
+    def standing(self) -> str:
+        """The state of the charge; of a draft what it waits for, and whether a release was withdrawn."""
+        if self.withdrawal is not None:
+            return "withdrawn"
+        if self.draft is None or self.charge.state != "measured":
+            return self.charge.state
+        return "draft, accepted" if self.draft.accepted else "draft, to review"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        charge, draft, gone = self.charge, self.draft, self.withdrawal
+        return {
+            "release_id": charge.release_id,
+            "product": charge.product,
+            "period": charge.period,
+            "revises": charge.revises,
+            "measurements_of": charge.measurements_of,
+            "amount": str(charge.amount),
+            "state": charge.state,
+            "draft": draft
+            and {"digest": draft.digest, "criteria": list(draft.criteria), "accepted": draft.accepted},
+            "withdrawn": gone
+            and {"entry": gone.entry, "at": gone.at, "key": gone.key, "reason": gone.reason},
+            "attempts": charge.attempts,
+        }
+
+
+def _charged(ledger: Ledger, charge: Charge) -> Charged:
+    gone = ledger.withdrawal(charge.release_id) if charge.state == "published" else None
+    return Charged(charge, ledger.draft(charge.release_id), gone)
+
+
+def _draft_to_review(ledger: Ledger, charge: Charge) -> Draft | None:
+    if charge.state != "measured":
+        return None
+    found = _charged(ledger, charge)
+    return found.draft if found.standing == "draft, to review" else None
+
+
+def _charges(ledger: Ledger, account: str, last: int | None) -> Iterator[Charge]:
+    _see_that_it_is_a_number(last)
+    return ledger.each_charge(account) if last is None else iter(ledger.last_charges(account, last))
+
+
+def _see_that_it_is_a_number(last: int | None) -> None:
+    if last is not None and last < 0:
+        raise InputError("is below zero", where="--last", mend="say how many are wanted, or 0 for all")
 
 
 class Forecast(Shown):
@@ -163,19 +425,29 @@ class Forecast(Shown):
         return pd.DataFrame(self._products, columns=["product", "last period", "amount"])
 
 
-def open_ledger(home: str | os.PathLike[str] | None = None) -> Books:
+def open_ledger(
+    home: str | os.PathLike[str] | None = None, *, export: str | os.PathLike[str] | None = None
+) -> Books:
     """Open the ledger of an installation, to be looked at.
 
     Parameters
     ----------
     home
         The home of the installation; TABULARIUM_HOME or ``~/.tabularium`` unless said.
+    export
+        A file that ``tabularium ledger export`` wrote, read instead once it verifies; no home is needed.
 
     Raises
     ------
+    InputError
+        There is no such home, or both are named.
     LedgerError
-        When it is asked: there is none, or it does not answer.
+        When it is asked: there is none, it does not answer, or the export does not verify.
     """
     from tabularium.tasks.runtime.home import Home
 
+    if export is not None:
+        if home is not None:
+            raise InputError("names another ledger than --export", where="--home", mend="give one of both")
+        return Books(None, Path(export))
     return Books(Home.found(None if home is None else Path(home)))

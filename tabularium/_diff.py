@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Field = tuple[str, Any, Any]
 _NUMBERS = ("count", "margin")
+_ONLY_IN = {"after": "the previous period has no such cell", "before": "this period has no such cell"}
+_BLANK = "one of the two is left blank"
+_NO_MARGIN = "one of the two has no margin"
 #: Sections of a certificate that say how a release was made; the others are of this release alone.
 _HOW = ("privacy", "spec", "postprocessing", "confidence", "measurements", "software", "code")
 _ITS_OWN = ("digest", "period", "mechanisms", "packages", "bias", "words", "reading")
@@ -131,7 +134,9 @@ class Changes(Mapping[str, Table], Shown):
         keys = [each for each in other.columns if each == LEVEL or _is_key(each, self.after[name])]
         keys = [each for each in keys if each in one.columns]
         one, other = (each[[*keys, *_NUMBERS]].astype(dict.fromkeys(keys, "str")) for each in (one, other))
-        both = other.merge(one, how="outer", on=keys, suffixes=("", "_before"), sort=False, indicator=True)
+        one, other = (each.assign(place=range(len(each))) for each in (one, other))
+        both = other.merge(one, how="outer", on=keys, suffixes=("", "_before"), indicator=True)
+        both = both.sort_values(["place", "place_before"])  # as in the files; what went comes last
         known = name not in self.reasons
         found = both[keys].assign(before=both["count_before"], after=both["count"])
         found["difference"] = both["count"] - both["count_before"]
@@ -142,6 +147,28 @@ class Changes(Mapping[str, Table], Shown):
         )
         found["only_in"] = both["_merge"].map({"left_only": "after", "right_only": "before"}).astype(object)
         return pa.Table.from_pandas(found, preserve_index=False)
+
+    def _by_cell(self, name: str, *, level: str | Sequence[str] | None) -> DataFrame:
+        """Return codes, ``count`` afterwards, its ``change``, ``margin``, and the ``reason`` why not.
+
+        Of a table that cannot be compared the reason alone.
+        """
+        import pandas as pd
+
+        if name not in self:
+            return pd.DataFrame({"reason": [self._why_not(name)]})
+        rows = self[name].to_pandas(level=level, labels=False)
+        blank = rows["before"].isna() | rows["after"].isna()
+        reasons = rows["only_in"].map(_ONLY_IN).astype(object)
+        reasons = reasons.mask(reasons.isna() & blank, _BLANK)
+        reasons = reasons.mask(reasons.isna() & rows["margin"].isna(), self.reasons.get(name, _NO_MARGIN))
+        found = rows.drop(columns=["before", "beyond", "only_in"]).rename(
+            columns={"after": "count", "difference": "change"}
+        )
+        return found.assign(reason=reasons)
+
+    def _why_not(self, name: str) -> str:
+        return self.reasons.get(name, "neither release has such a table")
 
     @cached_property
     def summary(self) -> DataFrame:
@@ -194,7 +221,7 @@ class Changes(Mapping[str, Table], Shown):
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
-            raise KeyError(f"{name}: {self.reasons.get(name, 'neither release has such a table')}")
+            raise KeyError(f"{name}: {self._why_not(name)}")
         return self._tables[name]
 
     def __iter__(self) -> Iterator[str]:

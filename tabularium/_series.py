@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,16 +20,24 @@ if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable
 
 _COLUMNS = ("period", "confidence", "release")
+_CHANGES = ("period", "previous", "table", "count", "change", "margin", "reason")
 
 
 class Series(Mapping[str, Table], Shown):
     """The current releases of a product, the oldest first: its tables with a column ``period``.
 
     Beside it stand ``confidence``, which margins of different releases may differ in, and ``release``.
+
+    Attributes
+    ----------
+    folder
+        Where they lie: it holds ``PERIOD/RELEASE``.
+    releases
+        One for each period.
     """
 
-    def __init__(self, product: str, releases: list[Release]) -> None:
-        self.product, self.releases = product, releases
+    def __init__(self, folder: Path, releases: list[Release]) -> None:
+        self.folder, self.product, self.releases = folder, releases[-1].product, releases
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
@@ -113,12 +122,64 @@ class Series(Mapping[str, Table], Shown):
                 for each in found.levels or (None,)
             }
         else:
-            name = table or (next(iter(self)) if len(self) == 1 else "")
-            if name not in self:
-                what = f"there is no table {name}" if name else "name one of its tables"
-                raise InputError(what, where=f"product {self.product}", mend=f"known are {', '.join(self)}")
+            name = self._known(table or (next(iter(self)) if len(self) == 1 else ""))
             frames = {name: self[name].to_arrow(level=level)}
         write_series(frames, file)
+
+    def changes(self, table: str | None = None, *, level: str | Sequence[str] | None = None) -> DataFrame:
+        """Return what changed from each period to the next one that is here, cell by cell.
+
+        Rules and margins are those of :func:`tabularium.diff`. Of many changes some go beyond their margins
+        by chance alone.
+
+        Parameters
+        ----------
+        table
+            One alone; all unless said.
+        level
+            As :meth:`Table.to_pandas` takes it.
+
+        Returns
+        -------
+        DataFrame
+            ``period`` and the ``previous`` one, ``table``, the codes, ``count`` in the period, ``change``
+            since the previous one, and the ``margin`` of the change. ``reason`` says of a row why it has no
+            margin, or no change: a cell that one of them does not have, or left blank. Two periods that
+            cannot be compared are one row of a reason alone.
+
+        Raises
+        ------
+        InputError
+            There is no such table or level.
+        """
+        import pandas as pd
+
+        from tabularium._diff import Changes
+
+        names = list(self) if table is None else [self._known(table)]
+        parts: list[DataFrame] = []
+        for before, after in pairwise(self.releases):
+            found = Changes(before, after)
+            for name in names:
+                rows = found._by_cell(name, level=level)
+                about = {"period": after.period, "previous": before.period, "table": name}
+                for place, (column, value) in enumerate(about.items()):
+                    rows.insert(place, column, value)
+                parts.append(rows)
+        codes = dict.fromkeys(column for rows in parts for column in rows if column not in _CHANGES)
+        columns = [*_CHANGES[:3], *codes, *_CHANGES[3:]]
+        if not parts:
+            return pd.DataFrame(columns=columns)
+        rows = pd.concat([each.astype(object) for each in parts], ignore_index=True).reindex(columns=columns)
+        numbers = dict.fromkeys(["count", "change", "margin"], "float64")
+        return rows.astype(numbers)
+
+    def _known(self, name: str) -> str:
+        """Return the name of a table, if there is one of this name."""
+        if name not in self:
+            what = f"there is no table {name}" if name else "name one of its tables"
+            raise InputError(what, where=f"product {self.product}", mend=f"known are {', '.join(self)}")
+        return name
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
@@ -176,7 +237,7 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
         for each in found:
             each._published(str(each.folder))
         if found:
-            return Series(found[0].product, found)
+            return Series(place, found)
         failure = InputError(
             "no current release lies in this folder",
             where=str(folder),

@@ -69,7 +69,8 @@ class Spread:
         if self.at is None:
             return given
         variances = given.variances
-        if len(self.at) < prod(self.flat.values()) or variances.shape[1] > 1:
+        apart = self.free is not None or len(self.at) < prod(self.flat.values())
+        if apart or variances.shape[1] > 1:
             variances = self.values(np.broadcast_to(variances, given.values.shape))
         if self.free is not None:
             variances[:, self.free] = np.inf

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -123,8 +123,8 @@ class _Unfit(Exception):
     """Why something cannot be shown."""
 
 
-def shelf(folder: Path) -> Shelf:
-    """Read all releases of a folder that holds ``PRODUCT/PERIOD/RELEASE``.
+def shelf(folder: Path, products: Collection[str] | None = None) -> Shelf:
+    """Read all releases of a folder that holds ``PRODUCT/PERIOD/RELEASE``, or those of some products.
 
     Raises
     ------
@@ -134,6 +134,8 @@ def shelf(folder: Path) -> Shelf:
     found = Shelf()
     try:
         for product in _folders(folder):
+            if products is not None and product.name not in products:
+                continue
             shown = product_in(product, found.not_shown)
             if shown is not None:
                 found.products.append(shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -27,7 +27,14 @@ COPIES = "releases"
 _WEB = Access(0o755, 0o644)
 
 
-def write_site(releases: Path, out: Path, *, address: str = "", copy: bool = False) -> Shelf:
+def write_site(
+    releases: Path,
+    out: Path,
+    *,
+    address: str = "",
+    copy: bool = False,
+    products: Collection[str] | None = None,
+) -> Shelf:
     """Write the pages over a folder of releases to ``out``; return what they show.
 
     The same releases give the same bytes.
@@ -39,6 +46,8 @@ def write_site(releases: Path, out: Path, *, address: str = "", copy: bool = Fal
     copy
         Whether the releases are copied into the site, each file compared with its digest; else pages link to
         ``releases`` as it lies beside the site, and web servers must serve both as they lie.
+    products
+        The names of their folders; all that lie there unless said.
 
     Raises
     ------
@@ -49,7 +58,7 @@ def write_site(releases: Path, out: Path, *, address: str = "", copy: bool = Fal
     _check_places(releases, out)
     there = COPIES if copy else os.path.relpath(releases, out)
     address = _checked(address, there)
-    found = shelf(releases)
+    found = shelf(releases, products)
     with _put_in_place(out) as aside:
         if copy:
             found = _copied(found, releases, aside / COPIES)

@@ -9,6 +9,7 @@ import pytest
 
 import tabularium as tb
 from tabularium.ledger import Ledger
+from tabularium.ledger.chain.export import export
 from tabularium.ledger.refusals import AwaitingReview
 from tabularium.mechanisms.errors import InputError
 from tests.flows.release.scene import let_sign, write_scene
@@ -61,3 +62,47 @@ def test_a_draft_waits_until_it_is_decided(tmp_path: Path) -> None:
     (draft,) = books.waiting().to_dict("records")
     assert (draft["account"], draft["product"], draft["amount"]) == ("people", "small", 1)
     assert len(draft["draft"]) == 64
+    (charged,) = books.charges("people")
+    assert (charged.standing, charged.charge.state) == ("draft, to review", "measured")
+    assert charged.draft is not None and charged.draft.digest == draft["draft"]
+
+
+def test_a_spec_that_is_not_approved_leaves_nothing_in_the_ledger(tmp_path: Path) -> None:
+    """So that books cannot say that it waits."""
+    spec, home = write_scene(tmp_path)
+    with Ledger.connect(home.ledger_url) as ledger:
+        ledger.change_account("people", needs_approval=True, reason="a new law")
+        before = ledger.head()
+    with pytest.raises(tb.NotApproved):
+        tb.publish(spec, home=home.path, notes=lambda _: None)
+    books = tb.open_ledger(home.path)
+    assert books.waiting().empty
+    assert list(books.charges("people")) == []
+    with Ledger.connect(home.ledger_url) as ledger:
+        assert ledger.head() == before
+
+
+def test_an_export_says_what_its_ledger_says(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    for period in ("2026", "2027"):
+        tb.publish(spec, home=home.path, period=period, same_input=True, notes=lambda _: None)
+    with Ledger.connect(home.ledger_url) as ledger:
+        export(ledger, tmp_path / "books.txt")
+    here, there = tb.open_ledger(home.path), tb.open_ledger(export=tmp_path / "books.txt")
+    assert list(there.as_dicts()) == list(here.as_dicts())
+    assert list(there.entries()) == list(here.entries())
+    assert there.history("people").equals(here.history("people"))
+    assert there.review()[0][0].plain == here.review()[0][0].plain == 2
+    (account,) = there.as_dicts("people", last=1)
+    assert [each["period"] for each in account["charges"]] == ["2027"] and account["charge_count"] == 2
+    assert "charges" not in next(there.as_dicts(last=0))
+    with there as held:
+        said = [held.explain(entry) for entry in held.entries("people", last=2)]
+        assert all("1 for small, 2027" in lines for lines in said)
+    with pytest.raises(InputError, match="names another ledger"):
+        tb.open_ledger(home.path, export=tmp_path / "books.txt")
+    for ask in (there.charges, there.as_dicts, there.entries):
+        with pytest.raises(InputError, match="no such account"):
+            list(ask("nobody"))
+        with pytest.raises(InputError, match="below zero"):
+            list(ask("people", last=-1))

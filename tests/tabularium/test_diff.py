@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -95,11 +97,48 @@ def test_cells_that_came_or_went_have_no_difference(tmp_path: Path) -> None:
     after = tb.publish(spec, home=home.path, period="2027", same_input=True, notes=lambda _: None)
     found = tb.diff(before, after)
     rows = found["area_age_sex"].to_pandas(level="place")
+    assert found["area_age_sex"].levels == ("nation", "province", "place"), "as in the release"
+    codes = [each["area_age_sex"].to_pandas()[["area", "age", "sex"]].astype(str) for each in (found, after)]
+    assert codes[0].equals(codes[1])
     new = rows[rows["area"] == "B2"]
     assert len(new) == 6
     assert new["before"].isna().all() and new["difference"].isna().all() and new["beyond"].isna().all()
     assert set(new["only_in"]) == {"after"} and rows["only_in"].isna().sum() == 18
     assert found.summary.set_index(["table", "level"]).loc[("area_age_sex", "place"), "came"] == 6
+
+
+def test_a_series_says_what_changed_from_period_to_period(tmp_path: Path) -> None:
+    """Three periods: a new area comes in the second, and one table is measured otherwise in the third."""
+    spec, home = write_scene(tmp_path)
+    publish = partial(tb.publish, spec, home=home.path, same_input=True, notes=lambda _: None)
+    first = publish(period="2025")
+    (tmp_path / "areas.csv").write_text(AREAS + "B2,Beta two,B\n")
+    spec.write_text(spec.read_text() + "# \n")
+    second = publish(period="2026")
+    text = spec.read_text().replace("  - name: age_sex\n", "  - name: age_sex\n    where: sex = 1\n")
+    spec.write_text(text)
+    publish(period="2028")
+    found = tb.series(tmp_path / "releases" / "small").changes()
+    assert list(found.columns) == [
+        *("period", "previous", "table", "area", "age", "sex", "count", "change", "margin", "reason")
+    ]
+    assert list(found.groupby(["period", "previous"]).groups) == [("2026", "2025"), ("2028", "2026")]
+    rows = found[(found["period"] == "2026") & (found["table"] == "area_age_sex")]
+    shown = tb.diff(first, second)["area_age_sex"].to_pandas().sort_values(["area", "age", "sex"])
+    for column, likes in {"count": "after", "change": "difference", "margin": "margin"}.items():
+        assert np.array_equal(
+            rows.sort_values(["area", "age", "sex"])[column], shown[likes].astype(float), equal_nan=True
+        )
+    new = rows[rows["area"] == "B2"]
+    assert set(new["reason"]) == {"the previous period has no such cell"} and new["change"].isna().all()
+    assert rows.loc[rows["area"] != "B2", "reason"].isna().all()
+    (refused,) = found[(found["period"] == "2028") & (found["table"] == "age_sex")].to_dict("records")
+    assert "no table of this name with the same dimensions" in refused["reason"]
+    assert np.isnan(refused["change"]) and refused["previous"] == "2026"
+    nation = tb.series(tmp_path / "releases" / "small").changes("area_age_sex", level="nation")
+    assert len(nation) == 2 * 6 and nation["change"].notna().all() and "area" in nation
+    with pytest.raises(InputError, match="there is no table people"):
+        tb.series(tmp_path / "releases" / "small").changes("people")
 
 
 def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import tabularium
+from tests.docs.pages import DOCS
 
 ALL_IMPORTED = """
 import importlib, inspect, pkgutil, tabularium
@@ -42,6 +44,11 @@ def test_what_type_checkers_see_is_what_there_is() -> None:
         for name in node.names
     }
     assert typed == set(tabularium.__all__)
+
+
+def test_every_public_name_stands_on_the_page_of_the_api() -> None:
+    page = (DOCS / "reference" / "python.md").read_text()
+    assert sorted(re.findall(r"^::: tabularium\.(\w+)$", page, re.MULTILINE)) == sorted(tabularium.__all__)
 
 
 def test_every_public_name_says_what_it_is() -> None:

@@ -196,6 +196,22 @@ def test_bounding_after_the_universe_is_caught(tmp_path: Path, monkeypatch: pyte
 # --- what agrees
 
 
+def test_a_table_may_cross_the_column_that_says_whom_it_counts(tmp_path: Path) -> None:
+    """Its cells of the others hold nothing, and nothing of theirs is compared."""
+    tables = ALL + '  - {name: women, dimensions: [age, sex], where: "sex = f"}\n'
+    made = Agreement.of(loaded(tmp_path, tables))
+    values = {
+        "everybody": np.array([[9.0, 3, 4, 8, 2, 2, 1, 1]]),
+        "women": np.array([[5.0, 0, 8, 0, 2, 0, 1, 0]]),
+    }
+    measured = {name: Estimate(each, np.ones((1, 1))) for name, each in values.items()}
+    agreed = {name: each.values for name, each in made.consistent(measured).estimates.items()}
+    assert agreed["women"].ravel() == pytest.approx([7, 0, 6, 0, 2, 0, 1, 0])
+    assert agreed["everybody"].ravel() == pytest.approx([7, 3, 6, 8, 2, 2, 1, 1])
+    assert made.differences(agreed) == pytest.approx(0)
+    assert made.differences(values) == 2
+
+
 def test_tables_agree_in_their_universe_and_nowhere_else(tmp_path: Path) -> None:
     tables = TWO + (
         '  - {name: work_ages, dimensions: [age], where: "status = employed and age >= 15"}\n'

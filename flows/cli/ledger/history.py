@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -10,39 +10,23 @@ from rich.text import Text
 
 from tabularium.flows.cli.ledger.shared_options import (
     WIDE,
-    Books,
+    Export,
+    One,
     app,
     cells,
     open_books,
     print_each,
     print_rows,
 )
-from tabularium.flows.cli.ledger.show import One, whom
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import out, table
-from tabularium.ledger import Entry, Ledger
-from tabularium.ledger.amounts import from_text
-from tabularium.ledger.records import Key, Terms
-from tabularium.mechanisms.errors import InputError
-
-#: Terms that may change, and what people call them.
-_TERMS = {
-    "cap": "cap",
-    "cap_per_period": "cap per period",
-    "cap_per_product": "cap per product",
-    "opens_on": "opens on",
-    "closes_on": "closes on",
-    "needs_approval": "needs approval",
-    "approve_exact": "needs approval of exact facts",
-}
-_AMOUNTS = ("cap", "cap_per_period", "cap_per_product")
 
 
 @app.command("history", epilog="Example:  tabularium ledger history census --last 20")
 def history(
     account: One = None,
     last: Annotated[int, typer.Option(help="Only so many entries, the newest; 0 for all.")] = 50,
-    export: Books = None,
+    export: Export = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,125 +37,19 @@ def history(
     - by: the key that signed
     - account_reserved, account_spent: the account's sums after the entry
     """
-    with open_books(home, export) as ledger:
-        if last < 0:
-            raise InputError(
-                "is below zero", where="--last", mend="say how many entries are wanted, or 0 for all"
-            )
-        found = _entries(ledger, account, last)
+    with open_books(home, export) as books:
+        found = books.entries(account, last=last or None)
         if as_json:
-            print_each(entry.body for entry in found)
+            print_each(found)
             return
         heading = table(">entry", "time (UTC)", "what", "about")
         heading.columns[0].no_wrap = heading.columns[2].no_wrap = True
         if out.width < WIDE:  # the day, the time below it
             heading.columns[1].max_width = 10
-        print_rows(_rows(ledger, found, named=account is None), heading)
+        print_rows((_row(entry, books.explain(entry), named=account is None) for entry in found), heading)
 
 
-def _entries(ledger: Ledger, account: str | None, last: int) -> Iterable[Entry]:
-    if account is not None:
-        ledger.account(account)  # or say that there is none
-    if last:
-        return ledger.last_entries(last, account)
-    return ledger.entries() if account is None else ledger.account_entries(account)
-
-
-def _rows(ledger: Ledger, found: Iterable[Entry], *, named: bool) -> Iterator[list[Text]]:
-    keys = ledger.keys()
-    for entry in found:
-        body = entry.body
-        about = list(_about(ledger, body, keys))
-        if named and "account" in body:
-            about.insert(0, f"account {body['account']}")
-        yield cells(body["seq"], body["at"][:19].replace("T", " "), body["kind"], "\n".join(about))
-
-
-def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
-    """Say in lines what an entry is about, why it is there, and who signed it."""
-    yield from _subject(ledger, body, keys)
-    if body.get("reason"):
-        yield f"reason: {body['reason']}"
-    if "by" in body:
-        yield (
-            "signed by itself" if body["by"] == body.get("key") else f"signed by {_signer(body['by'], keys)}"
-        )
-    elif body["kind"] in ("account", "attempts", "terms", "retired", "voided"):
-        yield "not signed"
-
-
-def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
-    kind = body["kind"]
-    if "release_id" in body:
-        part = f", part {body['part']}" if "part" in body else ""
-        yield body["release_id"]
-        yield f"{from_text(body['amount'])} for {body['product']}, {body['period']}{part}"
-        if kind == "withheld":
-            yield f"draft {body['draft']}"
-            yield f"criterion: {body['criterion']}"
-            yield from _consulted(body)
-        if kind in ("reserved", "remade") and body["revises"]:
-            earlier = body.get("measurements_of")
-            made = "" if earlier is None else f", made from the measurements of release {earlier}"
-            yield f"revises what was published: {body['revises']}{made}"
-    elif "spec_digest" in body:
-        yield f"spec {body['spec_digest']}"
-        if kind == "approval":
-            yield "for any amount" if body["amount"] is None else f"for at most {from_text(body['amount'])}"
-    elif kind in ("attempts", "withdrawn"):
-        yield f"release {body['release']}" + (
-            f", {body['allowed']} attempts in all" if "allowed" in body else ""
-        )
-    elif "draft" in body:
-        yield f"release {body['release']}, draft {body['draft']}"
-        yield f"criteria: {', '.join(body['criteria'])}"
-        yield from _consulted(body)
-    elif kind == "evidence":
-        yield f"was an input the one of release {body['of_release']}?"
-    elif kind == "account":
-        yield f"{whom(Terms.of(body))}, {body['relation']}, {body['definition']}"
-        yield from _agreed(body)
-    elif kind == "terms":
-        yield from _changes(ledger, body)
-    elif "population" in body:
-        yield f"populations {body['population']} and {body['other']}"
-    elif "key" in body:
-        officers = body["key"] in keys
-        key_for_releases = f"{body.get('agency', 'the agency')}, key {body['key']} for releases"
-        yield _signer(body["key"], keys) if officers else key_for_releases
-
-
-def _consulted(body: Mapping[str, Any]) -> Iterator[str]:
-    """Say whether an officer looked at what is confidential: such a decision is outside the guarantee."""
-    if body.get("consulted"):
-        yield "confidential figures were consulted: outside the guarantee"
-
-
-def _signer(key: str, keys: Mapping[str, Key]) -> str:
-    known = keys.get(key)
-    return f"{known.officer}, key {key}" if known else f"key {key}, which was never enrolled"
-
-
-def _agreed(body: Mapping[str, Any]) -> Iterator[str]:
-    """Say on what terms an account was opened."""
-    for term, name in _TERMS.items():
-        value = body.get(term)
-        if value not in (None, False):
-            yield f"{name}: {_value(term, value)}"
-
-
-def _changes(ledger: Ledger, body: Mapping[str, Any]) -> Iterator[str]:
-    """Say which terms changed: what they were, and what they are now."""
-    known = ledger.terms_before(body["account"], body["seq"])
-    before, after = ({} if known is None else known.fields()), Terms.of(body).fields()
-    for term, name in _TERMS.items():
-        if before.get(term) != after[term]:
-            yield f"{name}: {_value(term, before.get(term))} → {_value(term, after[term])}"
-
-
-def _value(term: str, value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None:
-        return "none"
-    return str(from_text(str(value))) if term in _AMOUNTS else str(value)
+def _row(entry: Mapping[str, Any], about: list[str], *, named: bool) -> list[Text]:
+    if named and "account" in entry:
+        about = [f"account {entry['account']}", *about]
+    return cells(entry["seq"], entry["at"][:19].replace("T", " "), entry["kind"], "\n".join(about))

@@ -9,22 +9,23 @@ from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.table import Table
 from rich.text import Text
 
+import tabularium
 from tabularium.flows.cli.terminal import one_line_errors, out, write
 from tabularium.ledger import Ledger
 from tabularium.ledger.amounts import exact
-from tabularium.ledger.chain.export import restore
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.officers.keys import read_private
-from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
+
+if TYPE_CHECKING:
+    from tabularium import Books
 
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
 
@@ -33,7 +34,8 @@ KeyOrNone = Annotated[
     Path | None,
     typer.Option("--key", help="Private key (PEM) of the officer who signs, where a signature is needed."),
 ]
-Books = Annotated[
+One = Annotated[str | None, typer.Argument(help="One account; all if absent.")]
+Export = Annotated[
     Path | None,
     typer.Option("--export", help="Read this exported ledger instead, once it verifies; no home is needed."),
 ]
@@ -67,25 +69,10 @@ def open_ledger(home: Path | None, *, reading: bool = False) -> Iterator[Ledger]
 
 
 @contextmanager
-def open_books(home: Path | None, export: Path | None) -> Iterator[Ledger]:
-    """Open a ledger to read it, errors in one line: that of a home, or an exported one once it verifies.
-
-    Raises
-    ------
-    InputError
-        If both are named.
-    """
-    if export is None:
-        with open_ledger(home, reading=True) as ledger:
-            yield ledger
-        return
-    with one_line_errors(), TemporaryDirectory(prefix="tabularium-books-") as folder:
-        if home is not None:
-            raise InputError("names another ledger than --export", where="--home", mend="give one of both")
-        url = f"sqlite:///{Path(folder, 'ledger.db')}"
-        restore(export, url, scratch=True)
-        with Ledger.connect(url) as ledger:
-            yield ledger
+def open_books(home: Path | None, export: Path | None) -> Iterator[Books]:
+    """Open a ledger to look at it, errors in one line: that of a home, or an exported one."""
+    with one_line_errors(), tabularium.open_ledger(home, export=export) as books:
+        yield books
 
 
 def exact_or_none(text: str | None, where: str) -> Fraction | None:

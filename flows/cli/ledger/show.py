@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -13,7 +13,8 @@ from rich.text import Text
 from tabularium.flows.cli.ledger.shared_options import (
     SYMBOLS,
     WIDE,
-    Books,
+    Export,
+    One,
     app,
     cells,
     open_books,
@@ -23,11 +24,10 @@ from tabularium.flows.cli.ledger.shared_options import (
 )
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import bar, out, table
-from tabularium.ledger import Account, Charge, Ledger, Sums, Terms
-from tabularium.ledger.chain.witness import ALONE
-from tabularium.mechanisms.errors import InputError
+from tabularium.ledger import Account, Sums
 
-One = Annotated[str | None, typer.Argument(help="One account; all if absent.")]
+if TYPE_CHECKING:
+    from tabularium import Books
 
 
 @app.command("show", epilog="Example:  tabularium ledger show census --last 0 --json")
@@ -37,7 +37,7 @@ def show(
     last: Annotated[
         int, typer.Option(help="Only so many charges of each account, those that moved last; 0 for all.")
     ] = 50,
-    export: Books = None,
+    export: Export = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,90 +54,25 @@ def show(
     - draft: of a charge that waits for review, or did: digest, criteria, and whether it is accepted
     - withdrawn: of a release that was withdrawn: entry, at, key and reason
     """
-    with open_books(home, export) as ledger:
-        if last < 0:
-            raise InputError(
-                "is below zero", where="--last", mend="say how many charges are wanted, or 0 for all"
-            )
-        accounts = [ledger.account(account)] if account else list(ledger.accounts())
+    with open_books(home, export) as books:
+        most = (last or None) if charges else 0
         if as_json:
-            print_each(_account_json(ledger, entry, last if charges else None) for entry in accounts)
+            print_each(books.as_dicts(account, last=most))
             return
-        if export is None and ledger.read_only is not None:
-            say(f"This ledger is read-only: {ledger.read_only}", style="yellow")
-        if export is None and not ledger.witnessed_elsewhere:
-            say(f"There is {ALONE}.", style="yellow", whole=False)
+        for warning in books.warnings:
+            say(warning, style="yellow", whole=False)
+        accounts = [books.account(account)] if account else books.accounts
         if not accounts:
-            say(f"No account is open in {export or ledger.name} yet: tabularium ledger open NAME --cap 1")
+            say(f"No account is open in {books.name} yet: tabularium ledger open NAME --cap 1")
         for entry in accounts:
-            _show_account(ledger, entry)
+            _show_account(books, entry)
             if charges:
-                _show_charges(ledger, entry, last)
+                _show_charges(books, entry, last or None)
 
 
-def sums_json(sums: Sums) -> dict[str, str]:
-    """Return what is reserved and spent somewhere, for programs."""
-    return {"reserved": str(sums.reserved), "spent": str(sums.spent), "used": str(sums.used)}
-
-
-def whom(terms: Terms) -> str:
-    """Say what an account protects: its entity, and its population if that has a name of its own."""
-    return terms.unit if terms.population == terms.name else f"{terms.unit} of {terms.population}"
-
-
-def _account_json(ledger: Ledger, entry: Account, last: int | None) -> dict[str, object]:
-    shown: dict[str, object] = {
-        **entry.terms.fields(),
-        "cap": str(entry.cap),
-        "retired": entry.retired,
-        **sums_json(Sums(entry.reserved, entry.spent)),
-        "left": str(entry.left),
-        "opened_at": entry.opened_at,
-        "periods": {name: sums_json(sums) for name, sums in ledger.periods(entry.name).items()},
-        "products": {name: sums_json(sums) for name, sums in ledger.products(entry.name).items()},
-    }
-    if last is not None:
-        shown["charge_count"] = ledger.charge_count(entry.name)
-        shown["charges"] = [
-            {
-                "release_id": charge.release_id,
-                "product": charge.product,
-                "period": charge.period,
-                "revises": charge.revises,
-                "measurements_of": charge.measurements_of,
-                "amount": str(charge.amount),
-                "state": charge.state,
-                "draft": _draft_json(ledger, charge),
-                "withdrawn": _withdrawal_json(ledger, charge),
-                "attempts": charge.attempts,
-            }
-            for charge in _charges(ledger, entry.name, last)
-        ]
-    return shown
-
-
-def _draft_json(ledger: Ledger, charge: Charge) -> dict[str, object] | None:
-    draft = ledger.draft(charge.release_id)
-    if draft is None:
-        return None
-    return {"digest": draft.digest, "criteria": list(draft.criteria), "accepted": draft.accepted}
-
-
-def _withdrawal_json(ledger: Ledger, charge: Charge) -> dict[str, object] | None:
-    said = ledger.withdrawal(charge.release_id) if charge.state == "published" else None
-    if said is None:
-        return None
-    return {"entry": said.entry, "at": said.at, "key": said.key, "reason": said.reason}
-
-
-def _charges(ledger: Ledger, account: str, last: int) -> Iterator[Charge]:
-    """Go through the last charges of an account, or all, the one that moved last at the end."""
-    return iter(ledger.last_charges(account, last)) if last else ledger.each_charge(account)
-
-
-def _show_account(ledger: Ledger, entry: Account) -> None:
+def _show_account(books: Books, entry: Account) -> None:
     terms, symbol = entry.terms, SYMBOLS[entry.definition]
-    what = f"{whom(terms)}, {terms.relation}, {terms.definition} {symbol}"
+    what = f"{terms.protects}, {terms.relation}, {terms.definition} {symbol}"
     out.print(Text.assemble((entry.name, "bold"), f"  {what}"), soft_wrap=True)
     full = bar(entry.cap - entry.left, entry.cap)
     sums = f"spent {entry.spent} and reserved {entry.reserved} of {entry.cap}, left {entry.left}"
@@ -149,8 +84,8 @@ def _show_account(ledger: Ledger, entry: Account) -> None:
         notes.append("a spec that states exact facts needs an officer's approval")
     if notes:
         say("  " + "; ".join(notes), whole=False)
-    _show_scope("period", ledger.periods(entry.name), terms.cap_per_period, symbol)
-    _show_scope("product", ledger.products(entry.name), terms.cap_per_product, symbol)
+    _show_scope("period", books.sums(entry.name, by="period"), terms.cap_per_period, symbol)
+    _show_scope("product", books.sums(entry.name, by="product"), terms.cap_per_product, symbol)
 
 
 def _days(entry: Account) -> Iterator[str]:
@@ -173,17 +108,7 @@ def _show_scope(scope: str, found: dict[str, Sums], cap: Fraction | None, symbol
     out.print(rows)
 
 
-def _state(ledger: Ledger, charge: Charge) -> str:
-    """Say in which state a charge is, of a draft what it waits for, and whether a release was withdrawn."""
-    if charge.state == "published" and ledger.withdrawal(charge.release_id) is not None:
-        return "withdrawn"
-    draft = ledger.draft(charge.release_id) if charge.state == "measured" else None
-    if draft is None:
-        return charge.state
-    return "draft, accepted" if draft.accepted else "draft, to review"
-
-
-def _show_charges(ledger: Ledger, entry: Account, last: int) -> None:
+def _show_charges(books: Books, entry: Account, last: int | None) -> None:
     about = ("product", "period") if out.width >= WIDE else ()  # else they stand below the release
     heading = table("release", *about, f">{SYMBOLS[entry.definition]}", "state", ">attempts")
     heading.columns[0].min_width = 32  # to be copied whole
@@ -191,13 +116,14 @@ def _show_charges(ledger: Ledger, entry: Account, last: int) -> None:
 
     def rows() -> Iterator[list[Text]]:
         nonlocal shown
-        for charge in _charges(ledger, entry.name, last):
+        for found in books.charges(entry.name, last=last):
             shown += 1
+            charge = found.charge
             names = (charge.product, charge.period)
             release = (charge.release_id, *names) if about else (f"{charge.release_id}\n{', '.join(names)}",)
-            yield cells(*release, charge.amount, _state(ledger, charge), charge.attempts)
+            yield cells(*release, charge.amount, found.standing, charge.attempts)
 
     print_rows(rows(), heading)
-    if last and shown == last and (more := ledger.charge_count(entry.name) - shown) > 0:
+    if last and shown == last and (more := books.charge_count(entry.name) - shown) > 0:
         noun = "charge moved" if more == 1 else "charges moved"
         say(f"  {more} more {noun} earlier; all: tabularium ledger show {entry.name} --last 0")

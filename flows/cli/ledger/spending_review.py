@@ -11,7 +11,8 @@ import typer
 
 from tabularium.flows.cli.ledger.shared_options import (
     SYMBOLS,
-    Books,
+    Export,
+    One,
     app,
     cells,
     exact_or_none,
@@ -19,10 +20,9 @@ from tabularium.flows.cli.ledger.shared_options import (
     open_ledger,
     say,
 )
-from tabularium.flows.cli.ledger.show import One, sums_json, whom
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import bar, out, print_json, table
-from tabularium.ledger.review import DELTA, AccountView, NotComposable, Reviewer, UnitView
+from tabularium.ledger.review import AccountView, NotComposable, UnitView
 from tabularium.mechanisms.errors import InputError
 
 _HOLDS = (
@@ -38,7 +38,7 @@ def review(
     delta: Annotated[
         str | None, typer.Option(help="The δ of the (ε, δ); default the account's, or 1/1000000000.")
     ] = None,
-    export: Books = None,
+    export: Export = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,25 +60,21 @@ def review(
     - populations: of a unit, those that are added because it may be in all of them
     - whole: whether all accounts of the unit are counted
     """
-    with open_books(home, export) as ledger:
-        at = exact_or_none(delta, "--delta")
-        if at is not None and not 0 < at < 1:
-            raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
-        names = [account] if account else [found.name for found in ledger.accounts() if not found.retired]
-        reviewer = Reviewer(ledger)
-        views = [reviewer.account(name, at) for name in names]
-        units = [] if account else reviewer.units(at or DELTA)
+    with open_books(home, export) as books:
+        views, units, apart = books.review(account, delta=exact_or_none(delta, "--delta"))
         if as_json:
-            units_json = [_unit_json(unit) for unit in units]
-            apart = [] if account else [vars(each) for each in reviewer.not_composable()]
             print_json(
-                {"accounts": [_view_json(v) for v in views], "units": units_json, "not_composable": apart}
+                {
+                    "accounts": [_view_json(view) for view in views],
+                    "units": [_unit_json(unit) for unit in units],
+                    "not_composable": [vars(each) for each in apart],
+                }
             )
             return
         _show_accounts(views)
         if units:
             _show_units(units)
-            for each in reviewer.not_composable():
+            for each in apart:
                 say(_not_added(each), whole=False)
         say(_HOLDS, whole=False)
 
@@ -106,7 +102,7 @@ def _show_accounts(views: list[AccountView]) -> None:
     for view in views:
         terms = view.account.terms
         rows.add_row(
-            *cells(f"{terms.name}\n{whom(terms)}, {terms.relation}", view.charges),
+            *cells(f"{terms.name}\n{terms.protects}, {terms.relation}", view.charges),
             *cells(f"{SYMBOLS[terms.definition]} = {view.plain}", terms.cap),
             *cells(f"{view.epsilon:.4g}", f"{float(view.delta):.1e}"),
         )
@@ -184,8 +180,8 @@ def _view_json(view: AccountView) -> dict[str, object]:
         "epsilon": view.epsilon,
         "delta": str(view.delta),
         "charges": view.charges,
-        "periods": {name: sums_json(sums) for name, sums in view.periods.items()},
-        "products": {name: sums_json(sums) for name, sums in view.products.items()},
+        "periods": {name: sums.as_dict() for name, sums in view.periods.items()},
+        "products": {name: sums.as_dict() for name, sums in view.products.items()},
     }
 
 

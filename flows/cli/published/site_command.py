@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+import tabularium
 from tabularium.flows.cli.options import AsJson
 from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, working
 
@@ -44,21 +45,15 @@ def site(
     With --json: site (the folder), products, releases, and not_shown (where and why of each).
     """
     with one_line_errors():
-        from tabularium.tasks.site.write_site import write_site
-
         with working("writing the site"):
-            found = write_site(releases, out_folder, address=address, copy=copy)
-        shown = sum(1 for _ in found.releases)
+            found = tabularium.site(releases, out_folder, address=address, copy=copy)
         if as_json:
-            not_shown = [vars(each) for each in found.not_shown]
-            counts = {"products": len(found.products), "releases": shown, "not_shown": not_shown}
-            print_json({"site": str(out_folder), **counts})
+            print_json(found.as_dict())
             return
-        for each in found.not_shown:
+        for each in found.not_shown.itertuples():
             said = escape(f"{each.where}: not shown: {each.why}")
             err.print(f"[yellow]![/yellow] {said}", soft_wrap=True, highlight=False)
-        text = f"{shown} releases of {len(found.products)} products: {out_folder / 'index.html'}"
-        out.print(text, soft_wrap=True, highlight=False, markup=False)
+        out.print(found._headline(), soft_wrap=True, highlight=False, markup=False)
 
 
 def register(app: typer.Typer) -> None:

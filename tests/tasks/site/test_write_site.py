@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from rdflib import DCAT, DCTERMS, RDF, Graph, Literal, Namespace, URIRef
 
+import tabularium as tb
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.site.account_course import courses, entities
 from tabularium.tasks.site.offered import shelf
@@ -209,6 +210,28 @@ def test_a_copy_is_compared_with_its_digests(agency: Agency, tmp_path: Path) -> 
     whole = copies / "hostile" / "2026-01"
     assert (whole / "current").readlink() == Path(agency.hostile)
     assert files(whole / "current") == files(releases / "hostile" / "2026-01" / agency.hostile)
+
+
+def test_some_of_the_products_are_shown_alone(agency: Agency, tmp_path: Path) -> None:
+    """With what was superseded and withdrawn of them; as links lie in the folder of all."""
+    persons = tb.series(agency.releases / "persons")
+    found = tb.site(persons, tmp_path / "site")
+    assert set(found.releases["release"]) == {agency.first, agency.second, agency.withdrawn}
+    assert found.not_shown.empty
+    assert not (tmp_path / "site" / "products" / "hostile").exists()
+    links = targets(tmp_path / "site" / "products" / "persons" / "2026.html")
+    reports = [unquote(each) for each in links if each.endswith("/report.html")]
+    assert reports
+    assert all((tmp_path / "site" / "products" / "persons" / each).is_file() for each in reports)
+    both = tb.site([persons, agency.releases / "hostile"], tmp_path / "both")
+    tb.site(agency.releases, tmp_path / "all")
+    assert files(both.folder) == files(tmp_path / "all")
+    assert repr(both).startswith("4 releases of 2 products")
+    copied_releases(agency.releases, tmp_path / "others")
+    with pytest.raises(InputError, match="products of 2 folders"):
+        tb.site([persons, tmp_path / "others" / "hostile"], tmp_path / "site")
+    with pytest.raises(InputError, match="no such folder"):
+        tb.site([agency.releases / "nobody"], tmp_path / "site")
 
 
 def test_titles_are_not_trusted(agency: Agency, tmp_path: Path) -> None:
