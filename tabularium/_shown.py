@@ -23,6 +23,10 @@ class Shown(ABC):
     def _rows(self) -> DataFrame:
         """Return the rows below it; of many the first and the last are shown."""
 
+    def beginning(self, rows: int = 5) -> str:
+        """Return the sentence with the first rows alone."""
+        return f"{self._headline()}\n{self._rows().head(rows).to_string(index=False)}"
+
     def __repr__(self) -> str:
         return f"{self._headline()}\n{self._rows().to_string(max_rows=_MOST_ROWS, index=False)}"
 

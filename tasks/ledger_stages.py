@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tabularium.ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
-from tabularium.ledger.chain.witness import ALONE
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.refusals import retired_account
 from tabularium.mechanisms.errors import LedgerError
@@ -122,8 +121,6 @@ def check_account(run: Run) -> None:
     """
     spec, home = run.loaded.spec, run.installation
     with open_ledger(run, against_store=True, tell=True) as ledger:
-        if not ledger.witnessed_elsewhere:
-            note(ALONE)
         ledger.require_writable()
         account = _account(ledger, spec, home)
         for amount in (spec.privacy.budget, spec.tally_amount):

@@ -32,6 +32,14 @@ COMMANDS = {
         "tabularium.flows.cli.operations.deploy",
         "Have Prefect publish SPEC by itself; doing it again changes only what differs.",
     ),
+    "deliver": (
+        "tabularium.flows.cli.operations.deliver_command",
+        "Copy FILES into an inbox as one drop: its manifest comes last, so that nobody sees half of it.",
+    ),
+    "watch": (
+        "tabularium.flows.cli.operations.watch_command",
+        "Look at every inbox of a home whenever something changes there, and start releases. Ends by Ctrl-C.",
+    ),
     "notify": (
         "tabularium.flows.cli.operations.notify",
         "Have Prefect's server tell people of what happens; doing it again changes only what differs.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +12,13 @@ import typer
 from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises, SameInput, SpecPath
 from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 from tabularium.ledger.refusals import NotApproved
-from tabularium.mechanisms.errors import InputError, RunRefused
+from tabularium.mechanisms.errors import InputError, RunRefused, TabulariumError
 
 if TYPE_CHECKING:
     from tabularium.tasks.runtime.run import Request
     from tabularium.validations.spec.load import Loaded
+
+_MOST_ROWS = 1_000_000  # of a table that is read to show a few of them
 
 
 def run(
@@ -55,6 +58,26 @@ def run(
             )
         else:
             out.print(f"Published: {outcome['folder']}", soft_wrap=True, markup=False)
+            _show(Path(outcome["folder"]), home)
+
+
+def _show(folder: Path, home: Path | None) -> None:
+    """Print what a person wants next: the first rows, the report, and what is left."""
+    import tabularium
+    from tabularium.flows.cli.ledger.shared_options import SYMBOLS
+
+    with suppress(TabulariumError):  # it is published, whether it can be looked at from here or not
+        release = tabularium.open(folder, verify=False)
+        first = next(iter(release))
+        if release.certificate.tables[first].rows <= _MOST_ROWS:
+            text = f"\n{release[first].beginning()}\n"
+            out.print(text, soft_wrap=True, markup=False, highlight=False)
+        out.print(f"Look at: {folder / 'report.html'}", soft_wrap=True, markup=False, highlight=False)
+        with tabularium.open_ledger(home) as books:
+            account = books.account(release.certificate.dataset)
+        symbol = SYMBOLS[account.terms.definition]
+        left = f"Left on account {account.name}: {symbol} = {account.left} of {account.cap}"
+        out.print(left, soft_wrap=True, markup=False, highlight=False)
 
 
 def run_release(

@@ -88,7 +88,7 @@ class Installation:
 
     def watcher(self) -> Part:
         """Return the watcher of inboxes."""
-        return self._part("watcher", ["tabularium.flows.operations.watcher", "--home", str(self.home.path)])
+        return self._part("watcher", ["tabularium.flows.cli.app", "watch", "--home", str(self.home.path)])
 
     def _part(self, name: str, words: list[str]) -> Part:
         return Part(name, [sys.executable, "-P", "-m", *words], self.environment(), server_folder(self.home))

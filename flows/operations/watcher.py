@@ -1,7 +1,5 @@
 """The watcher: a process that looks at every inbox of a home whenever something changes there.
 
-    python -m tabularium.flows.operations.watcher --home HOME
-
 Each inbox has a thread of its own, so that a large drop in one, or a store that does not answer, keeps no
 other waiting. One more has runs go on whose process died. Folders tell of their changes where the system
 can; beside that, and of object stores, it looks again and again. It holds nothing in memory that it could
@@ -10,7 +8,6 @@ not find again, may be killed at any time, and several may run at once.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import contextvars
 import os
@@ -159,25 +156,21 @@ def _registered(home: Home, watches: dict[str, Watch]) -> list[Inbox]:
     return [watch.inbox for watch in watches.values()]
 
 
-def main() -> None:
-    """Watch until SIGTERM or Ctrl-C."""
-    parser = argparse.ArgumentParser(description="Look at every inbox whenever something changes there.")
-    parser.add_argument("--home", help="home of the installation; default TABULARIUM_HOME or ~/.tabularium")
-    home = Home.at(parser.parse_args().home)
+def watch_until_stopped(home: Home) -> None:
+    """Watch until SIGTERM or Ctrl-C.
+
+    Raises
+    ------
+    TabulariumError
+        No Prefect API answers, or the home cannot be used.
+    """
     os.umask(0o077)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    try:
-        with connected(home):
-            context = contextvars.copy_context()
-            threading.Thread(
-                target=context.run, args=(run_keeper.keep_looking, home, stop, say), daemon=True
-            ).start()
-            keep_watching(home, stop)
-    except TabulariumError as error:
-        sys.exit(error.line())
-
-
-if __name__ == "__main__":
-    main()
+    with connected(home):
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=context.run, args=(run_keeper.keep_looking, home, stop, say), daemon=True
+        ).start()
+        keep_watching(home, stop)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 from pathlib import Path
 
 from tabularium.flows.cli.demo.demo_typing import shown
 from tabularium.flows.cli.terminal import out
+from tabularium.tasks.arrival.deliver import deliver as put
+from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.arrival.manifest import MANIFEST
 
 _NAME = "delivery-1"
@@ -18,17 +17,8 @@ def deliver(data: Path, inbox: Path, product: str, period: str) -> None:
     """Put a drop into the inbox, unless it lies there or was put away."""
     if drop_lies_in(inbox).exists():
         return
-    drop = inbox / _NAME
-    drop.mkdir(parents=True, exist_ok=True)
-    target = drop / data.name
-    shutil.copyfile(data, target)
-    content = target.read_bytes()
-    file = {"name": target.name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    manifest = {"product": product, "period": period, "files": [file]}
-    aside = drop / f".{MANIFEST}"
-    aside.write_text(json.dumps(manifest, indent=2) + "\n")
-    aside.rename(drop / MANIFEST)
-    out.print(f"{shown(target)}\n{shown(drop / MANIFEST)}", highlight=False, soft_wrap=True)
+    drop = put([data], Inbox(product, str(inbox), ""), period, name=_NAME)
+    out.print(f"{shown(drop / data.name)}\n{shown(drop / MANIFEST)}", highlight=False, soft_wrap=True)
 
 
 def drop_lies_in(inbox: Path) -> Path:

@@ -20,6 +20,7 @@ from tabularium.flows.cli.ledger.shared_options import (
 )
 from tabularium.flows.cli.options import HomePath
 from tabularium.ledger import amounts
+from tabularium.ledger.chain.witness import ALONE
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.mechanisms.errors import InputError
 
@@ -96,6 +97,8 @@ def open_account(
             by=signer(key),
         )
         say(f"Account {account} is open with a cap of {SYMBOLS[definition]} = {amount}.")
+        if not ledger.witnessed_elsewhere:
+            say(f"There is {ALONE}.", style="yellow")
 
 
 def _require_entity(unit: str) -> None:

@@ -171,8 +171,6 @@ def _welcome(installation: Installation) -> None:
     out.print(f"  logs: {folder / 'logs'}; Ctrl-C stops everything", soft_wrap=True, highlight=False)
     if not is_loopback(installation.host):
         _say(f"other machines reach {installation.host}: put TLS in front, or passwords travel in the open")
-    if "TABULARIUM_WITNESS" not in os.environ:
-        _say("no witness outside the home: name a folder on another disk with --witness")
 
 
 def _say(text: str) -> None:

@@ -193,7 +193,7 @@ def _faults(
     time.sleep(15)
     for part in (
         "tabularium.flows.operations.worker",
-        "tabularium.flows.operations.watcher",
+        "tabularium.flows.cli.app watch",
         "tabularium.flows.operations.prefect_server",
     ):
         until(f"{part} is there", lambda part=part: up.part(part), 60)

@@ -119,7 +119,7 @@ def _nobody_decided(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def _decided_untold(scene: Scene) -> Iterator[None]:
-    watcher = scene.up.part("tabularium.flows.operations.watcher")
+    watcher = scene.up.part("tabularium.flows.cli.app watch")
     os.kill(watcher, signal.SIGSTOP)
     key = str(officer_of(scene.up.home))
     scene.up.run_cli("ledger", "approve", str(scene.farms.spec), "--key", key, PREFECT_API_URL=_NOWHERE)

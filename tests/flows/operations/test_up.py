@@ -83,7 +83,7 @@ def test_a_server_that_dies_is_started_again_and_found(tmp_path: Path) -> None:
 def test_a_signal_in_the_middle_of_a_restart_is_not_lost(tmp_path: Path) -> None:
     with running(tmp_path / "home") as up:
         (up.halts / "forks").write_text(str(up.process.pid))
-        up.kill("tabularium.flows.operations.watcher")
+        up.kill("tabularium.flows.cli.app watch")
         assert up.process.wait(60) == 0
         assert "Exception ignored" in up.said.read_text()
         assert up.said.read_text().endswith("stopped\n")

@@ -303,8 +303,7 @@ def test_a_failing_warning_is_told(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path, rules="[{rule: row_count, max: 10, severity: warn}]")
     with reporting_to(Listening()):
         assert publish(spec, home).status == "published"
-    assert Listening.heard[1:] == [
+    assert Listening.heard == [
         "the microdata break the rule row_count, which only warns",
         "the release is unsigned: no key for releases is enrolled",
     ]
-    assert "no second witness" in Listening.heard[0]

@@ -34,6 +34,7 @@ def test_a_delivery_is_made_once_and_its_manifest_fits(tmp_path: Path) -> None:
     data = tmp_path / "people.parquet"
     data.write_bytes(b"people")
     inbox = tmp_path / "inbox"
+    inbox.mkdir()
     deliver(data, inbox, "people", "2025")
     drop = drop_lies_in(inbox)
     manifest = read_manifest((drop / "drop.json").read_bytes())

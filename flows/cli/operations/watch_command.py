@@ -1,0 +1,28 @@
+"""``tabularium watch``: the process that looks at inboxes."""
+
+from __future__ import annotations
+
+import typer
+
+from tabularium.flows.cli.options import HomePath
+from tabularium.flows.cli.terminal import one_line_errors
+
+_EXAMPLES = "Example:  tabularium watch --home /var/lib/tabularium/home"
+
+
+def watch(home: HomePath = None) -> None:
+    """Look at every inbox of a home whenever something changes there, and start releases. Ends by Ctrl-C.
+
+    `tabularium up` starts one; on a machine of its own it needs PREFECT_API_URL. It may be killed at any
+    time, and several may run at once.
+    """
+    with one_line_errors():
+        from tabularium.flows.operations.watcher import watch_until_stopped
+        from tabularium.tasks.runtime.home import Home
+
+        watch_until_stopped(Home.at(home))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=_EXAMPLES)(watch)
