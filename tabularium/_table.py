@@ -116,12 +116,13 @@ class Table(Shown):
         return found
 
     def unbiased(self) -> Table:
-        """Return estimates of the counts that are right on average: what to add up, and to compute with.
+        """Return estimates of counts and sums that are right on average: to add up, and to compute with.
 
         They agree with each other as the published counts do, and were neither kept from falling below zero
-        nor made whole. Beside each ``estimate`` stands its ``variance``, of the noise alone; where many
-        tables were made to agree it is an estimate itself. It costs no budget: they are made of the noisy
-        measurements in the release.
+        nor made whole. Beside each ``estimate`` of a count stands its ``variance``, of the noise alone; where
+        many tables were made to agree it is an estimate itself. A measure that is a sum has its estimate
+        under its name, and ``NAME_variance``; means, rates and quantiles are no sums of what was measured,
+        and have none. It costs no budget: they are made of the noisy measurements in the release.
 
         Raises
         ------
