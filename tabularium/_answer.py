@@ -54,6 +54,11 @@ class Answer(Shown):
         return self._only.high
 
     @property
+    def published(self) -> float | None:
+        """What the published cells say themselves, where they say it; the interval is not about it."""
+        return self._only.published
+
+    @property
     def _only(self) -> Row:
         rows = self._answer.rows
         if len(rows) != 1:

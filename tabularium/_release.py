@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tabularium._answer import Answer
 from tabularium._shown import Shown
-from tabularium._table import Table
+from tabularium._table import AnswerSource, Table
 from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from pyarrow import Table as ArrowTable
 
+    from tabularium.mechanisms.queries import Askable
+    from tabularium.mechanisms.queries.grammar import Query
     from tabularium.tasks.publish.read_release import Released
+    from tabularium.tasks.query.cell_totals import Codes
     from tabularium.validations.certificate import Certificate
 
 
@@ -98,6 +101,7 @@ class Release(Mapping[str, Table], Shown):
                 *(name, self._of, columns, self.confidence),
                 partial(self._read, name),
                 partial(self._estimate, name),
+                partial(self._total, name),
                 [each for each in columns if isinstance(self._released.domains[each], NumberDomain)],
             )
             for name, columns in dimensions.items()
@@ -153,7 +157,7 @@ class Release(Mapping[str, Table], Shown):
         *,
         table: str | None = None,
         confidence: float | None = None,
-        source: Literal["measurements", "tables"] | None = None,
+        source: AnswerSource | None = None,
     ) -> Answer:
         """Ask the release, as ``count by sex where 20 <= age < 65``. Costs no budget.
 
@@ -174,18 +178,45 @@ class Release(Mapping[str, Table], Shown):
         InputError
             The question cannot be read, or the release cannot answer it.
         """
-        from tabularium.mechanisms.queries import ask
         from tabularium.tasks.publish.release_folder import well_formed
         from tabularium.tasks.query.query_release import asked_release
+
+        with well_formed(self.folder):
+            asked = asked_release(self._released, table=table, verified=self.verified).asked
+            return self._answer(query, query, asked, confidence, source)
+
+    def _total(
+        self, name: str, codes: Codes, *, confidence: float | None, source: AnswerSource | None
+    ) -> Answer:
+        from tabularium.tasks.publish.release_folder import well_formed
+        from tabularium.tasks.query.cell_totals import total_query
+        from tabularium.tasks.query.query_release import asked_release
+
+        if name not in self._released.layouts:
+            raise InputError(
+                "is a histogram, of no cells with codes", where=f"table {name}", mend="ask a table"
+            )
+        with well_formed(self.folder):
+            (table,) = asked_release(self._released, table=name, verified=self.verified).tables
+            query, text = total_query(table, codes)
+            return self._answer(query, text, (table,), confidence, source)
+
+    def _answer(
+        self,
+        query: str | Query,
+        text: str,
+        tables: Sequence[Askable],
+        confidence: float | None,
+        source: AnswerSource | None,
+    ) -> Answer:
+        from tabularium.mechanisms.queries import ask
 
         if confidence is not None and not 0 < confidence < 1:
             raise InputError(
                 "is not between 0 and 1", where="confidence", mend="0.9 means that 90 percent hold"
             )
-        with well_formed(self.folder):
-            release = asked_release(self._released, table=table, verified=self.verified)
-            answer = ask(query, release.asked, level=confidence or release.level, source=source)
-        return Answer(query, answer, release.certificate.tables[answer.table].counted)
+        answer = ask(query, tables, level=confidence or self.confidence, source=source)
+        return Answer(text, answer, self.certificate.tables[answer.table].counted)
 
     def report(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
         """Write the page for people anew: what was published, how sure it is, and what it cost.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tabularium._shown import Shown
 from tabularium.mechanisms.errors import InputError
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from polars import DataFrame as PolarsFrame
     from pyarrow import Table as ArrowTable
 
+    from tabularium._answer import Answer
+
+AnswerSource = Literal["measurements", "tables"]
 LEVEL = "level"
 _LABEL = "_label"
 
@@ -45,10 +48,12 @@ class Table(Shown):
         confidence: float | None,
         read: Callable[[], ArrowTable],
         estimate: Callable[[], ArrowTable] | None = None,
+        total: Callable[..., Answer] | None = None,
         ordered: Sequence[str] = (),
     ) -> None:
         self.name, self.of, self.confidence, self._read = name, of, confidence, read
-        self.dimensions, self._estimate, self._ordered = tuple(dimensions), estimate, tuple(ordered)
+        self.dimensions, self._estimate, self._total = tuple(dimensions), estimate, total
+        self._ordered = tuple(ordered)
 
     @cached_property
     def _whole(self) -> ArrowTable:
@@ -118,12 +123,13 @@ class Table(Shown):
         return found
 
     def unbiased(self) -> Table:
-        """Return estimates of the counts that are right on average: what to add up, and to compute with.
+        """Return estimates of counts and sums that are right on average: to add up, and to compute with.
 
         They agree with each other as the published counts do, and were neither kept from falling below zero
-        nor made whole. Beside each ``estimate`` stands its ``variance``, of the noise alone; where many
-        tables were made to agree it is an estimate itself. It costs no budget: they are made of the noisy
-        measurements in the release.
+        nor made whole. Beside each ``estimate`` of a count stands its ``variance``, of the noise alone; where
+        many tables were made to agree it is an estimate itself. A measure that is a sum has its estimate
+        under its name, and ``NAME_variance``; means, rates and quantiles are no sums of what was measured,
+        and have none. It costs no budget: they are made of the noisy measurements in the release.
 
         Raises
         ------
@@ -138,6 +144,54 @@ class Table(Shown):
         found = self._estimate()
         of = f"{self.of}, unbiased"
         return Table(self.name, of, self.dimensions, None, lambda: found, ordered=self._ordered)
+
+    def total(
+        self,
+        where: Mapping[str, str | int | Iterable[str | int]] | None = None,
+        /,
+        *,
+        confidence: float | None = None,
+        source: AnswerSource | None = None,
+        **codes: str | int | Iterable[str | int],
+    ) -> Answer:
+        """Add up the cells that have some codes, and say how far off the sum may be. It costs no budget.
+
+        It is the count that :meth:`Release.query` asks this table for, whose text the answer has. Margins of
+        cells must not be added up.
+
+        Parameters
+        ----------
+        where
+            Columns whose names are no words of Python, or ``confidence`` or ``source``, with their codes.
+        confidence
+            Of the interval, between 0 and 1; that of the release unless said.
+        source
+            ``"measurements"``: the best sum. ``"tables"``: the sum of the published cells, with an interval
+            of its own. What is better known unless said.
+        **codes
+            Of each column a code or several; of one with a hierarchy those of any level, each counted once.
+            All of a column that is left out.
+
+        Returns
+        -------
+        Answer
+            ``value``, ``low``, ``high``, and the sum of the published cells as ``published``.
+
+        Raises
+        ------
+        InputError
+            The table does not cross such a column, or the column has no such code; or this is a histogram or
+            no table of a release.
+
+        Examples
+        --------
+        >>> release["age_by_sex"].total(sex="F", age=["20-24", "25-29"])          # doctest: +SKIP
+        """
+        if self._total is None:
+            raise InputError(
+                "has no measurements of its own", where=f"table {self.name}", mend="open one release"
+            )
+        return self._total({**(where or {}), **codes}, confidence=confidence, source=source)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         """Hand the rows of the last level to a library that speaks Arrow."""

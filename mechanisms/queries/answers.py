@@ -44,7 +44,7 @@ class _Candidate:
 
 
 def ask(
-    text: str,
+    text: str | Query,
     tables: Sequence[Askable],
     *,
     level: float = 0.9,
@@ -55,7 +55,7 @@ def ask(
     Parameters
     ----------
     text
-        The query; see :mod:`tabularium.mechanisms.queries.grammar`.
+        The query, or what is read from it; see :mod:`tabularium.mechanisms.queries.grammar`.
     tables
         Tables and arrays of measures. Of those that have all attributes, and count the records that are
         asked for, the one is taken that knows the numbers behind the answer best.
@@ -83,7 +83,7 @@ def ask(
     """
     if not 0 < level < 1:
         raise InputError("the level is not between 0 and 1", where="level", mend="0.9 means 90 percent")
-    query = parse(text)
+    query = parse(text) if isinstance(text, str) else text
     put = _plans(query, tables)
     candidates = [_candidate(*each, known, level) for each in put for known in _sources(each[0], source)]
     found = [each for each in candidates if each is not None]

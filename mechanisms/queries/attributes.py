@@ -400,6 +400,16 @@ def close(text: str, names: Iterable[str]) -> str | None:
     return folded[near[0]] if near else None
 
 
+def near(text: str, codes: Sequence[str], labels: Sequence[str], most: int = 3) -> list[str]:
+    """Return the codes that ``text`` was probably meant to be: those that look alike or whose label does."""
+    folded: dict[str, str] = {}
+    for names in (codes[:_COMPARED], labels[:_COMPARED]):
+        for code, name in zip(codes, names, strict=False):
+            folded.setdefault(name.casefold(), code)
+    found = difflib.get_close_matches(text.casefold(), folded, n=most, cutoff=0.6)
+    return list(dict.fromkeys(folded[each] for each in found))
+
+
 def listed(names: Sequence[str], limit: int = 8) -> str:
     """Return ``a, b, c``, cut after ``limit`` names."""
     shown = [plain(name) for name in names[:limit]]

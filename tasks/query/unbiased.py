@@ -7,12 +7,15 @@ decimals, and adds up to what is known of any larger group without bias.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError, PublicationError
+from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tabularium.tasks.postprocess.stages import on_their_trees
 from tabularium.tasks.public_folder import named
@@ -25,6 +28,7 @@ from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.findings import CouldNot, Failed
 from tabularium.tasks.verify.remaking import parts_in
 from tabularium.tasks.verify.subject import Subject
+from tabularium.validations.spec.measures.array_owners import array_of
 
 
 def measured(released: Released, name: str) -> pa.Table:
@@ -74,13 +78,14 @@ def measured(released: Released, name: str) -> pa.Table:
 
 
 def unbiased(released: Released, name: str) -> pa.Table:
-    """Return the consistent estimates of the counts of a table, all levels.
+    """Return the consistent estimates of the counts and sums of a table, all levels.
 
     Returns
     -------
     pyarrow.Table
         Level, codes and labels as in the published file, ``estimate`` and its ``variance``: of the noise, and
-        not of a sample; an estimate itself where many tables were made to agree.
+        not of a sample; an estimate itself where many tables were made to agree. Likewise each sum among the
+        measures, by its name. Means, rates and quantiles are no linear functions of what was measured.
 
     Raises
     ------
@@ -124,9 +129,21 @@ def unbiased(released: Released, name: str) -> pa.Table:
             failure = PublicationError(str(reason), where=str(released.folder), mend="restore it from a copy")
         else:
             estimates, _ = on_their_trees(run.loaded, post, parts)
-            found = post.apply(CONSISTENCY, estimates).estimates[name]
-            rows = Labels(released.layouts[name], np.arange(released.layouts[name].nodes))
-            variances = np.broadcast_to(found.variances, found.values.shape)
-            numbers = {"estimate": found.values.reshape(-1), "variance": variances.reshape(-1)}
-            return pa.table({**rows.of(0, rows.rows), **numbers})
+            agreed = post.apply(CONSISTENCY, estimates).estimates
+            layout = released.layouts[name]
+            rows = Labels(layout, np.arange(layout.nodes))
+            columns = [*rows.of(0, rows.rows).items(), *_numbers(agreed[name], "estimate", "variance")]
+            measures = layout.table.measures
+            for measure in (each for each in measures if measures[each].kind == "sum"):
+                array, unit = agreed[array_of(measures, name, measure)], float(measures[measure].step)
+                columns += _numbers(array, measure, f"{measure}_variance", unit)
+            return pa.table([column for _, column in columns], names=[each for each, _ in columns])
     raise failure
+
+
+def _numbers(
+    found: Estimate, name: str, variance: str, unit: float = 1.0
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Yield estimates and variances as columns; the estimates are multiplied by ``unit``."""
+    yield name, unit * found.values.reshape(-1)
+    yield variance, unit**2 * np.broadcast_to(found.variances, found.values.shape).reshape(-1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -212,3 +214,51 @@ def test_the_books_can_be_looked_at(scene: tuple[Path, Path]) -> None:
     assert history["period"].tolist() == ["2027", "2026"]
     with pytest.raises(InputError, match="known are people"):
         books.history("nobody")
+
+
+@pytest.mark.parametrize("source", [None, "measurements", "tables"])
+def test_a_total_is_the_count_that_is_asked_for(release: tb.Release, source: Any) -> None:
+    for name, codes, query in (
+        ("age_sex", {}, "count from age_sex"),
+        ("age_sex", {"sex": 1}, "count from age_sex where sex = 1"),
+        (
+            "age_sex",
+            {"sex": "1", "age": ["0-19", "20-64"]},
+            "count from age_sex where sex = male and age < 65",
+        ),
+        (
+            "area_age_sex",
+            {"area": ["A", "A1", "B1"], "sex": "2"},
+            "count from area_age_sex where (area = A or area = B1) and sex = 2",
+        ),
+    ):
+        found = release[name].total(codes, source=source, confidence=0.8)
+        likes = release.query(query, source=source, confidence=0.8)
+        assert (found.value, found.low, found.high, found.published, found.table) == (
+            *(likes.value, likes.low, likes.high, likes.published),
+            name,
+        )
+        assert found.explanation == likes.explanation
+        again = release.query(found.query, source=source, confidence=0.8)
+        assert (again.value, again.low, again.high) == (found.value, found.low, found.high)
+    table = release["age_sex"].to_pandas()
+    women = table[(table["sex"] == "2") & (table["age"] != "0-19")]["count"].sum()
+    assert release["age_sex"].total(sex=2, age=["20-64", "65-99"]).published == women
+    assert release["age_sex"].total(sex=2, age=["20-64", "65-99"], source="tables").value == women
+
+
+def test_a_total_of_unknown_codes_names_the_column_and_what_is_near(
+    release: tb.Release, scene: tuple[Path, Path]
+) -> None:
+    for codes, words in (
+        ({"age": ["0-19", "20-46"]}, r"column age: there is no code `20-46`; did you mean `20-64`"),
+        ({"sex": "femal"}, r"column sex: there is no code `femal`; did you mean `2`"),
+        ({"sex": "x"}, r"column sex: there is no code `x`; known are `1`, `2`"),
+        ({"sex": []}, r"column sex: no code is named"),
+        ({"region": "A"}, r"column region: is no column that table area_age_sex crosses; known are `area`"),
+    ):
+        with pytest.raises(InputError) as refused:
+            release["area_age_sex"].total(codes)
+        assert re.search(words, refused.value.line()), refused.value.line()
+    with pytest.raises(InputError, match="open one release"):
+        tb.series(scene[0])["age_sex"].total(sex=1)

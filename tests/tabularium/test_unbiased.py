@@ -11,7 +11,10 @@ import pytest
 
 import tabularium as tb
 from tabularium.mechanisms.errors import InputError
+from tests.flows.release import test_bounds_by_group as by_group
 from tests.flows.release.scene import write_scene
+from tests.flows.release.test_measures import with_measures
+from tests.flows.release.test_rates import home_for
 
 BARE = "postprocessing: {nonnegativity: false, rounding: false}\n"
 
@@ -33,6 +36,39 @@ def test_where_nothing_else_was_done_they_are_the_published_numbers(tmp_path: Pa
             assert np.allclose(found["estimate"], shown["count"], rtol=1e-9, atol=1e-9)
             margin = sure * np.sqrt(found["variance"])
             assert np.allclose(margin, shown["margin"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("definition", ["pure", "zcdp"])
+def test_sums_have_them_too_where_bounds_differ_by_group_as_well(tmp_path: Path, definition: str) -> None:
+    """Nothing else was done, so that they are the published sums, and their variances make the margins."""
+    spec = by_group.write(tmp_path, "2", definition)
+    spec.write_text(spec.read_text() + BARE)
+    release = tb.publish(spec, home=home_for(tmp_path, definition).path, notes=lambda _: None)
+    sure = NormalDist().inv_cdf((1 + release.confidence) / 2)
+    variances = set()
+    for table in release.values():
+        for level in table.levels or (None,):
+            shown, found = table.to_pandas(level=level), table.unbiased().to_pandas(level=level)
+            assert list(found.columns[-4:]) == ["estimate", "variance", "total", "total_variance"]
+            assert np.allclose(found["total"], shown["total"], rtol=1e-9, atol=1e-6)
+            assert np.allclose(sure * np.sqrt(found["total_variance"]), shown["total_margin"], rtol=1e-6)
+            variances |= set(found["total_variance"].round(3))
+    assert len(variances) >= 4, "of two sectors, by level and table"
+
+
+def test_sums_are_in_the_unit_of_their_column_and_add_up(tmp_path: Path) -> None:
+    spec, home = with_measures(tmp_path, budget="200", cap="200")
+    release = tb.publish(spec, home=home.path, notes=lambda _: None)
+    table = release["area_age_sex"]
+    found = {level: table.unbiased().to_pandas(level=level) for level in table.levels}
+    assert not {"mean_income", "typical", "first"} & set(found["place"])
+    for name in ("income", "balance"):
+        sums = [each[name].sum() for each in found.values()]
+        assert np.allclose(sums, sums[0], rtol=1e-9)
+        shown = table.to_pandas(level="nation")
+        away = (found["nation"][name] - shown[name]).abs()
+        assert (away <= 3 * shown[f"{name}_margin"] + 10).all() and shown[name].abs().min() > 100
+    assert "total" in release["age_sex"].unbiased().to_pandas()
 
 
 def test_they_add_up_and_may_be_negative(tmp_path: Path) -> None:
