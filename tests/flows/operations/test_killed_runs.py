@@ -59,8 +59,10 @@ def test_a_worker_and_its_runs_killed_in_two_stages_while_another_waits_for_its_
     with installation.client() as client:
 
         def meanwhile() -> None:
+            # For a moment the one that was killed is still there.
+            said = "the worker was killed (signal 9)"
+            until("that is noticed", lambda: said in installation.said.read_text(), 30)
             until("a worker runs again", lambda: installation.part("tabularium.flows.operations.worker"), 30)
-            assert "the worker was killed (signal 9)" in installation.said.read_text()
             waits_for_its_officer(installation, client, tmp_path / "waits")
 
         killed_and_started_again(
