@@ -88,10 +88,11 @@ class SpecDiff(Shown):
 class Changes(Mapping[str, Table], Shown):
     """What changed from one release to another of the same product. Made by :func:`diff`.
 
-    A mapping of the tables that can be compared: of the count of each cell ``before``, ``after``,
-    ``difference``, the ``margin`` of the difference, and whether it goes ``beyond`` it. A margin stands where
-    the noise of both is independent and of a known distribution. A cell that is ``only_in`` one release, or
-    was left blank in one, has no difference.
+    A mapping of the tables that can be compared, and of their measures as ``TABLE.MEASURE``: of the count of
+    each cell, or its sum, mean, rate or quantile, ``before``, ``after``, ``difference``, the ``margin`` of
+    the difference, and whether it goes ``beyond`` it. A margin stands where the noise of both is independent
+    and of a known distribution. A cell that is ``only_in`` one release, or was left blank in one, has no
+    difference.
 
     Attributes
     ----------
@@ -112,15 +113,16 @@ class Changes(Mapping[str, Table], Shown):
         from tabularium.tasks.report.since_last_period import comparable
 
         one, other = self.before._released, self.after._released
-        names = dict.fromkeys([*self.before, *self.after])
-        return {name: comparable(other, one, name) for name in names}
+        names = dict.fromkeys([*self.before._numbers, *self.after._numbers])
+        return {name: comparable(other, one, *_parts(name)) for name in names}
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
         of = f"{self.after.product}, {self.before.period} to {self.after.period}"
         return {
             name: Table(
-                name, of, self.after[name].dimensions, self.after.confidence, partial(self._read, name)
+                *(name, of, self.after[_parts(name)[0]].dimensions, self.after.confidence),
+                partial(self._read, name),
             )
             for name, (can_be, _) in self._compared.items()
             if can_be
@@ -130,17 +132,25 @@ class Changes(Mapping[str, Table], Shown):
         import numpy as np
         import pyarrow as pa
 
-        one, other = (each._read(name).to_pandas() for each in (self.before, self.after))
-        keys = [each for each in other.columns if each == LEVEL or _is_key(each, self.after[name])]
+        from tabularium.tasks.report.since_last_period import margin_of_difference
+
+        table, measure = _parts(name)
+        one, other = (each._read(table).to_pandas() for each in (self.before, self.after))
+        keys = [each for each in other.columns if each == LEVEL or _is_key(each, self.after[table])]
         keys = [each for each in keys if each in one.columns]
-        one, other = (each[[*keys, *_NUMBERS]].astype(dict.fromkeys(keys, "str")) for each in (one, other))
+        own = _NUMBERS if measure is None else (measure, f"{measure}_margin")
+        wanted = dict(zip(own, _NUMBERS, strict=True))
+        one, other = (
+            each[[*keys, *wanted]].rename(columns=wanted).astype(dict.fromkeys(keys, "str"))
+            for each in (one, other)
+        )
         one, other = (each.assign(place=range(len(each))) for each in (one, other))
         both = other.merge(one, how="outer", on=keys, suffixes=("", "_before"), indicator=True)
         both = both.sort_values(["place", "place_before"])  # as in the files; what went comes last
         known = name not in self.reasons
         found = both[keys].assign(before=both["count_before"], after=both["count"])
         found["difference"] = both["count"] - both["count_before"]
-        margin = np.hypot(both["margin"], both["margin_before"]) if known else np.nan
+        margin = margin_of_difference(both["margin"], both["margin_before"]) if known else np.nan
         found["margin"] = np.where(np.isfinite(margin), margin, np.nan)
         found["beyond"] = (found["difference"].abs() > found["margin"]).where(
             found["difference"].notna() & found["margin"].notna()
@@ -172,7 +182,7 @@ class Changes(Mapping[str, Table], Shown):
 
     @cached_property
     def summary(self) -> DataFrame:
-        """Table by table and level by level.
+        """Table by table and measure by measure, level by level.
 
         ``table``, ``level``, ``cells`` in both, how many were ``compared`` with a margin, how many of these
         go ``beyond`` it, and how many would ``by_chance`` if nothing had changed; ``came`` and ``went`` are
@@ -288,6 +298,12 @@ def _opened(given: Spec | Release | str | os.PathLike[str]) -> Spec | Release:
     if isinstance(given, Spec | Release):
         return given
     return open_release(given) if Path(given).is_dir() else load_spec(given)
+
+
+def _parts(name: str) -> tuple[str, str | None]:
+    """Return the table, and the measure of it if one is named."""
+    table, _, measure = name.partition(".")
+    return table, measure or None
 
 
 def _is_key(column: str, table: Table) -> bool:

@@ -140,6 +140,12 @@ class Release(Mapping[str, Table], Shown):
         with well_formed(self.folder):
             return unbiased(self._released, name)
 
+    @property
+    def _numbers(self) -> list[str]:
+        """The tables, and their measures as ``TABLE.MEASURE``."""
+        tables = self._released.spec.tables
+        return [*self, *(f"{each.name}.{measure}" for each in tables for measure in each.measures)]
+
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
             raise KeyError(f"{name}: the tables of {self._of} are {', '.join(self._tables)}")

@@ -135,17 +135,17 @@ class Series(Mapping[str, Table], Shown):
         Parameters
         ----------
         table
-            One alone; all unless said.
+            One alone, or a measure of it as ``TABLE.MEASURE``; all tables unless said.
         level
             As :meth:`Table.to_pandas` takes it.
 
         Returns
         -------
         DataFrame
-            ``period`` and the ``previous`` one, ``table``, the codes, ``count`` in the period, ``change``
-            since the previous one, and the ``margin`` of the change. ``reason`` says of a row why it has no
-            margin, or no change: a cell that one of them does not have, or left blank. Two periods that
-            cannot be compared are one row of a reason alone.
+            ``period`` and the ``previous`` one, ``table``, the codes, ``count`` in the period (of a measure
+            its number), ``change`` since the previous one, and the ``margin`` of the change. ``reason`` says
+            of a row why it has no margin, or no change: a cell that one of them does not have, or left blank.
+            Two periods that cannot be compared are one row of a reason alone.
 
         Raises
         ------
@@ -156,7 +156,10 @@ class Series(Mapping[str, Table], Shown):
 
         from tabularium._diff import Changes
 
-        names = list(self) if table is None else [self._known(table)]
+        names = list(self)
+        if table is not None:
+            measured = any(table in each._numbers for each in self.releases)
+            names = [table if measured else self._known(table)]
         parts: list[DataFrame] = []
         for before, after in pairwise(self.releases):
             found = Changes(before, after)

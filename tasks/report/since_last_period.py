@@ -128,13 +128,27 @@ def compared(now: Released, numbers: ReleasedCells, last: Released) -> ComparedT
     return _incomparable(now, last, name) or _compared(now, numbers, last)
 
 
-def comparable(now: Released, last: Released, name: str) -> tuple[bool, str | None]:
-    """Say whether a table of two releases can be compared, and why it cannot, or has no margins then."""
+def comparable(
+    now: Released, last: Released, name: str, measure: str | None = None
+) -> tuple[bool, str | None]:
+    """Say whether a table of two releases, or a measure of it, can be compared.
+
+    Returns
+    -------
+    Whether it can, and why it cannot, or has no margins then.
+    """
     if name not in now.layouts:
         return False, "only the earlier one has it, or it is a histogram"
-    if (why := _incomparable(now, last, name)) is not None:
-        return False, why
-    return True, _not_given(now, last, name, None)
+    why = _incomparable(now, last, name)
+    if why is None and measure is not None:
+        why = _measure_incomparable(now, last, name, measure)
+    return (True, _not_given(now, last, name, measure)) if why is None else (False, why)
+
+
+def margin_of_difference(one: Floats, other: Floats) -> Floats:
+    """Return the margins of differences of numbers whose noise is independent."""
+    found: Floats = np.hypot(one, other)
+    return found
 
 
 def _incomparable(now: Released, last: Released, name: str) -> str | None:
@@ -149,15 +163,22 @@ def _incomparable(now: Released, last: Released, name: str) -> str | None:
 def compared_measures(now: Released, numbers: ReleasedCells, last: Released) -> list[ComparedMeasure]:
     """Compare the measures of a table whose counts can be compared with those of the last release."""
     table = numbers.layout.table
-    before = last.layouts[table.name].table.measures
     found: list[ComparedMeasure] = []
     for name, measure in table.measures.items():
-        why = "The last release has no measure of this name." if name not in before else None
-        if why is None:
-            why = _measured_otherwise(measure, before[name]) or _tested_otherwise(measure, now, last)
+        why = _measure_incomparable(now, last, table.name, name)
         result = why or _compared(now, ReleasedCells(now, table.name, name), last, name)
         found.append(ComparedMeasure(name, measure.title or name.replace("_", " "), result))
     return found
+
+
+def _measure_incomparable(now: Released, last: Released, table: str, name: str) -> str | None:
+    """Return why a measure of a table that can be compared cannot be, or None."""
+    own, before = (each.layouts[table].table.measures for each in (now, last))
+    if name not in own:
+        return "This release has no measure of this name."
+    if name not in before:
+        return "The last release has no measure of this name."
+    return _measured_otherwise(own[name], before[name]) or _tested_otherwise(own[name], now, last)
 
 
 def _measured_otherwise(measure: Measure, before: Measure) -> str | None:
@@ -353,7 +374,7 @@ class _Pairs:
         for rows in strips(len(self.here[0]), max(self.now.layout.cells, self.before.layout.cells), ROWS):
             old, wide = (each[:, self.there[1]] for each in self.before.at(self.there[0][rows]))
             new, narrow = (each[:, self.here[1]] for each in self.now.at(self.here[0][rows]))
-            margin = np.hypot(wide, narrow) if self.margins else np.full(new.shape, np.inf)
+            margin = margin_of_difference(wide, narrow) if self.margins else np.full(new.shape, np.inf)
             yield rows.start, old, new, margin
 
 

@@ -15,6 +15,7 @@ import tabularium as tb
 from tabularium.flows.cli.app import app
 from tabularium.mechanisms.errors import InputError
 from tests.flows.release.scene import AREAS, write_scene
+from tests.flows.release.test_measures import with_measures
 
 
 def diff(*words: str | Path) -> Any:
@@ -139,6 +140,37 @@ def test_a_series_says_what_changed_from_period_to_period(tmp_path: Path) -> Non
     assert len(nation) == 2 * 6 and nation["change"].notna().all() and "area" in nation
     with pytest.raises(InputError, match="there is no table people"):
         tb.series(tmp_path / "releases" / "small").changes("people")
+
+
+def test_measures_differ_as_counts_do(tmp_path: Path) -> None:
+    """And not where they measure something else: here the bounds of one sum are others."""
+    spec, home = with_measures(tmp_path, budget="20", cap="40")
+    publish = partial(tb.publish, spec, home=home.path, same_input=True, notes=lambda _: None)
+    before = publish(period="2025")
+    spec.write_text(spec.read_text().replace("measures: {total: {sum: income, from: 0, to: 1000", _LARGER))
+    after = publish(period="2026")
+    found = tb.diff(before, after)
+    assert isinstance(found, tb.Changes)
+    keys = ["area", "age", "sex"]
+    for name in ("income", "mean_income", "typical"):
+        rows = found[f"area_age_sex.{name}"].to_pandas(level="province").set_index(keys)
+        one, other = (
+            each["area_age_sex"].to_pandas(level="province").set_index(keys) for each in (before, after)
+        )
+        assert len(rows) == 12 and rows["margin"].notna().any()
+        assert np.allclose(rows["difference"], other[name] - one[name], equal_nan=True)
+        margin = np.sqrt(one[f"{name}_margin"] ** 2 + other[f"{name}_margin"] ** 2)
+        assert np.allclose(rows["margin"], margin, equal_nan=True)
+    assert "another" in found.reasons["age_sex.total"] and "age_sex.total" not in found
+    assert "age_sex" in found
+    rows = tb.series(tmp_path / "releases" / "small").changes("area_age_sex.income", level="province")
+    assert np.allclose(rows["change"], found["area_age_sex.income"].to_pandas(level="province")["difference"])
+    lines = found.summary.set_index(["table", "level"])
+    assert lines.loc[("area_age_sex.income", "nation"), "cells"] == 6
+    assert "area_age_sex.income" in diff(before.folder, after.folder).output
+
+
+_LARGER = "measures: {total: {sum: income, from: 0, to: 2000"
 
 
 def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
