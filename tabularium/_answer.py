@@ -54,6 +54,16 @@ class Answer(Shown):
         return self._only.high
 
     @property
+    def standard_error(self) -> float | None:
+        """The standard error of the number, where its distribution is known; of a quantile there is none."""
+        return self._only.standard_error
+
+    @property
+    def advice(self) -> str:
+        """Which of ``value`` and ``published`` to quote, in a sentence; empty where there is one of them."""
+        return advice(self._answer)
+
+    @property
     def published(self) -> float | None:
         """What the published cells say themselves, where they say it; the interval is not about it."""
         return self._only.published
@@ -70,7 +80,8 @@ class Answer(Shown):
     def to_pandas(self) -> DataFrame:
         """Return a row for each group: codes, labels, ``value``, ``standard_error``, ``low`` and ``high``.
 
-        ``published`` is what the published tables say themselves, where they say it.
+        ``published`` is what the published tables say themselves, where they say it. Codes and labels are
+        categorical, in the order of the table.
         """
         import pandas as pd
 
@@ -92,10 +103,26 @@ class Answer(Shown):
                 "published": row.published,
             }
             rows.append(groups | all_in_digits(numbers))
-        return pd.DataFrame(rows)
+        found = pd.DataFrame(rows)
+        for name in found.columns[: 2 * len(self._answer.headings)]:
+            found[name] = pd.Categorical(found[name], categories=list(dict.fromkeys(found[name])))
+        return found
 
     def _headline(self) -> str:
         return f"{self.query}: from table {self.table}, {100 * self.confidence:g} % intervals"
 
     def _rows(self) -> DataFrame:
         return self.to_pandas()
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\n{self.advice}".rstrip()
+
+
+def advice(answer: Asked) -> str:
+    """Say in a sentence which number to quote: the answer, or what published tables say themselves."""
+    if all(row.published is None or row.published == row.value for row in answer.rows):
+        return ""
+    return (
+        "Quote the answer with its interval; what the published tables add up to is for texts that must "
+        "agree with them, and the interval is not about it."
+    )

@@ -217,6 +217,8 @@ class Release(Mapping[str, Table], Shown):
     ) -> Answer:
         from tabularium.mechanisms.queries import ask
 
+        if source not in (None, "measurements", "tables"):
+            raise InputError("there is no such source", where="source", mend="measurements, or tables")
         if confidence is not None and not 0 < confidence < 1:
             raise InputError(
                 "is not between 0 and 1", where="confidence", mend="0.9 means that 90 percent hold"

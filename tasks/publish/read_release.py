@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,6 +48,7 @@ from tabularium.validations.spec.yaml_lines import Document
 
 SHORTEST_ROW = 4  # bytes of a line of CSV: two numbers
 _NUMBER = 64  # bytes of CSV that a number takes, and what stands around it
+_MOST_PERIODS = 100  # that are named
 _HISTOGRAM = 64 * MIB  # bytes of CSV: it has a row for each size that there is
 
 
@@ -118,7 +120,7 @@ class Released:
             raise InputError(
                 "no release lies in this folder",
                 where=str(folder),
-                mend=f"name the folder that holds {CERTIFICATE}",
+                mend=_mend(folder),
             )
         raw, certificate = certificate_at(folder / name)
         if whole:
@@ -312,6 +314,18 @@ class Released:
         return damaged(
             self.folder, f"the file of table {name} does not hold the cells that the spec declares"
         )
+
+
+def _mend(folder: Path) -> str:
+    """Say which folders hold releases: below that of a product one for each period."""
+    from tabularium.tasks.publish.period_index import CURRENT
+
+    if os.path.lexists(folder / CURRENT):
+        return f"name {folder / CURRENT}, or a release beside it"
+    periods = sorted(path.parent.name for path in islice(folder.glob(f"*/{CURRENT}"), _MOST_PERIODS))
+    if not periods:
+        return f"name the folder that holds {CERTIFICATE}"
+    return f"it holds those of {', '.join(periods)}: name for instance {folder / periods[-1] / CURRENT}"
 
 
 def _groups_in_order(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> bool:

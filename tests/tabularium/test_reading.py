@@ -62,6 +62,27 @@ def test_bins_of_numbers_are_in_their_order(release: tb.Release) -> None:
         frame[frame["sex"] >= "1"]
 
 
+def test_answers_say_what_to_quote_and_come_in_the_order_of_the_table(release: tb.Release) -> None:
+    answer = release.query("count by age", source="measurements")
+    assert list(answer.to_pandas()["age"].cat.categories) == ["0-19", "20-64", "65-99"]
+    assert "Quote the answer with its interval" in repr(answer)
+    tables = release.query("count by age", source="tables")
+    assert tables.advice == ""
+    one = release.query("count where age < 20")
+    assert one.standard_error == pytest.approx(one.to_pandas()["standard_error"][0])
+    with pytest.raises(InputError, match="no such source; measurements, or tables"):
+        release.query("count", source="published")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="`age` is an attribute, and no measure of this kind"):
+        release.query("rate(age)")
+
+
+def test_a_folder_of_periods_is_named_with_what_lies_in_it(scene: tuple[Path, Path]) -> None:
+    with pytest.raises(InputError, match=r"it holds those of 2026, 2027: name for instance .*2027/current"):
+        tb.open(scene[0])
+    with pytest.raises(InputError, match=r"name .*2026/current, or a release beside it"):
+        tb.open(scene[0] / "2026")
+
+
 def test_what_a_desktop_put_there_is_to_be_taken_away(release: tb.Release, tmp_path: Path) -> None:
     folder = shutil.copytree(release.folder, tmp_path / "release")
     (folder / ".DS_Store").write_bytes(b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -11,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table
+from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, table
 from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def query(
         bool, typer.Option("--unverified", help="Do not compare the files with the certificate first.")
     ] = False,
     as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
 ) -> None:
     """Counts, sums, averages, medians and more of a published release, with errors. Costs no budget."""
     with one_line_errors():
@@ -71,16 +73,25 @@ def query(
             from tabularium.mechanisms.queries import parse
 
             parse(text)  # before the release is read: a slip of the pen is said at once
+        import tabularium
         from tabularium.tasks.publish.release_folder import well_formed
-        from tabularium.tasks.query.query_release import open_release
+        from tabularium.tasks.query.query_release import asked_release
 
-        with well_formed(folder):
-            release = open_release(folder, table=table_name, verify=not unverified)
+        opened = tabularium.open(folder, verify=not unverified)
+        if opened.is_rehearsal:
+            err.print(f"[yellow]![/yellow] {escape(opened.beginning(0).splitlines()[0])}", highlight=False)
+        with well_formed(opened.folder):
+            release = asked_release(opened._released, table=table_name, verified=not unverified)
+            if as_csv and (as_json or text is None):
+                raise InputError(
+                    "there are no rows for it", where="--csv", mend="give a query, without --json"
+                )
             if text is None:
                 _show_tables(release, as_json=as_json)
             else:
                 source = cast(Literal["measurements", "tables"] | None, from_)
-                _show_answer(release, text, level or release.level, source, bounds=bounds, as_json=as_json)
+                asked = text, level or release.level, source
+                _show_answer(release, *asked, bounds=bounds, as_json=as_json, as_csv=as_csv)
 
 
 def _show_answer(
@@ -91,12 +102,19 @@ def _show_answer(
     *,
     bounds: bool,
     as_json: bool,
+    as_csv: bool,
 ) -> None:
+    from tabularium._answer import Answer as Answered
+    from tabularium._answer import advice
     from tabularium.mechanisms.queries import ask, explain
     from tabularium.tasks.published_digits import all_in_digits
 
     answer = ask(text, release.asked, level=level, source=source)
     promised = _bounds(release, answer) if bounds else {}
+    if as_csv:
+        rows = Answered(text, answer, _counted(release, answer.table)).to_pandas()
+        sys.stdout.write(rows.to_csv(index=False))
+        return
     if as_json:
         print_json(
             {
@@ -126,6 +144,8 @@ def _show_answer(
         shown.add_row(*map(escape, names), *_numbers(row))
     out.print(shown)
     _say(f"table {answer.table}, {percent} intervals. {explain(answer)}")
+    if said := advice(answer):
+        _say(said)
     if _is_bounded(release):
         _say(f"Totals count {_counted(release, answer.table)}: no margin covers what is left out.")
     elif answer.table in release.of_a_universe:

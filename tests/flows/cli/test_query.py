@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import shutil
@@ -69,6 +70,16 @@ def certificate_of(folder: Path) -> Any:
 
 
 # --- answers
+
+
+def test_rows_are_printed_as_csv(released: Path) -> None:
+    done = query(str(released), "count by sex", "--csv")
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(io.StringIO(done.stdout), dtype={"sex": str})
+    answer = asked(released, "count by sex")
+    assert found["sex"].tolist() == ["1", "2"]
+    assert found["value"].tolist() == [row["value"] for row in answer["rows"]]
+    assert query(str(released), "--csv").exit_code == 1
 
 
 def test_a_plain_table_is_answered_from_its_noisy_cells(released: Path) -> None:
