@@ -52,24 +52,14 @@ def aims_of(model: PlannedModel, counts: Counts | None) -> list[Aim]:
     Raises
     ------
     InputError
-        A table has no target, or no budget could meet one.
+        No budget could meet one.
     """
-    targets = model.loaded.spec.targets
-    aims = [
+    return [
         _aim(model, target, level, depth, counts)
-        for target in targets
+        for target in model.loaded.spec.targets
         for level, depth in model.shown(target.array).items()
         if target.level in (None, level)
     ]
-    wanted = {target.table for target in targets}
-    without = [table.name for table in model.loaded.spec.tables if table.name not in wanted]
-    if without:
-        raise InputError(
-            f"table {without[0]} has no target, and the smallest budget would leave it nothing",
-            where="targets",
-            mend=f"add - {{table: {without[0]}, margin: 50}}, say",
-        )
-    return aims
 
 
 def even_aims(model: PlannedModel) -> list[Aim]:

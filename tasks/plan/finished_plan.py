@@ -83,6 +83,10 @@ class Plan:
         Whether the spec has been given these.
     proposals
         What other mechanisms would make of the same counts.
+    rest
+        Tables without a target, where others have one.
+    given
+        Whether the budget was: these share what targets leave of it, and else keep their shares.
     """
 
     loaded: Loaded
@@ -96,6 +100,8 @@ class Plan:
     bounds: tuple[Bounds, ...]
     bounded: bool
     proposals: tuple[Proposal, ...]
+    rest: tuple[str, ...] = ()
+    given: bool = False
 
     @property
     def budget(self) -> Fraction:

@@ -37,6 +37,8 @@ class PlannedModel:
 
     Attributes
     ----------
+    written
+        The spec as it was given.
     loaded
         The spec, with these levels.
     agreement
@@ -54,6 +56,7 @@ class PlannedModel:
         What the losses of the arrays of one table have in common.
     """
 
+    written: ReleaseSpec
     loaded: Loaded
     agreement: Agreement
     linear: SeparateVariances
@@ -78,7 +81,7 @@ class PlannedModel:
         ]
         planned = _planned(loaded)
         ties = _ties(loaded, linear.measurements, planned)
-        return cls(wide, agreement, linear, tuple(curves), np.array(needed), planned, ties)
+        return cls(loaded.spec, wide, agreement, linear, tuple(curves), np.array(needed), planned, ties)
 
     def shown(self, array: str) -> dict[str, int]:
         """Return the published levels of a table or array with their depths; ``""`` without a hierarchy."""
@@ -139,6 +142,19 @@ def with_shares(loaded: Loaded, budget: Fraction, shares: Shares) -> Loaded:
         changed.append(table.model_copy(update=new))
     privacy = spec.privacy.model_copy(update={"budget": budget})
     return replace(loaded, spec=spec.model_copy(update={"privacy": privacy, "tables": tuple(changed)}))
+
+
+def without_targets(spec: ReleaseSpec) -> dict[str, Fraction]:
+    """Return the tables of which nothing is wanted, where something is of others, with their shares."""
+    wanted = {target.table for target in spec.targets} or {table.name for table in spec.tables}
+    return {table.name: table.share for table in spec.tables if table.name not in wanted}
+
+
+def only_targeted(loaded: Loaded) -> Loaded:
+    """Return a spec with those of its tables of which something is wanted."""
+    rest = without_targets(loaded.spec)
+    tables = tuple(table for table in loaded.spec.tables if table.name not in rest)
+    return replace(loaded, spec=loaded.spec.model_copy(update={"tables": tables}))
 
 
 def array_shares(table: Table) -> dict[str, Fraction]:

@@ -7,6 +7,10 @@
                     └────── by what factor non-negativity and rounding change them ◀─────────┘
                                         (on public counts, where there are any)
 
+Tables without a target are left out of that search. Without a budget they keep the shares that are written:
+what the others need is what is left of the budget by these. With one they share what the others leave of it,
+in proportion to their written shares. Either way they can only narrow the margins of tables they agree with.
+
 Nothing here opens data: it reads the spec, its public files, and a release that was published.
 """
 
@@ -34,8 +38,10 @@ from tabularium.tasks.plan.planned_model import (
     PlannedModel,
     Shares,
     array_shares,
+    only_targeted,
     refuse_mechanisms,
     with_shares,
+    without_targets,
 )
 from tabularium.tasks.plan.public_counts import Counts, counts_like, counts_of_totals
 from tabularium.tasks.plan.rehearsal import factors, rehearse
@@ -70,7 +76,8 @@ def plan(
     loaded
         The spec; its budget, shares and levels are what is looked for, its source is never opened.
     budget
-        Find the best margins for it, in the proportions of the targets, or alike where there are none.
+        Find the best margins for it, in the proportions of the targets, or alike where there are none. Where
+        some tables have no target, targets get what they need of it, and these the rest.
     like
         A published release whose counts stand for those to come.
     mechanisms
@@ -81,7 +88,7 @@ def plan(
     Raises
     ------
     InputError
-        There are no targets, or none that could be judged or met.
+        There are no targets, or none that could be judged or met, or they leave other tables nothing.
     """
     targets = loaded.spec.targets
     if not targets and budget is None:
@@ -107,7 +114,9 @@ def plan(
     elif any(target.unreliable is not None for target in targets):
         counts = counts_of_totals(model.agreement)
     aims = aims_of(model, counts) if targets else even_aims(model)
-    planner = _Planner(model, aims, budget)
+    rest = without_targets(loaded.spec)
+    alone = _Planner(PlannedModel.of(only_targeted(loaded)), aims, None) if rest else None
+    planner = _Planner(model, aims, budget, alone)
     simulated = like is not None and counts is not None and not PostProcessor.of(loaded).linear
     if simulated and counts is not None:
         planner.rehearse(counts)
@@ -128,14 +137,26 @@ def plan(
         proposed,
         bounds,
         tuple(proposals(planner.loaded, counts)) if mechanisms and counts is not None else (),
+        tuple(rest),
+        budget is not None,
     )
 
 
 class _Planner:
-    """The search for one plan, and what it has come to."""
+    """The search for one plan, and what it has come to.
 
-    def __init__(self, model: PlannedModel, aims: Sequence[Aim], budget: Fraction | None) -> None:
-        self.model, self.aims, self._given = model, list(aims), budget
+    ``alone``: that of the tables with targets, where others have none.
+    """
+
+    def __init__(
+        self,
+        model: PlannedModel,
+        aims: Sequence[Aim],
+        budget: Fraction | None,
+        alone: _Planner | None = None,
+    ) -> None:
+        self.model, self.aims, self._given, self._alone = model, list(aims), budget, alone
+        self.gap: float | None = None
         spec = model.loaded.spec
         self._level = float(spec.publication.confidence)
         self._readings = {name: model.reading(name) for name in model.agreement.layouts}
@@ -171,24 +192,39 @@ class _Planner:
 
         The first fit is by the linear estimates, whose errors are larger: the next ones come from its side.
         """
-        depths = {
-            name: np.zeros(1, np.int64) if layout.along is None else layout.along.depth[: layout.nodes]
-            for name, layout in self.model.agreement.layouts.items()
-        }
+        if self._alone is not None:
+            names = self._alone.model.agreement.layouts
+            self._alone.rehearse({name: each for name, each in counts.items() if name in names})
+            self._join(self._alone)
+            self._try_out(counts)
+            self._join(self._alone)
+            return
         for number in range(_REHEARSALS):
             self.fit()
-            errors, spread = rehearse(self.loaded, counts), self.model.variances(self.losses)
-            told = counts, errors, depths, spread, self._level
-            before, self._factors = self._factors, factors(self.aims, *told)
-            self._shown = factors(list(self._places.values()), *told)
-            self._rehearsed = True
-            moved = max(abs(now / then - 1) for now, then in zip(self._factors, before, strict=True))
+            moved = self._try_out(counts)
             met = self._given is not None or self._off(self.losses) <= MET
             if met and (number >= _PLENTY or moved <= _SETTLED):
                 break
 
+    def _try_out(self, counts: Counts) -> float:
+        """Simulate releases, and return by what part that moves the factors of the aims at most."""
+        depths = {
+            name: np.zeros(1, np.int64) if layout.along is None else layout.along.depth[: layout.nodes]
+            for name, layout in self.model.agreement.layouts.items()
+        }
+        errors, spread = rehearse(self.loaded, counts), self.model.variances(self.losses)
+        told = counts, errors, depths, spread, self._level
+        before, self._factors = self._factors, factors(self.aims, *told)
+        self._shown = factors(list(self._places.values()), *told)
+        self._rehearsed = True
+        return max(abs(now / then - 1) for now, then in zip(self._factors, before, strict=True))
+
     def fit(self) -> None:
         """Find losses for the aims, and short exact shares for them."""
+        if self._alone is not None:
+            self._alone.fit()
+            self._join(self._alone)
+            return
         scale = 1.0
         for _ in range(_FITS):
             problem = self._problem(scale)
@@ -200,8 +236,50 @@ class _Planner:
             scale *= ratio ** (0.5 if self.model.curves[0].definition == "zcdp" else 1.0)
             if abs(ratio - 1) < _CLOSE:
                 break
-        self._found, self.gap = found, found.gap
+        self.drives, self.gap = found.drives, found.gap
         self._shorten(problem, found)
+        self._see_noise(problem)
+
+    def _join(self, alone: _Planner) -> None:
+        """Give tables without a target their part beside what the others need by themselves."""
+        rest = without_targets(self.model.loaded.spec)
+        written = sum(rest.values(), Fraction(0))
+        part = 1 - written
+        if self._given is not None:
+            part = short_above(float(alone.losses.sum()) / self._tables_loss(self._given))
+            if part >= 1:
+                first = next(iter(rest))
+                raise InputError(
+                    f"the targets need {alone.budget}, which would leave nothing for table {first}",
+                    where="--budget",
+                    mend=f"give more, loosen a target, or add - {{table: {first}, margin: 50}}, say",
+                )
+        own = {table.name: table for table in self.model.written.tables if table.name in rest}
+        shares = alone._shares
+        self._shares = Shares(
+            {name: share * part for name, share in shares.tables.items()}
+            | {name: share / written * (1 - part) for name, share in rest.items()},
+            {**shares.arrays, **{name: array_shares(table) for name, table in own.items()}},
+            {**shares.levels, **{name: dict(table.levels) for name, table in own.items()}},
+        )
+        problem = self._problem(1.0)
+        shape = np.array([float(self.part(place)) for place in self.model.linear.measurements])
+        if self._given is None:
+            self._enough(problem.enough(shape))
+        else:
+            self.budget = self._given
+        self.losses = shape * self._tables_loss(self.budget)
+        # Of a budget that is given the rest is not the targets' doing.
+        self.drives = alone.drives * (1.0 if self._given is None else float(part))
+        self.gap = None
+        self._see_noise(problem)
+
+    def _enough(self, losses: Floats) -> None:
+        """Take the budget for some losses of all tables, in few digits."""
+        self.budget = short_above(float(losses.sum()) * float(self._folds / self._free))
+
+    def _see_noise(self, problem: BudgetProblem) -> None:
+        """Refuse a budget that was given and leaves no noise."""
         if self._given is not None and problem.precisions(self.losses).max() > 1 / NOTHING:
             raise InputError(
                 "leaves no noise at all, so that there are no margins to plan",
@@ -243,7 +321,8 @@ class _Planner:
             enough = problem.enough(shape)
             if enough.sum() <= found.budget * (1 + WASTE):
                 break
-        self.budget = self._given or short_above(float(enough.sum()) * float(self._folds / self._free))
+        self._enough(enough)
+        self.budget = self._given or self.budget
         self.losses: Floats = shape * self._tables_loss(self.budget)
         flat = {name for name in by_level if self.model.agreement.layouts[name].along is None}
         levels = {name: {} if name in flat else each for name, each in self._shares.levels.items()}
@@ -321,7 +400,7 @@ class _Planner:
                     wanted,
                     margin,
                     self.part(place),
-                    float(sum(self._found.drives[n] for n in own)),
+                    float(sum(self.drives[n] for n in own)),
                 )
             )
         return tuple(found)

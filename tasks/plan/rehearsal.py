@@ -140,6 +140,9 @@ def _knowing(agreement: Agreement, counts: Counts) -> Agreement:
     for name, given in agreement.known.items():
         frame = agreement.overlap.frames[name]
         holders = [each for each in agreement.overlap.holding(frame.marginal) if each in counts]
+        if not holders:  # by columns of no table that is tried
+            known[name] = given
+            continue
         own, other = agreement.overlap.views(holders[0], name, frame.marginal)
         if other.rows is not None and len(other.rows) < int(frame.tree.leaf.sum()):
             return agreement  # finer than any table: it stays as it is

@@ -30,6 +30,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
             for each in spec.tables
         ],
         "not_planned": list(plan.kept),
+        "without_targets": list(plan.rest),
         "planned_without_prior": _with_prior(plan),
         "bounds": [
             {
@@ -76,7 +77,8 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
 
 def notes_on(plan: Plan) -> list[str]:
     """Return what is to be known of the numbers."""
-    confidence = f"{float(plan.loaded.spec.publication.confidence):.4g}"
+    spec = plan.loaded.spec
+    confidence = f"{float(spec.publication.confidence):.4g}"
     of = f"± is the margin at confidence {confidence}"
     if plan.simulated and plan.tuning is not None:
         notes = [
@@ -99,10 +101,18 @@ def notes_on(plan: Plan) -> list[str]:
             f"Planned without their prior: {', '.join(_with_prior(plan))}. Drawn towards it margins are "
             "mostly narrower; by how much, only the new noisy counts will show."
         )
-    if plan.kept:
+    if plan.rest:
+        part = sum(float(each.share) for each in spec.tables if each.name in plan.rest)
+        said = "with what the targets leave" if plan.given else "with the share that is written"
+        notes.append(
+            f"Without a target, {said}: {', '.join(plan.rest)} ({part:.1%} of what tables have). Margins follow "
+            "from that."
+        )
+    kept = [each for each in plan.kept if each.partition(":")[0] not in plan.rest]
+    if kept:
         notes.append(
             "Not aimed for, and kept in the spec's proportion to the count, or to the first measure with "
-            f"a target: {', '.join(plan.kept)}."
+            f"a target: {', '.join(kept)}."
         )
     notes += [
         f"{'Taken over' if plan.bounded else 'Proposed'} for {each.table}: {each.measure}: from "

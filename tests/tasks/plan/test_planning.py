@@ -13,9 +13,13 @@ import pytest
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.noise_distributions import laplace_variance
+from tabularium.tasks.forecast.forecast import forecast
 from tabularium.tasks.plan.mechanism_proposals import proposals
+from tabularium.tasks.plan.planned_model import only_targeted
 from tabularium.tasks.plan.planning import plan
-from tabularium.validations.spec.load import load_spec
+from tabularium.tasks.plan.spec_edits import check_written, planned_text
+from tabularium.tasks.plan.told_of_plans import notes_on
+from tabularium.validations.spec.load import Loaded, load_spec
 from tabularium.validations.spec.parts.impossible_part import Impossible
 from tabularium.validations.spec.summary import summarise
 from tests.sizes import runs
@@ -169,10 +173,83 @@ def test_a_part_of_unreliable_cells_is_judged_by_counts(tmp_path: Path) -> None:
     )
 
 
+SOME = TARGETS.rpartition("\n")[0]
+
+
+@pytest.mark.parametrize("privacy", [PURE, ZCDP])
+def test_tables_without_a_target_keep_their_share(tmp_path: Path, privacy: str) -> None:
+    """A half each, as nothing else is written; then a quarter, which is written."""
+    made = loaded(tmp_path, privacy, targets=SOME)
+    alone = plan(only_targeted(made))
+    found = plan(made)
+    assert (found.rest, found.missed) == (("ages",), [])
+    assert {each.name: each.share for each in found.loaded.spec.tables} == {
+        "places": Fraction(1, 2),
+        "ages": Fraction(1, 2),
+    }
+    # What the others add up to helps, so that twice is more than enough.
+    assert alone.budget < found.budget <= 2 * alone.budget * Fraction(101, 100)
+    assert any(
+        "Without a target, with the share that is written: ages (50.0%" in note for note in notes_on(found)
+    )
+    text = made.path.read_text().replace("- name: places", '- name: places\n    share: "3/4"')
+    made.path.write_text(text.replace("{name: ages,", '{name: ages, share: "1/4",'))
+    less = plan(load_spec(made.path))
+    assert [each.share for each in less.loaded.spec.tables] == [Fraction(3, 4), Fraction(1, 4)]
+    assert less.budget < found.budget
+    own = {each.where: each.margin for each in less.margins}
+    assert own["ages"] == margin_of_check(less.loaded, "ages")
+    made.path.write_text(planned_text(less))
+    check_written(made.path, less)
+
+
+def margin_of_check(made: Loaded, table: str) -> float:
+    """Return what `check` expects of the counts of a table without a hierarchy."""
+    (count,) = (each for each in forecast(made) if each.table == table)
+    assert count.of_noise is not None
+    return count.of_noise
+
+
+@pytest.mark.parametrize("privacy", [PURE, ZCDP])
+def test_with_a_budget_they_share_what_targets_leave(tmp_path: Path, privacy: str) -> None:
+    more = '  - {name: sexes, dimensions: [sex], share: "1/10"}\ntargets:'
+    made = loaded(tmp_path, privacy, targets=SOME)
+    text = (
+        made.path.read_text()
+        .replace("targets:", more, 1)
+        .replace("- name: places", '- name: places\n    share: "3/5"')
+    )
+    made.path.write_text(text.replace("{name: ages,", '{name: ages, share: "3/10",'))
+    made = load_spec(made.path)
+    need = plan(only_targeted(made)).budget
+    budget = 2 * need
+    found = plan(made, budget=budget)
+    shares = {each.name: each.share for each in found.loaded.spec.tables}
+    assert shares["places"] * budget >= need
+    assert shares["places"] == pytest.approx(Fraction(1, 2), rel=0.006)
+    assert shares["ages"] == 3 * shares["sexes"]
+    assert (sum(shares.values()), found.budget, found.missed) == (1, budget, [])
+    assert any(
+        "Without a target, with what the targets leave: ages, sexes" in note for note in notes_on(found)
+    )
+    with pytest.raises(InputError, match="would leave nothing for table ages"):
+        plan(made, budget=need)
+
+
+def test_some_targets_can_be_judged_by_a_release(tmp_path: Path) -> None:
+    """Also where public numbers are of a column that no table with a target has."""
+    (tmp_path / "sexes.csv").write_text("sex,count\n1,1500\n2,1500\n")
+    more = "invariants: [{name: sexes, dimensions: [sex], values: sexes.csv, reason: register}]"
+    made = loaded(tmp_path, targets=SOME, more=more)
+    found = plan(made, like=published(tmp_path / "like", made, true_counts(made, 3_000)))
+    assert found.simulated
+    assert [each.where for each in found.missed] == []
+    assert {each.where for each in found.margins} >= {"ages", "places, place"}
+
+
 def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
     cases = {
         "has no targets to plan for": {"targets": "  []"},
-        "table ages has no target": {"targets": TARGETS.rpartition("\n")[0]},
         "no margin of error below 1": {"targets": TARGETS.replace("at: 400", "at: 4")},
     }
     for said, changes in cases.items():
