@@ -32,6 +32,7 @@ from tabularium.tasks.verify.published_rows import (
 from tabularium.tasks.verify.subject import Subject, failing
 from tabularium.validations.domains.sdmx_names import time_period
 from tabularium.validations.public_files import open_plain
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 _GROUP = "Formats"
 
@@ -93,7 +94,7 @@ def _workbook(subject: Subject) -> str:
     counts = {name: len(numbers_of(subject, name)[0][shape.numbers[0]]) for name, shape in shapes.items()}
     cells = sum((counts[name] + 1) * len(shapes[name].columns) for name in shapes)
     spec = subject.released.spec
-    entries = {each.name: each for each in (*spec.tables, *spec.histograms)}
+    entries: dict[str, Table | Histogram] = {each.name: each for each in (*spec.tables, *spec.histograms)}
     with failing(), named(WORKBOOK):
         file = open_plain(subject.folder / WORKBOOK)
     with file, closing(_book(file, cells)) as book:
