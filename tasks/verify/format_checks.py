@@ -94,7 +94,8 @@ def _workbook(subject: Subject) -> str:
     counts = {name: len(numbers_of(subject, name)[0][shape.numbers[0]]) for name, shape in shapes.items()}
     cells = sum((counts[name] + 1) * len(shapes[name].columns) for name in shapes)
     spec = subject.released.spec
-    entries: dict[str, Table | Histogram] = {each.name: each for each in (*spec.tables, *spec.histograms)}
+    entries: dict[str, Table | Histogram] = {each.name: each for each in spec.tables}
+    entries |= {each.name: each for each in spec.histograms}
     with failing(), named(WORKBOOK):
         file = open_plain(subject.folder / WORKBOOK)
     with file, closing(_book(file, cells)) as book:
