@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "check": (
         "tabularium.flows.cli.check_command",
-        "Say everything that is wrong with SPEC, or what it will publish and cost. Opens no data.",
+        "Say everything that is wrong with SPEC, or what it will publish, cost and be worth. Opens no data.",
     ),
     "plan": (
         "tabularium.flows.cli.plan_command",

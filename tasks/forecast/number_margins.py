@@ -142,9 +142,8 @@ class NumberMargin:
     def _of_quotient(self, whole: float, noise: Noise) -> float:
         measure = self.reading.measure
         assert measure is not None  # noqa: S101 - the caller has looked
-        part = _HALF * whole
-        given = (np.array(each) for each in (part, whole, noise.variance, noise.over))
-        low, high = quotient_interval(*given, self.reading.level)
+        part, of, spread, spread_of = map(np.array, (_HALF * whole, whole, noise.variance, noise.over))
+        low, high = quotient_interval(part, of, spread, spread_of, self.reading.level)
         return measure.span * max(_HALF - float(low), float(high) - _HALF)
 
     def _of_quantile(self, records: float, noise: Noise) -> float:
@@ -172,7 +171,8 @@ def _tree(bins: int) -> Floats:
     """Return the numbers of a tree over a grid on which one record lies evenly."""
     tree, position = tree_over(bins), np.arange(bins)
     parts = [np.bincount(nodes, minlength=tree.parts) for nodes in tree.nodes_of(position)]
-    return np.sum(parts, axis=0) / bins
+    found: Floats = np.sum(parts, axis=0) / bins
+    return found
 
 
 def _choice(bins: int, rank: Fraction, rate: float) -> Floats:

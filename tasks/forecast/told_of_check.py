@@ -112,7 +112,7 @@ def _worth(summary: Summary, expected: Sequence[Expected]) -> Grid:
 
     sized = any(each.in_cells for each in expected)
     margin = f">± ({float(summary.spec.publication.confidence):.4g})"
-    cells = (">typical cell", margin, ">small cell", margin) if sized else (margin,)
+    cells = (">typical cell", margin, ">small cell", ">±") if sized else (margin,)
     grid = _grid("published", "level", "number", *cells)
     for each in expected:
         grid.add_row(

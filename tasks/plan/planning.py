@@ -148,6 +148,11 @@ class _Planner:
     ``alone``: that of the tables with targets, where others have none.
     """
 
+    budget: Fraction
+    losses: Floats
+    drives: Floats
+    _shares: Shares
+
     def __init__(
         self,
         model: PlannedModel,
@@ -323,7 +328,7 @@ class _Planner:
                 break
         self._enough(enough)
         self.budget = self._given or self.budget
-        self.losses: Floats = shape * self._tables_loss(self.budget)
+        self.losses = shape * self._tables_loss(self.budget)
         flat = {name for name in by_level if self.model.agreement.layouts[name].along is None}
         levels = {name: {} if name in flat else each for name, each in self._shares.levels.items()}
         self._shares = replace(self._shares, levels=levels)

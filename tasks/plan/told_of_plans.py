@@ -105,8 +105,8 @@ def notes_on(plan: Plan) -> list[str]:
         part = sum(float(each.share) for each in spec.tables if each.name in plan.rest)
         said = "with what the targets leave" if plan.given else "with the share that is written"
         notes.append(
-            f"Without a target, {said}: {', '.join(plan.rest)} ({part:.1%} of what tables have). Margins follow "
-            "from that."
+            f"Without a target, {said}: {', '.join(plan.rest)} ({part:.1%} of what tables have). "
+            "Margins follow from that."
         )
     kept = [each for each in plan.kept if each.partition(":")[0] not in plan.rest]
     if kept:
