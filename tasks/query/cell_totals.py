@@ -38,8 +38,10 @@ def total_query(table: ReleasedTable, codes: Codes) -> tuple[Query, str]:
                 where=f"column {column}",
                 mend=f"known are {listed(list(attributes), 16)}",
             )
-        several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
-        chosen = [str(each) for each in several]
+        if isinstance(given, Iterable) and not isinstance(given, str):
+            chosen = [str(each) for each in given]
+        else:
+            chosen = [str(given)]
         _see_that_they_are_known(attributes[column], chosen)
         tests.append(Member(Word(column, 1), tuple(Word(code, 1) for code in chosen)))
         written.append(f"{_quoted(column)} in ({', '.join(map(_quoted, chosen))})")
