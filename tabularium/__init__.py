@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tabularium._diff import Changes as Changes
     from tabularium._diff import SpecDiff as SpecDiff
     from tabularium._diff import diff as diff
+    from tabularium._init import init as init
     from tabularium._plan import Plan as Plan
     from tabularium._plan import plan as plan
     from tabularium._publish import publish as publish
@@ -52,6 +53,7 @@ _HOLDERS = {
     "tabularium._books": ("Books", "Charged", "Forecast", "open_ledger"),
     "tabularium._check": ("Check", "check"),
     "tabularium._diff": ("Changes", "SpecDiff", "diff"),
+    "tabularium._init": ("init",),
     "tabularium._plan": ("Plan", "plan"),
     "tabularium._publish": ("publish",),
     "tabularium._rehearse": ("rehearse",),

@@ -48,6 +48,10 @@ COMMANDS = {
         "tabularium.flows.cli.diagnose",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",
     ),
+    "init": (
+        "tabularium.flows.cli.init_command",
+        "Write a first spec from the names and types of the columns of DATA. No value of it is read.",
+    ),
     "check": (
         "tabularium.flows.cli.check_command",
         "Say everything that is wrong with SPEC, or what it will publish, cost and be worth. Opens no data.",

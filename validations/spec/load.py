@@ -42,6 +42,7 @@ from tabularium.validations.spec.checks.source_checks import (
 from tabularium.validations.spec.checks.table_checks import check_tables, fill_in, level_cells, table_cells
 from tabularium.validations.spec.checks.universe_checks import check_universes
 from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.filled_in import see_filled_in
 from tabularium.validations.spec.kinds import PeriodName, ReleaseName, format_of
 from tabularium.validations.spec.large_tables import fits
 from tabularium.validations.spec.model import ReleaseSpec, SpecFile
@@ -247,7 +248,7 @@ def examine(
         _override(document, source, given)
         if rehearsed:
             _leave_out_priors(document.data.get("tables"))
-        loaded = _load(document, file)
+        loaded = _load(document, file) if see_filled_in(document) else None
     elif not document.problems:
         what = "the file is empty" if document.data is None else "the file does not hold `key: value` lines"
         document.add((), what, "begin with product:, see docs/reference/spec/index.md")

@@ -1,0 +1,41 @@
+"""``tabularium init``: a first spec for a file of data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tabularium.flows.cli.terminal import one_line_errors, out
+
+_EXAMPLES = """\
+Example:  tabularium init people.csv
+
+Example:  tabularium init survey.sav --out survey.yaml"""
+
+
+def init(
+    data: Annotated[Path, typer.Argument(help="A CSV, Parquet, SPSS, SAS or Stata file.", metavar="DATA")],
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="The new spec; NAME.yaml in the current folder.", metavar="SPEC"),
+    ] = None,
+) -> None:
+    """Write a first spec from the names and types of the columns of DATA. No value of it is read.
+
+    What is to be decided stands there as FILL IN; `tabularium check` says what is left.
+    """
+    with one_line_errors():
+        import tabularium
+
+        spec = tabularium.init(data, out_file)
+        out.print(f"Written: {spec}", soft_wrap=True, markup=False, highlight=False)
+        out.print(
+            f"Next: fill it in, then tabularium check {spec}", soft_wrap=True, markup=False, highlight=False
+        )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=_EXAMPLES)(init)

@@ -1,0 +1,54 @@
+"""A first spec for a file of data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tabularium.mechanisms.errors import InputError
+
+
+def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
+    """Write a first spec from the names and types of the columns of a file. No value of it is read.
+
+    ``FILL IN`` stands where something is to be decided; :func:`check` says what is left. Labels that a file
+    carries are written as comments: they may be of just the values that occur.
+
+    Parameters
+    ----------
+    data
+        A CSV or Parquet file, or one of SPSS, SAS or Stata (extra ``stat``).
+    out
+        The new spec; ``NAME.yaml`` in the current folder unless said.
+
+    Returns
+    -------
+    The spec
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or the spec is there already.
+
+    Examples
+    --------
+    >>> init("people.parquet")                                  # doctest: +SKIP
+    """
+    from tabularium.tasks.begin.first_spec import first_spec, product_of
+    from tabularium.tasks.begin.outline import outline_of
+
+    file = Path(data)
+    target = Path(f"{product_of(file)}.yaml" if out is None else out)
+    text = first_spec(outline_of(file), os.path.relpath(file, target.absolute().parent))
+    try:
+        with target.open("x", encoding="utf-8") as written:
+            written.write(text)
+    except FileExistsError:
+        failure = InputError("this file exists", where=str(target), mend="name a new one with --out")
+    except OSError as error:
+        failure = InputError(
+            f"cannot be written ({error.strerror})", where=str(target), mend="name another with --out"
+        )
+    else:
+        return target
+    raise failure
