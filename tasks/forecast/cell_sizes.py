@@ -44,11 +44,14 @@ class CellSizes:
         Table -> level -> cells that somebody can be in.
     typical
         Table -> level -> records; nothing of tables whose size nobody stated.
+    released
+        Tables of which it is by the counts of a release.
     """
 
     loaded: Loaded
     cells: Mapping[str, Mapping[str, int]]
     typical: Mapping[str, Mapping[str, float]]
+    released: frozenset[str]
 
     @classmethod
     def of(cls, model: PlannedModel, like: Released | None = None) -> CellSizes:
@@ -66,9 +69,8 @@ class CellSizes:
             size = size_of(model.loaded, next(each for each in spec.tables if each.name == name))
             if size is not None:
                 typical[name] = {level: size / max(1, number) for level, number in levels.items()}
-        if like is not None:
-            typical |= _by_release(model, like)
-        return cls(model.loaded, cells, typical)
+        released = {} if like is None else _by_release(model, like)
+        return cls(model.loaded, cells, typical | released, frozenset(released))
 
     def over(self, table: Table, level: str, measure: Measure) -> float | None:
         """Return what a rate is over in a typical cell; of public numbers the median of the level."""

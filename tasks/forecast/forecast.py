@@ -78,6 +78,8 @@ class Expected:
         How its margin follows; None where the error depends on the data.
     typical
         Records of a typical cell; None where nobody stated a size.
+    released
+        Whether that is by the counts of a release.
     """
 
     table: str
@@ -88,6 +90,7 @@ class Expected:
     cells: int
     number: NumberMargin | None
     typical: float | None
+    released: bool
 
     @property
     def in_cells(self) -> tuple[InCell, InCell] | None:
@@ -190,11 +193,11 @@ class _Forecast:
     ) -> Iterator[Expected]:
         cells = self.sizes.cells[table.name][level]
         typical = self.sizes.typical.get(table.name, {}).get(level)
-        reading = self.model.reading(array.name)
+        reading, released = self.model.reading(array.name), table.name in self.sizes.released
         if array.measured is None:
             alone = _alone(1, self._loss(array, level), self._definition)
             number = None if depends_on_data(table) else NumberMargin(reading, Noise(variance, alone))
-            yield Expected(table.name, level, "count", "", None, cells, number, typical)
+            yield Expected(table.name, level, "count", "", None, cells, number, typical, released)
             return
         for name, measure in array.measures.items():
             for place, group in enumerate(measure.groups):
@@ -204,10 +207,8 @@ class _Forecast:
                 if measure.over is not None:
                     at = self.sizes.over(table, level, measure)
                     noise = Noise(noise.variance, {}, over=self._over(measure, table, level, variances))
-                own_reading = ArrayMargin(own, reading.whole, reading.level)
-                yield Expected(
-                    *(table.name, level, name, group, own, cells), NumberMargin(own_reading, noise), at
-                )
+                number = NumberMargin(ArrayMargin(own, reading.whole, reading.level), noise)
+                yield Expected(table.name, level, name, group, own, cells, number, at, released)
 
     @property
     def _definition(self) -> Definition:

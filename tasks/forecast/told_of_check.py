@@ -172,7 +172,10 @@ def _about_margins(summary: Summary, expected: Sequence[Expected]) -> Iterator[s
         + ("; small counts have less." if summary.spec.postprocessing.nonnegativity else ".")
     )
     measures = {each.measure.form: each for each in expected if each.measure is not None}
-    if any(each.in_cells for each in expected):
+    sized = [each for each in expected if each.in_cells]
+    if any(each.released for each in sized):
+        yield "A typical cell is the median of those that hold something in the release, a small one a tenth."
+    if any(not each.released for each in sized):
         yield "A typical cell has the records of its table over the cells of its level, a small one a tenth."
     if "pair" in measures:
         yield "± of a mean or rate is that of the worst between its bounds."

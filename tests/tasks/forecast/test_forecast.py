@@ -174,6 +174,7 @@ def test_a_release_gives_sizes_and_the_source_is_never_opened(tmp_path: Path) ->
     assert "needs size:" in repr(tb.check(path))
     checked = tb.check(path, like=release)
     assert "needs size:" not in repr(checked)
+    assert "A typical cell is the median of those that hold something" in repr(checked)
     rows = checked.as_dict()["summary"]["expected_margins"]
     (mean,) = (each for each in rows if (each["number"], each["level"]) == ("mean", "place"))
     assert mean["typical_cell"]["records"] == pytest.approx(500, rel=0.05)
