@@ -126,6 +126,16 @@ COMMANDS = {
     ),
 }
 
+#: What people type -> the command that does it.
+OTHER_WORDS = {
+    **{each: f"ledger {each}" for each in ("approve", "accept", "withhold", "open", "show", "history")},
+    **dict.fromkeys(("publish", "release"), "run"),
+    **dict.fromkeys(("validate", "lint"), "check"),
+    **dict.fromkeys(("serve", "start"), "up"),
+    **dict.fromkeys(("ask", "sql"), "query"),
+    "schedule": "deploy",
+}
+
 
 class Commands(TyperGroup):
     """A group that lists its commands without importing them, and imports the one that is called."""
@@ -142,6 +152,8 @@ class Commands(TyperGroup):
             refuse_planted_settings()
         if args[0] in COMMANDS:
             self.add_command(imported(args[0]))
+        elif args[0] in OTHER_WORDS:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{OTHER_WORDS[args[0]]}'?")
         return super().resolve_command(ctx, args)
 
 

@@ -7,7 +7,7 @@ begins with a record.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,14 @@ from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.parts.source_part import Limits
 
 _NEVER_TOO_MANY = 100_000_000  # rows, however small the file
+
+
+def _spelled(missing: list[str], there: Iterable[str]) -> str:
+    """Say how a file spells names that it has in other capitals, all of them: then they are no values."""
+    known = {name.casefold(): name for name in there}
+    if any(each.casefold() not in known for each in missing):
+        return ""
+    return f"the file has {_listed([known[each.casefold()] for each in missing])}: spell it so under columns"
 
 
 def check_header(
@@ -51,6 +59,7 @@ def check_header(
             mend = "is source.delimiter right? only one column was found"
         else:
             mend = "check the header, source.delimiter and the names under columns"
+            mend = _spelled(missing, header) or mend
         raise InputRefused(f"the header lacks {_listed(missing)}", where=name, mend=mend)
     twice = [column for column, times in Counter(header).items() if times > 1]
     if twice:
@@ -75,9 +84,8 @@ def check_schemas(
         schema = _schema(path)
         missing = [column for column in columns if column not in schema.names and column not in found.folders]
         if missing:
-            raise InputRefused(
-                f"the file lacks {_listed(missing)}", where=path.name, mend="check the names under columns"
-            )
+            mend = _spelled(missing, schema.names) or "check the names under columns"
+            raise InputRefused(f"the file lacks {_listed(missing)}", where=path.name, mend=mend)
         alike = Counter(name.casefold() for name in schema.names)
         for column in (column for column in columns if column in schema.names):
             if schema.names.count(column) > 1:

@@ -32,6 +32,16 @@ def explain(error: ValidationError, model: type[BaseModel], document: Document) 
         document.add(path, what, mend)
 
 
+#: What other programs call a key -> the key, and under what it stands where that is one place alone.
+_OTHER_WORDS = {
+    **dict.fromkeys(("epsilon", "eps", "rho"), "privacy.budget"),
+    **dict.fromkeys(("sep", "separator"), "source.delimiter"),
+    **dict.fromkeys(("group_by", "groupby", "by"), "dimensions"),
+    **dict.fromkeys(("min", "minimum", "lower"), "from"),
+    **dict.fromkeys(("max", "maximum", "upper"), "to"),
+}
+
+
 def place(loc: Path) -> Path:
     """Return pydantic's location as a path in the file: without the tags of unions and keys."""
     path = tuple(part for part in loc if part != "[key]")
@@ -42,6 +52,11 @@ def place(loc: Path) -> Path:
 
 def _unknown_key(path: Path, known: list[str]) -> tuple[str, str]:
     name = str(path[-1])
+    other = _OTHER_WORDS.get(name.casefold(), "")
+    if other.rpartition(".")[2] in known:
+        return f"there is no key {quoted(name)} here", f"did you mean {quoted(other.rpartition('.')[2])}?"
+    if "." in other:
+        return f"there is no key {quoted(name)} here", f"did you mean {quoted(other)}?"
     mend = choose(name, known, "known keys") if nearest(name, known) else f"known keys: {listed(known, 20)}"
     return f"there is no key {quoted(name)} here", mend
 

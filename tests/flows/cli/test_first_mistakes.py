@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from click.testing import Result
 from rich.cells import cell_len
@@ -59,9 +60,7 @@ def test_a_wrong_source_option_is_the_one_that_is_named(tmp_path: Path) -> None:
 def test_an_unknown_account_names_the_command_that_knows(tmp_path: Path) -> None:
     _, home = write_scene(tmp_path)
     said = refused("ledger", "show", "nobody", "--home", home.path)
-    assert said.endswith(
-        "account nobody: no such account; open it first, or see which there are: tabularium ledger show"
-    )
+    assert said.endswith("account nobody: no such account; known are people")
 
 
 @pytest.mark.parametrize(
@@ -268,3 +267,45 @@ def test_what_people_read_fits_eighty_columns_and_no_name_is_cut(tmp_path: Path)
         assert all(cell_len(line) <= 80 for line in tables), shown.stdout
         cut = [line for line in shown.stdout.splitlines() if "…" in line]
         assert all("in all" in line or "SHA-256" in line for line in cut), shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("budget:", "epsilon:"), "did you mean `budget`?"),
+        (("product: small", "product: small\nepsilon: 1"), "did you mean `privacy.budget`?"),
+        (("max_rejected:", 'sep: ";", max_rejected:'), "did you mean `delimiter`?"),
+        (("    dimensions: [age, sex]", "    group_by: [age, sex]"), "did you mean `dimensions`?"),
+        (("{from: 0, to: 99,", "{min: 0, max: 99,"), "did you mean `from`?"),
+    ],
+)
+def test_what_other_programs_call_a_key_is_understood(
+    change: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    spec, _ = write_scene(tmp_path)
+    spec.write_text(spec.read_text().replace(*change, 1))
+    assert said in tabularium("check", spec).output
+
+
+@pytest.mark.parametrize(("word", "meant"), [("approve", "ledger approve"), ("validate", "check")])
+def test_what_people_type_for_a_command_is_understood(word: str, meant: str) -> None:
+    done = tabularium(word, "census.yaml")
+    assert done.exit_code == 2
+    assert f"Did you mean '{meant}'?" in done.output
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_column_in_other_capitals_is_told(ending: str, tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    spec.write_text(spec.read_text().replace("people.csv", f"people.{ending}"))
+    rows = pd.read_csv(tmp_path / "people.csv", dtype=str).rename(columns={"age": "Age"})
+    for others, said in (
+        ({}, "'Age': spell it so under columns"),
+        ({"sex": "gender"}, "the names under columns"),
+    ):
+        found = rows.rename(columns=others)
+        (found.to_csv if ending == "csv" else found.to_parquet)(tmp_path / f"people.{ending}", index=False)
+        line = tabularium("run", spec, "--home", home.path).stderr
+        assert said in line
+        assert "gender" not in line  # what else a header holds may be a record
+        assert ("Age" in line) is (not others)
