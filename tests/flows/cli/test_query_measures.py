@@ -126,7 +126,7 @@ def test_a_rate_is_of_the_records_of_the_cells_that_are_asked_for(release: Path)
     done = query(str(release), "rate(old_of_all) from grown")
     assert "no rate of `old_of_all` was measured; ask for sum(old_of_all)" in done.stderr
     assert "another number" in asked(release, "sum(old_of_all) from grown")["explanation"]
-    assert "there is no measure" in query(str(release), "rate(age)").stderr
+    assert "`age` is an attribute, and no measure" in query(str(release), "rate(age)").stderr
 
 
 def test_quantiles_rise(release: Path) -> None:
