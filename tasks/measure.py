@@ -28,7 +28,6 @@ from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.accounting import Definition, Event, PrivacyLoss
 from tabularium.mechanisms.channel import Channel, SecureChannel
 from tabularium.mechanisms.errors import LedgerError, PublicationError, TabulariumError
-from tabularium.mechanisms.imported_later import Later
 from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Mechanism
@@ -42,6 +41,7 @@ from tabularium.tasks.runtime.progress import advanced, note, stopping
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.runtime.tracebacks import keep
+from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.checks.histogram_checks import MECHANISM
 from tabularium.validations.spec.checks.table_checks import level_shapes
 from tabularium.validations.spec.large_tables import slabs

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tabularium.mechanisms.imported_later import Later
+from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:
     import ibis

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from tabularium.tasks.count.slabbed_counts import Counts
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.domains.number_text import number_of, of_group
+from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.measures.measure_fields import Measure
 from tabularium.validations.universes.universe import test_of
 

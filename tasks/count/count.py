@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tabularium.mechanisms.errors import InternalError
-from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.count.bounding import bounded, unit_numbers
 from tabularium.tasks.count.contributions import add_up, engine_columns
 from tabularium.tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
@@ -58,6 +57,7 @@ from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.derivation.derived_columns import coded_columns
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import cell_number, is_missing, kept
+from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.checks.table_checks import level_shapes
 from tabularium.validations.spec.large_tables import fits, slabs

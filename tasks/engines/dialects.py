@@ -20,10 +20,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.derivation.derived_columns import DATE
 from tabularium.validations.domains.encoding import WHOLE
 from tabularium.validations.domains.number_text import NUMBER, USUAL
+from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:
     import ibis

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tabularium.mechanisms.errors import InputError, InputRefused
-from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.engines.postgresql import PostgresSource
 from tabularium.tasks.engines.row_digest import rows_digest
 from tabularium.tasks.engines.spark import SparkSource
 from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names
 from tabularium.tasks.runtime.kept_open import keep, kept
+from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tabularium.mechanisms.imported_later import Later
+from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:
     import ibis

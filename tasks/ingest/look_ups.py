@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tabularium.mechanisms.errors import InputRefused
-from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.ingest.needed_columns import needed_columns
 from tabularium.validations.domains.encoding import as_text
+from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.load import Loaded
 
 if TYPE_CHECKING:

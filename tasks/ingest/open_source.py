@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import Finding, InputError, InputRefused
-from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.engines.in_place import IN_PLACE, batches_of, held, listed
 from tabularium.tasks.ingest.file_tables import contradicted, contradicts, parquet_table
 from tabularium.tasks.ingest.find_files import found_again
@@ -30,6 +29,7 @@ from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names, re
 from tabularium.tasks.ingest.time_columns import parquet_schema, with_zones, zones_of
 from tabularium.validations.derivation.derived_parts import Derivation
 from tabularium.validations.domains.number_text import number_column, number_of, plain_column
+from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import note_data_opened, redacted
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.parts.source_part import taken_from

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import InputError, InputRefused
-from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.arrival.fetch_drop import see_that_there_is_room
 from tabularium.tasks.ingest.needed_columns import raw_names
 from tabularium.tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
+from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded
 

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 
 from tabularium.ledger.durable_files import sync_folder
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.imported_later import Later
 from tabularium.tasks.runtime.secret_command import SECRET_BYTES, secret_command, secret_of
+from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import note_data_opened
 
 if TYPE_CHECKING:

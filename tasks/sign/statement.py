@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger.officers.keys import key_id, public_hex
-from tabularium.mechanisms.imported_later import Later
+from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:
     from securesystemslib import dsse, exceptions, signer

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pyarrow as pa
 
-from tabularium.mechanisms.imported_later import Later
+from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:
     import ibis

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.derivation.civil_dates import DAY, PARTS, day_number, local_date
 from tabularium.validations.derivation.derived_parts import DatePart, Derivation
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.domains.encoding import as_text, coded, is_missing
 from tabularium.validations.domains.number_text import plain_name
+from tabularium.validations.imported_later import Later
 from tabularium.validations.universes.universe import universe_of
 
 if TYPE_CHECKING:

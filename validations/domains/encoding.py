@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:
     import ibis

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.encoding import is_missing
+from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:
     import ibis

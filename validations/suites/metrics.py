@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing, kept
 from tabularium.validations.domains.number_text import number_of, of_group
+from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import RowCountRule, UniqueRule
 from tabularium.validations.spec.parts.table_parts import Table

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import coded_names
+from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.parts.impossible_part import Impossible
 from tabularium.validations.universes.impossible_cells import values_of
 from tabularium.validations.universes.universe import among

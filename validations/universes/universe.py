@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.mechanisms.queries.attributes import AnyAttribute
 from tabularium.mechanisms.queries.grammar import Either, Null, Test, Word, parse_tests, plain, query_error
 from tabularium.mechanisms.queries.query_plan import bound, find
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing
 from tabularium.validations.domains.query_attributes import attribute_of
+from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.measures.measure_fields import Measure
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.table_parts import Histogram, Table

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from tabularium.mechanisms.imported_later import Later
 from tabularium.validations.domains.prior_tables import FOLDER, PriorTable, public_prior
+from tabularium.validations.imported_later import Later
 from tabularium.validations.public_files import Unreadable, read_plain
 from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
 from tabularium.validations.spec.checks.table_checks import along_of
