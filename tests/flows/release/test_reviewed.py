@@ -23,6 +23,7 @@ from tabularium.flows.release_chain import Outcome, find_published, release_tabl
 from tabularium.ledger import AwaitingReview, Ledger, NotApproved
 from tabularium.ledger.officers.keys import make_key, public_hex, read_private
 from tabularium.mechanisms.errors import LedgerError, PublicationError
+from tabularium.tasks.publish import draft_folder
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request, load
@@ -216,7 +217,7 @@ def test_a_draft_that_was_altered_is_not_published(
 ) -> None:
     table = scene.draft / "age_sex.csv"
     if when == "after":
-        monkeypatch.setattr("tabularium.flows.cli.ledger.draft_decisions.publish_accepted", lambda *_: None)
+        monkeypatch.setattr(draft_folder, "publish_accepted", lambda *_: None)
         scene.decide("accept")
     table.write_bytes(table.read_bytes().replace(b"male", b"MALE", 1))
     if when == "before":
