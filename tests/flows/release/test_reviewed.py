@@ -217,8 +217,9 @@ def test_a_draft_that_was_altered_is_not_published(
 ) -> None:
     table = scene.draft / "age_sex.csv"
     if when == "after":
-        monkeypatch.setattr(draft_folder, "publish_accepted", lambda *_: None)
-        scene.decide("accept")
+        with monkeypatch.context() as patch:
+            patch.setattr(draft_folder, "publish_accepted", lambda *_: None)
+            scene.decide("accept")
     table.write_bytes(table.read_bytes().replace(b"male", b"MALE", 1))
     if when == "before":
         assert "age_sex.csv is missing or altered" in scene.decide("accept")
