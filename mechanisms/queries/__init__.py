@@ -1,11 +1,10 @@
-"""Queries on a release: count, sum, average, quantile, minimum and maximum, with the errors they have.
+"""Queries on a release: count, share, sum, average, quantile, minimum and maximum, with the errors they have.
 
 ``ask`` reads the text (``grammar``), finds the tables and arrays of measures that know what is asked
 (``measure_arrays``), binds it to the attributes of each (``query_plan``,
 ``attributes``), sums the selected cells of every source with their errors (``answer_sources``,
 ``selection``, ``leaf_sums``, ``selected_cells``), and computes the answer from the best known one
-(``measures``). ``usefulness`` says beforehand how large errors can be. All of it sees published numbers
-only and costs no budget.
+(``measures``, ``shares``). All of it sees published numbers only and costs no budget.
 """
 
 from tabularium.mechanisms.queries.answer_sources import (
@@ -23,14 +22,6 @@ from tabularium.mechanisms.queries.attributes import Attribute, TreeAttribute
 from tabularium.mechanisms.queries.grammar import parse
 from tabularium.mechanisms.queries.measure_arrays import MeasuredAttribute
 from tabularium.mechanisms.queries.selection import Axes
-from tabularium.mechanisms.queries.usefulness import (
-    Usefulness,
-    every_query_margin,
-    failure_probability,
-    posterior_bounds,
-    records_needed,
-    usefulness,
-)
 
 __all__ = [
     "METHODS",
@@ -47,13 +38,7 @@ __all__ = [
     "QueryTable",
     "Row",
     "TreeAttribute",
-    "Usefulness",
     "ask",
-    "every_query_margin",
     "explain",
-    "failure_probability",
     "parse",
-    "posterior_bounds",
-    "records_needed",
-    "usefulness",
 ]

@@ -19,7 +19,7 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import SMALLES
 from tabularium.mechanisms.queries.grammar import Query
 from tabularium.mechanisms.queries.linear_tables import LinearTable
 from tabularium.mechanisms.queries.query_plan import Plan
-from tabularium.mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.queries.selected_cells import SelectedCells, laid_together
 from tabularium.mechanisms.queries.selection import Axes, Selection
 
 
@@ -278,6 +278,26 @@ class PublishedTable:
             each = np.broadcast_to(np.where(known, rms_error, np.inf), moved.shape)
             return selection.rows(values, moved=all_moved, rms_error=summed(each))
         return selection.rows(values, *self.noise.noise(selection), moved=all_moved)
+
+
+def selected(source: NoisyTable | PublishedTable, made: Sequence[Plan]) -> SelectedCells:
+    """Return the cells of all plans, which share none, as the rows of one answer.
+
+    Raises
+    ------
+    InputError
+        As ``select``.
+    """
+    parts = [source.select(each) for each in made]
+    if len(parts) == 1:
+        return parts[0]
+    some = np.array([Selection.of(each, source.axes).cells() > 0 for each in made])
+    place = np.cumsum(some.any(axis=0)) - 1
+    of = made[0].of
+    masks = np.ones((len(made), 1), bool) if of is None else np.array([each.masks[of] for each in made])
+    column = np.cumsum(masks.any(axis=0)) - 1
+    shape = int(place[-1]) + 1, int(column[-1]) + 1
+    return laid_together(parts, [place[each] for each in some], [column[each] for each in masks], shape)
 
 
 def _weighable(variance: float | Floats) -> Floats:

@@ -91,6 +91,8 @@ class Answer:
         Names of the public numbers that were made use of.
     spread
         Whether rows cut groups of cells of which the sums alone were measured: published cells answer.
+    shares
+        What shares are of, as a sentence; empty for anything else.
     """
 
     measure: Measure
@@ -105,6 +107,7 @@ class Answer:
     of: MeasuredAttribute | None = None
     invariants: tuple[str, ...] = ()
     spread: bool = False
+    shares: str = ""
 
 
 def explain(answer: Answer) -> str:
@@ -114,6 +117,10 @@ def explain(answer: Answer) -> str:
         said.append(
             "What is asked is no combination of what was measured: it cuts groups of cells of which the sums "
             "alone were measured, and whose counts are spread evenly within each group."
+        )
+    if answer.shares:
+        said.append(
+            f"{answer.shares} The interval of a share holds every ratio that the part and the rest allow."
         )
     if answer.measure == "average":
         said.append("The interval of an average holds every ratio that the sum and the count together allow.")

@@ -14,9 +14,9 @@ from tabularium.mechanisms.inference.margins_of_error.half_widths import quantil
 from tabularium.mechanisms.queries.answer_sources import (
     Askable,
     NoisySource,
-    NoisyTable,
     PublishedCells,
     PublishedTable,
+    selected,
 )
 from tabularium.mechanisms.queries.answer_words import Answer, Row
 from tabularium.mechanisms.queries.attributes import AnyAttribute, listed
@@ -27,8 +27,9 @@ from tabularium.mechanisms.queries.linear_tables import LinearTable
 from tabularium.mechanisms.queries.measure_arrays import asked_of, measure_in
 from tabularium.mechanisms.queries.measures import Values, evaluate
 from tabularium.mechanisms.queries.query_plan import Plan, plans
-from tabularium.mechanisms.queries.selected_cells import SelectedCells, laid_together
-from tabularium.mechanisms.queries.selection import Axes, Selection
+from tabularium.mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.queries.selection import named_rows
+from tabularium.mechanisms.queries.shares import NUMBERS, Parts, in_words, part_of, whole_of
 
 Source = NoisySource | PublishedTable
 
@@ -41,6 +42,7 @@ class _Candidate:
     source: Source | PublishedCells
     cells: SelectedCells
     width: float
+    parts: Parts | None = None
 
 
 def ask(
@@ -84,8 +86,11 @@ def ask(
     if not 0 < level < 1:
         raise InputError("the level is not between 0 and 1", where="level", mend="0.9 means 90 percent")
     query = parse(text) if isinstance(text, str) else text
-    put = _plans(query, tables)
-    candidates = [_candidate(*each, known, level) for each in put for known in _sources(each[0], source)]
+    if query.measure == "share":
+        put, candidates = _shares(query, tables, level, source)
+    else:
+        put = _plans(query, tables)
+        candidates = [_candidate(*each, known, level) for each in put for known in _sources(each[0], source)]
     found = [each for each in candidates if each is not None]
     cut = len(found) < len(candidates)
     if cut and not found:
@@ -101,7 +106,7 @@ def ask(
     best = min(found, key=lambda candidate: (not _of_noise(candidate.source), candidate.width))
     if not best.cells.rows:
         raise no_rows()
-    numbers = best.plans[0].numbers
+    numbers = best.plans[0].numbers if best.parts is None else (NUMBERS, NUMBERS)
     values = _evaluated(best.query, best.table, best.cells, numbers, level)
     published, used = _published(best, numbers, level), tuple[str, ...]()
     if best.query.measure == "count" and isinstance(best.source, NoisySource):
@@ -112,9 +117,11 @@ def ask(
 
 def _answer(best: _Candidate, values: Values, published: Floats, level: float) -> Answer:
     query, numbers, measured = best.query, best.plans[0].numbers, measure_in(best.table)
-    selections = [Selection.of(each, best.table.axes) for each in best.plans]
-    number = np.sum([each.cells() for each in selections], axis=0)
-    labels = [each for each, some in zip(selections[0].labels(), number > 0, strict=True) if some]
+    if best.parts is None:
+        labels, number = named_rows(best.table.axes, best.plans)
+        columns_summed = 1 if measured is not None else best.cells.values.shape[1]
+    else:
+        labels, number, columns_summed = best.parts.labels, best.parts.number, 1
     columns = (values.value, values.standard_error, values.low, values.high, published)
     rows = tuple(
         Row(group, *(_known(column[place]) for column in columns)) for place, group in enumerate(labels)
@@ -126,10 +133,11 @@ def _answer(best: _Candidate, values: Values, published: Floats, level: float) -
         level,
         best.table.name,
         best.source.method,
-        int(number.max()) * (1 if measured is not None else best.cells.values.shape[1]),
-        query.measure != "count" and bool((numbers[0] < numbers[1]).any()),
+        int(number.max()) * columns_summed,
+        query.measure not in {"count", "share"} and bool((numbers[0] < numbers[1]).any()),
         None if query.up_to is None else query.up_to.text,
         measured,
+        shares=in_words(query) if query.measure == "share" else "",
     )
 
 
@@ -138,6 +146,9 @@ def _evaluated(
 ) -> Values:
     measured = measure_in(table)
     signed = measured is not None and measured.signed
+    if query.measure == "share":
+        values = evaluate("average", cells, *numbers, level)
+        return values.times(100.0) if query.percent else values
     values = evaluate(query.measure, cells, *numbers, level, share=query.share, signed=signed)
     return values.times(measured.unit) if measured is not None and query.measure == "sum" else values
 
@@ -156,20 +167,6 @@ def _sources(table: Askable, wanted: str | None) -> list[Source]:
     return [*noisy, *published]
 
 
-def _selected(source: NoisyTable | PublishedTable, made: tuple[Plan, ...], axes: Axes) -> SelectedCells:
-    """Return the cells of all plans, which share none, as the rows of one answer."""
-    parts = [source.select(each) for each in made]
-    if len(parts) == 1:
-        return parts[0]
-    some = np.array([Selection.of(each, axes).cells() > 0 for each in made])
-    place = np.cumsum(some.any(axis=0)) - 1
-    of = made[0].of
-    masks = np.ones((len(made), 1), bool) if of is None else np.array([each.masks[of] for each in made])
-    column = np.cumsum(masks.any(axis=0)) - 1
-    shape = int(place[-1]) + 1, int(column[-1]) + 1
-    return laid_together(parts, [place[each] for each in some], [column[each] for each in masks], shape)
-
-
 def _candidate(
     table: Askable, query: Query, made: tuple[Plan, ...], source: Source, level: float
 ) -> _Candidate | None:
@@ -178,13 +175,13 @@ def _candidate(
         chosen = source.select(made)
         single = cells_of(source) if len(source.levels) > 1 else None
         if single is not None:  # of several levels the single cells may say more
-            alone = _selected(single, made, table.axes)
+            alone = selected(single, made)
             chosen = alone if chosen is None else chosen.better_known(alone)
         if chosen is None:
             return None
         cells = chosen
     else:
-        cells = _selected(source, made, table.axes)
+        cells = selected(source, made)
     # Of counts by how well these are known, whatever is computed from them: the same yardstick for all.
     weights, measured = np.ones(cells.values.shape[1]), measure_in(table)
     if measured is not None:
@@ -192,6 +189,37 @@ def _candidate(
         weights = {"sum": numbers, "average": numbers - numbers.mean()}.get(query.measure, weights)
     known = cells.weighted(weights, level)
     return _Candidate(table, query, made, source, cells, float((known.half**2).sum()))
+
+
+def _shares(
+    query: Query, tables: Sequence[Askable], level: float, source: str | None
+) -> tuple[list[tuple[Askable, Query, tuple[Plan, ...]]], list[_Candidate | None]]:
+    """Return the tables that know both the records that shares are of and their parts, and what is known."""
+    put, failed = [], []
+    found: list[_Candidate | None] = []
+    for table, _, whole in _plans(whole_of(query), tables):
+        try:
+            ((_, own, made),) = _plans(part_of(query, table.axes.attributes), [table])
+        except InputError as error:
+            failed.append(error)
+            continue
+        put.append((table, own, made))
+        parts = Parts.on(table.axes, whole, made, made_of_tests=bool(query.passing))
+        sources = _sources(table, source)
+        single = [
+            cells_of(each) for each in sources if isinstance(each, LinearTable) and len(each.levels) > 1
+        ]
+        for known in [*sources, *(each for each in single if each is not None)]:
+            cells = parts.cells(known)
+            if cells is None:
+                found.append(None)
+                continue
+            width = float((cells.weighted(NUMBERS - 0.5, level).half ** 2).sum())
+            found.append(_Candidate(table, query, made, known, cells, width, parts))
+    if not put:
+        _plans(part_of(query), tables)  # which says what of several tables is missing
+        raise failed[0]
+    return put, found
 
 
 def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query, tuple[Plan, ...]]]:
@@ -297,7 +325,7 @@ def _single(made: tuple[Plan, ...], table: Askable) -> SelectedCells:
         replace(plan, of=None, numbers=(np.ones(1), np.ones(1)), masks=(*plan.masks[:-1], np.ones(1, bool)))
         for plan in made
     )
-    number, values = (_selected(each, own, single.axes) for each in (single.known, single.summed))
+    number, values = (selected(each, own) for each in (single.known, single.summed))
     return replace(values, values=np.where(number.values == 1, values.values, np.nan))
 
 
@@ -314,7 +342,11 @@ def _published(best: _Candidate, numbers: tuple[Floats, Floats], level: float) -
     if table.published is None or query.measure in {"quantile", "min", "max"}:
         return np.full(best.cells.rows, np.nan)
     source = table.published
-    cells = best.cells if best.source is source else _selected(source, best.plans, table.axes)
+    cells: SelectedCells | None = best.cells
+    if best.source is not source:
+        parts = best.parts
+        cells = selected(source, best.plans) if parts is None else parts.cells(source)
+    assert cells is not None  # noqa: S101 - published cells make up everything
     return _evaluated(query, table, cells, numbers, level).value
 
 

@@ -2,9 +2,11 @@
 
 ::
 
-    query    = measure [ "from" name ] [ "by" name {"," name} ] [ "where" tests ]
+    query    = measure [ "from" name ] [ "by" name {"," name} ] [ "within" name {"," name} ]
+               [ "where" tests ]
     measure  = "count" | function "(" name [ "up to" value ] ")"
              | "quantile" "(" name [ "up to" value ] "," value ")"
+             | ( "share" | "percent" ) [ "(" tests ")" ]
     function = "sum" | "average" | "rate" | "median" | "min" | "max"
     tests    = all {"or" all}
     all      = part {"and" part}
@@ -16,6 +18,10 @@
     op       = "=" | "!=" | "<" | "<=" | ">" | ">="
 
 ``from``, ``by`` and ``where`` may come in any order, and ``up to`` is for sums, averages and quantiles.
+``share by sex`` is how the records that pass ``where`` are shared out to the groups, ``within`` others if
+there are any; ``share(age < 20) by sex`` is which part of every group passes the test; and ``share where
+age < 20`` is short for ``share(age < 20)``. A percent is a share times 100; of a name alone in brackets,
+which is no test, it is a rate.
 A name or value is a run of characters without spaces,
 brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or anything in single or double
 quotes. The words of the language are read in any case.
@@ -37,16 +43,16 @@ from typing import Literal, NoReturn, cast
 
 from tabularium.mechanisms.errors import InputError
 
-Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max"]
+Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max", "share"]
 Op = Literal["=", "!=", "<", "<=", ">", ">="]
 
-MEASURES = ("count", "sum", "average", "rate", "median", "quantile", "min", "max")
+MEASURES = ("count", "sum", "average", "rate", "median", "quantile", "min", "max", "share", "percent")
 LONGEST = 10_000
 """Characters of a query."""
 DEEPEST = 20
 """Brackets inside brackets."""
 
-_ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max", "percent": "rate"}
+_ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max", "percentage": "percent"}
 _FLIPPED: dict[Op, Op] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SIGNS = {"==": "=", "<>": "!=", "≤": "<=", "≥": ">=", "≠": "!="}
 _TOKEN = re.compile(
@@ -133,6 +139,12 @@ class Query:
         The attributes or levels that make the rows of the answer.
     where
         Tests that all must hold.
+    within
+        Of shares of groups: the attributes or levels in each of whose groups they add up to one.
+    passing
+        Of shares of the records that pass tests: these, all of which must hold. Empty for shares of groups.
+    percent
+        Whether a share is to be said in percent.
     """
 
     measure: Measure
@@ -142,6 +154,9 @@ class Query:
     up_to: Word | None = None
     share: float = 0.5
     table: Word | None = None
+    within: tuple[Word, ...] = ()
+    passing: tuple[Test, ...] = ()
+    percent: bool = False
 
 
 @dataclass(frozen=True)
@@ -261,6 +276,7 @@ class _Parser:
     def query(self) -> Query:
         asked = self.measure()
         by: tuple[Word, ...] = ()
+        within: tuple[Word, ...] = ()
         where: tuple[Test, ...] = ()
         table: Word | None = None
         while self.now.kind != "end":
@@ -270,18 +286,36 @@ class _Parser:
                 by = self.names()
             elif not where and self.takes("where"):
                 where = self.tests()
+            elif asked.measure == "share" and not (asked.passing or within) and self.takes("within"):
+                within = self.names()
             elif table is None and self.takes("from"):
                 table = self.word("name a table of the release")
             else:
                 self.fail("go on with `by NAME`, `where TEST`, `and TEST` or `or TEST`")
-        return replace(asked, by=by, where=where, table=table)
+        asked = replace(asked, by=by, where=where, table=table, within=within)
+        if asked.measure != "share" or by or asked.passing:
+            return asked
+        if within or not where:
+            self.fail("write share by NAME, share(TEST) by NAME or share where TEST")
+        return replace(asked, where=(), passing=where)
 
     def measure(self) -> Query:
         name = self.now.text.casefold()
         name = _ALIASES.get(name, name)
         if self.now.kind != "word" or name not in MEASURES:
-            self.fail("begin with count, sum(NAME), average(NAME), median(NAME), min(NAME) or max(NAME)")
+            self.fail(
+                "begin with count, share, percent, sum(NAME), average(NAME), median(NAME), min(NAME) or "
+                "max(NAME)"
+            )
+        if name == "percent" and self.names_one():
+            name = "rate"
         self.take()
+        if name in {"share", "percent"}:
+            passing: tuple[Test, ...] = ()
+            if self.takes_mark("("):
+                passing = self.tests()
+                self.mark(")", "close the bracket with )")
+            return Query("share", None, (), (), passing=passing, percent=name == "percent")
         if name == "count":
             if self.now.text == "(" and self.now.kind == "mark":
                 self.fail("write count alone; what is counted stands behind `where`")
@@ -299,6 +333,12 @@ class _Parser:
         self.mark(")", form)
         kind = "quantile" if name == "median" else name
         return Query(cast(Measure, kind), of, (), (), up_to, share)
+
+    def names_one(self) -> bool:
+        """Return whether a name alone stands in brackets behind this word."""
+        rest = self.tokens[self.place + 1 : self.place + 4]
+        kinds, texts = [token.kind for token in rest], [token.text for token in rest]
+        return len(rest) == 3 and kinds[::2] == ["mark", "mark"] and texts[::2] == ["(", ")"]
 
     def share(self) -> float:
         """Return the part of the records that lies below a quantile."""

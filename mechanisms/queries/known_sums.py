@@ -14,10 +14,8 @@ variances alone, and not on what was drawn. As no count is negative, F is never 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import product
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from tabularium.mechanisms.inference.arrays import Bools
 from tabularium.mechanisms.queries.answer_sources import KnownSums, NoisySource
 from tabularium.mechanisms.queries.measures import Values
 from tabularium.mechanisms.queries.query_plan import Plan
+from tabularium.mechanisms.queries.selection import cells_of_rows
 
 MOST_WORK = 20_000_000
 """Rows of an answer times cells of the table up to which invariants are made use of."""
@@ -50,7 +49,7 @@ def narrowed(
         return counts, ()
     found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
     used: dict[str, None] = {}
-    for row, cells in enumerate(_rows(table, made)):
+    for row, cells in enumerate(cells_of_rows(table.axes, made)):
         best = min((_Narrowed.of(table, each, cells) for each in known), key=lambda each: each.variance)
         if best.variance >= 0.999 * counts.standard_error[row] ** 2:
             continue
@@ -93,22 +92,3 @@ class _Narrowed:
         variance = max(float(covariances[0, 0]) - both**2 / of_whole, 0.0)
         step = min(1.0, math.sqrt(variance / table.least_variance))
         return cls(known.name, value, variance, step, most)
-
-
-def _rows(table: NoisySource, made: Sequence[Plan]) -> Iterator[Bools]:
-    """Yield the chosen cells, (leaves, *axes), of each row that has any, in the order of the answer."""
-    first = int(table.axes.tree is None)  # a table without a hierarchy has one leaf
-
-    def outer(masks: Sequence[Bools]) -> Bools:
-        whole = reduce(np.logical_and.outer, masks)
-        return whole.reshape((1,) * first + whole.shape)
-
-    chosen = reduce(np.logical_or, (outer(plan.masks) for plan in made))
-    by = made[0].by
-    for groups in product(*(range(len(each.codes)) for _, each in by)):
-        masks = [np.ones(len(mask), bool) for mask in made[0].masks]
-        for (place, each), group in zip(by, groups, strict=True):
-            masks[place] &= each.of == group
-        row = chosen & outer(masks)
-        if row.any():
-            yield row

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -268,3 +269,30 @@ def _gathered(array: Floats, axis: int, mask: Bools, groups: Groups) -> Floats:
     starts = np.searchsorted(groups.of[order], np.arange(len(groups.codes)))
     summed: Floats = np.add.reduceat(np.take(kept, order, axis=axis), starts, axis=axis)
     return summed
+
+
+def named_rows(axes: Axes, made: Sequence[Plan]) -> tuple[list[tuple[tuple[str, str], ...]], Ints]:
+    """Return (code, label) of the groups of each row that has cells, and how many cells each has."""
+    selections = [Selection.of(each, axes) for each in made]
+    number = np.sum([each.cells() for each in selections], axis=0)
+    labels = [each for each, some in zip(selections[0].labels(), number > 0, strict=True) if some]
+    return labels, number[number > 0]
+
+
+def cells_of_rows(axes: Axes, made: Sequence[Plan]) -> Iterator[Bools]:
+    """Yield the cells, (leaves, *axes), that plans choose for each row that has any, as ``named_rows``."""
+    first = int(axes.tree is None)  # a table without a hierarchy has one leaf
+
+    def outer(masks: Sequence[Bools]) -> Bools:
+        whole = reduce(np.logical_and.outer, masks)
+        return whole.reshape((1,) * first + whole.shape)
+
+    chosen = reduce(np.logical_or, (outer(plan.masks) for plan in made))
+    by = made[0].by
+    for groups in product(*(range(len(each.codes)) for _, each in by)):
+        masks = [np.ones(len(mask), bool) for mask in made[0].masks]
+        for (place, each), group in zip(by, groups, strict=True):
+            masks[place] &= each.of == group
+        row = chosen & outer(masks)
+        if row.any():
+            yield row

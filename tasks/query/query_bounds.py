@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
-from tabularium.mechanisms.queries import posterior_bounds, usefulness
 from tabularium.mechanisms.registry import MECHANISMS
+from tabularium.tasks.query.usefulness import posterior_bounds, usefulness
 
 if TYPE_CHECKING:
     from tabularium.mechanisms.queries import Answer

@@ -222,7 +222,7 @@ def _checked(release: OpenRelease) -> str:
 def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
     from tabularium.tasks.query.query_bounds import promised_error, promised_privacy
 
-    if answer.of is not None:
+    if answer.measure != "count":
         none = {"none": "what is promised beforehand is about counts"}
         return {"usefulness": none, "posterior": promised_privacy(release.certificate)}
     return {

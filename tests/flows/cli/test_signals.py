@@ -37,6 +37,7 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
 ) -> None:
     spec, home = write_scene(tmp_path)
     log = tmp_path / "log"
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and processes inherit that
     with log.open("w") as output:
         process = subprocess.Popen(
             [
