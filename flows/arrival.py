@@ -20,16 +20,16 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     DeploymentFilter,
     DeploymentFilterName,
+    FlowFilter,
+    FlowFilterName,
     FlowRunFilter,
     FlowRunFilterState,
     FlowRunFilterStateType,
-    WorkPoolFilter,
-    WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 
 from tabularium.flows.operations.events import emit_now
-from tabularium.flows.operations.names_in_prefect import FLOW, WORK_POOL, of_inbox
+from tabularium.flows.operations.names_in_prefect import FLOW, of_inbox
 from tabularium.flows.operations.prefect_api import runs_of
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims, Drop
@@ -121,7 +121,7 @@ def _live(client: SyncPrefectClient, product: str) -> list[FlowRun]:
     live = [state for state in StateType if state not in ended]
     return runs_of(
         client,
+        flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])),
         flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))),
         deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
-        work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
     )

@@ -301,6 +301,14 @@ def _losses(account: Account, charges: Sequence[Alike], times: int = 1) -> Losse
     return Counter({("pure", times * cost): number for cost, number in costs.items()})
 
 
+def composed(definition: str, amount: Fraction, number: int, delta: Fraction) -> float:
+    """Return an ε such that so many releases of an amount each, settled beforehand, are (ε, δ)-private."""
+    events = [_event(definition, amount)] * number
+    if definition == "zcdp":
+        events = [_event(definition, number * amount)]
+    return epsilon_at(events, float(delta), fixed_plan=True)
+
+
 class _Release(Event):
     """An event that stands for many alike: what it costs is worked out once."""
 

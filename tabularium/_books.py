@@ -272,14 +272,17 @@ class Books(Shown):
         InputError
             There is no such account.
         """
-        charges = self.history(account)
-        counted = charges[charges["state"] != "voided"]
-        rows = []
-        for product, own in counted.groupby("product", sort=True):
-            period = own["period"].max()  # periods are compared as text
-            last = sum(own.loc[own["period"] == period, "amount"], Fraction(0))
-            rows.append((str(product), str(period), last))
-        return Forecast(account, self.account(account).left, rows)
+        last: dict[str, tuple[str, Fraction]] = {}
+        with self._reading() as ledger:
+            left = self.account(account).left
+            for charge in ledger.each_charge(account):
+                if charge.state == "voided":
+                    continue
+                period, spent = last.get(charge.product, ("", Fraction(0)))
+                if charge.period >= period:  # periods are compared as text
+                    spent = spent if charge.period == period else Fraction(0)
+                    last[charge.product] = (charge.period, spent + charge.amount)
+        return Forecast(account, left, [(product, *each) for product, each in sorted(last.items())])
 
     def waiting(self) -> DataFrame:
         """Return the drafts that wait for an officer to accept or withhold them.
@@ -416,8 +419,16 @@ class Forecast(Shown):
     def _headline(self) -> str:
         if self.more is None:
             return f"account {self._account}: nothing was charged yet; {self.left} is left"
-        more = f"enough for {self.more} more periods at {self.each}"
-        return f"account {self._account}: {self.left} is left, {more}"
+        return f"account {self._account}: {self.left} is left, {self.words}"
+
+    @property
+    def words(self) -> str:
+        """How far it goes, in words; empty where nothing was charged yet."""
+        if self.more is None:
+            return ""
+        some = {0: "not enough for one more period", 1: "enough for 1 more period"}
+        periods = some.get(self.more, f"enough for {self.more} more periods")
+        return f"{periods} at {self.each}{' for all products' if len(self._products) > 1 else ''}"
 
     def _rows(self) -> DataFrame:
         import pandas as pd

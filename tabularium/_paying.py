@@ -28,12 +28,15 @@ class Paying:
         Of its cap; None where it cannot pay at all.
     periods, with_others
         Of the spec that this pays for: by itself, and beside the account's other products.
+    charged
+        Periods of the product that are paid for.
     """
 
     words: str
     left: Fraction | None = None
     periods: int | None = None
     with_others: int | None = None
+    charged: frozenset[str] = frozenset()
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -76,7 +79,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
         said += f"; beside the other products of the account {_enough(together)}"
     if (own["period"] == spec.period).any():
         said += f"; {spec.period} was charged already"
-    return Paying(f"{said}.", forecast.left, alone, together)
+    return Paying(f"{said}.", forecast.left, alone, together, frozenset(own["period"]))
 
 
 def _enough(periods: int) -> str:

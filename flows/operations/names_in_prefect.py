@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tabularium.mechanisms.errors import InputError
+
 FLOW = "tabularium-release"
 ENTRYPOINT = "tabularium.flows.release.release"
 WORK_POOL = "tabularium"
@@ -17,6 +21,24 @@ _AUTOMATION = "tabularium: "
 def deployment_tags(product: str) -> list[str]:
     """Return the tags of a product's deployment, which every run of it has too."""
     return [TAG, f"product:{product}"]
+
+
+def own_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return tags that somebody adds.
+
+    Raises
+    ------
+    InputError
+        If one is empty, or says what Tabularium's own say.
+    """
+    for tag in tags:
+        if not tag.strip() or tag == TAG or tag.startswith(("product:", "period:")):
+            raise InputError(
+                "is a tag that Tabularium sets by itself" if tag.strip() else "is empty",
+                where=f"--tag {tag}",
+                mend="write a tag of your own, such as health",
+            )
+    return tuple(dict.fromkeys(tags))
 
 
 def run_tags(product: str, period: str) -> list[str]:

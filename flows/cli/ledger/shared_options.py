@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import tabularium
-from tabularium.flows.cli.terminal import one_line_errors, out, write
+from tabularium.flows.cli.terminal import one_line_errors, out, working, write
 from tabularium.ledger import Ledger
 from tabularium.ledger.amounts import exact
 from tabularium.ledger.measurement.store import MeasurementStore
@@ -112,11 +112,12 @@ def go_on(
     list of str
         The digest of the spec of each.
     """
-    from tabularium.flows.operations.waiting import resume_waiting
-
     installation = Home.at(home)
     try:
-        resumed = resume_waiting(installation, release_id=release_id, spec_digests=spec_digests)
+        with working("looking for runs that wait"):
+            from tabularium.flows.operations.waiting import resume_waiting
+
+            resumed = resume_waiting(installation, release_id=release_id, spec_digests=spec_digests)
     except Exception as error:  # what was decided stands, whatever becomes of the runs
         say(f"Runs that wait for this could not be told ({type(error).__name__}); {_LATER}.")
         return []
@@ -143,7 +144,7 @@ def say_who_waits(home: Path | None) -> None:
 
         from tabularium.flows.operations.told.runs_seen import waiting_for_officers
 
-        with get_client(sync_client=True) as client:
+        with working("asking who waits"), get_client(sync_client=True) as client:
             others = waiting_for_officers(client)
         say(f"No run waits for this{'; waiting for an officer: ' if others else '.'}{'; '.join(others)}")
 

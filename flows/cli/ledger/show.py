@@ -68,6 +68,8 @@ def show(
             _show_account(books, entry)
             if charges:
                 _show_charges(books, entry, last or None)
+                if words := books.forecast(entry.name).words:
+                    say(f"  What is left is {words}.", whole=False)
 
 
 def _show_account(books: Books, entry: Account) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tabularium.flows.cli.options import AsJson, HomePath, SameInput, SpecPath
-from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
+from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json, working
 
 if TYPE_CHECKING:
+    from tabularium._paying import Paying
     from tabularium.flows.operations.deployments.deployment import Wanted
+    from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.tasks.arrival.inboxes import Inbox
     from tabularium.tasks.runtime.home import Home
+    from tabularium.validations.spec.model import ReleaseSpec
 
 
 def deploy(
@@ -55,6 +59,16 @@ def deploy(
         str | None,
         typer.Option(help="Tell when less of the account's cap is left, for all its products; at first 20%."),
     ] = None,
+    pool: Annotated[
+        str,
+        typer.Option(
+            help="Work pool of your own, with workers beside the home and the data; default: tabularium."
+        ),
+    ] = "",
+    queue: Annotated[str | None, typer.Option(help="Work queue of that pool.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="Another tag of the deployment and its runs; may be repeated.")
+    ] = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Take it away again; SPEC may be the product's name.")
     ] = False,
@@ -63,7 +77,7 @@ def deploy(
 ) -> None:
     """Have Prefect publish SPEC by itself; doing it again changes only what differs.
 
-    A schedule or an inbox that is not named again is taken away: to have both, name both in one command.
+    A schedule, an inbox, a pool or a tag that is not named again is taken away: name all in one command.
     The spec and its account are checked first. The server is the one that is configured (PREFECT_API_URL, or
     a profile), or the one that `tabularium up` runs for this home.
     """
@@ -72,23 +86,26 @@ def deploy(
 
         at = Home.found(home)
         if remove:
-            done = _remove(at, spec)
+            with working("telling Prefect's server"):
+                done = _remove(at, spec)
             said = f"{'No longer' if done['removed'] else 'Was not'} deployed: {done['deployment']}"
         else:
             reporter = TerminalReporter(quiet=as_json)
-            from tabularium.flows.operations.deployments.deployment import Wanted
-            from tabularium.flows.operations.deployments.deployment_checks import (
-                checked,
-                description,
-                timing,
-                utc,
-            )
-            from tabularium.tasks.arrival.inbox_limits import DEFAULT
-            from tabularium.tasks.arrival.inboxes import Inbox
-            from tabularium.tasks.runtime.progress import note, reporting_to
-            from tabularium.tasks.runtime.run import Request
+            with working("getting ready"):
+                from tabularium.flows.operations.deployments.deployment import Wanted
+                from tabularium.flows.operations.deployments.deployment_checks import (
+                    checked,
+                    description,
+                    timing,
+                    utc,
+                )
+                from tabularium.flows.operations.names_in_prefect import WORK_POOL, own_tags
+                from tabularium.tasks.arrival.inbox_limits import DEFAULT
+                from tabularium.tasks.arrival.inboxes import Inbox
+                from tabularium.tasks.runtime.progress import note, reporting_to
+                from tabularium.tasks.runtime.run import Request
 
-            limits = DEFAULT.changed(limit or [])
+            limits, tags = DEFAULT.changed(limit or []), own_tags(tag or [])
             with reporting_to(reporter):
                 when = timing(cron, timezone, period)
             request = Request.of(spec, source, when.period, at.path, same_input=same_input)
@@ -106,7 +123,8 @@ def deploy(
                 "cron": cron,
                 "same_input": same_input,
             }
-            wanted = Wanted(product, description(loaded), parameters, cron, timezone)
+            about = (product, description(loaded), parameters, cron, timezone)
+            wanted = Wanted(*about, pool or WORK_POOL, queue, tags)
             inbox = None
             if on_arrival is not None:
                 inbox = Inbox(
@@ -119,20 +137,42 @@ def deploy(
                     timezone=timezone,
                     limits=limits,
                 )
-            done = _make(at, wanted, inbox, loaded.spec.dataset, warn_below)
-            done["next"] = None if when.following is None else utc(when.following)
-            done["period"] = loaded.spec.period
-            done["notes"] = reporter.notes
-            said = f"Deployed: {done['url']}"
+            with working("telling Prefect's server"):
+                done = _make(at, wanted, inbox, loaded.spec.dataset, warn_below)
+            account, ahead = _foretold(loaded.spec, at, cron, timezone, period)
+            done |= {
+                "next": None if when.following is None else utc(when.following),
+                "period": loaded.spec.period,
+                "account": None if account is None else account.as_json(),
+                "forecast": None if ahead is None else ahead.as_json(),
+                "notes": reporter.notes,
+            }
+            lines = [f"Deployed: {done['url']}"]
             if when.following is not None:
-                said += f"\nNext run: {when.following:%Y-%m-%d %H:%M %Z}, period {loaded.spec.period}"
+                lines.append(f"Next run: {when.following:%Y-%m-%d %H:%M %Z}, period {loaded.spec.period}")
             if inbox is not None:
-                said += f"\nInbox:    {done['inbox']}"
-            said = "\n".join([said, *done["no_longer"]])
+                lines.append(f"Inbox:    {done['inbox']}")
+            lines += [*done["no_longer"], *([] if account is None else [account.words])]
+            said = "\n".join([*lines, *([] if ahead is None else ahead.sentences())])
         if as_json:
             print_json(done)
         else:
             out.print(said, soft_wrap=True, markup=False, highlight=False)
+
+
+def _foretold(
+    spec: ReleaseSpec, home: Home, cron: str | None, timezone: str, period: str | None
+) -> tuple[Paying | None, Foretold | None]:
+    """Return what the account can pay, and what becomes of a schedule that makes periods."""
+    from tabularium._paying import paying
+    from tabularium.flows.operations.deployments.foretold import foretold
+    from tabularium.flows.operations.periods import is_template
+
+    account = paying(spec, home.path)
+    if account is None or cron is None or period is None or not is_template(period):
+        return account, None
+    schedule, more = (cron, timezone, period), account.with_others or 0
+    return account, foretold(spec, schedule, charged=account.charged, pays_for=more, now=datetime.now(UTC))
 
 
 def _make(
@@ -144,7 +184,7 @@ def _make(
     from tabularium.flows.operations import upkeep_schedules
     from tabularium.flows.operations.deployments.deployment import deploy as make
     from tabularium.flows.operations.deployments.triggers import Triggers, triggers_of
-    from tabularium.flows.operations.names_in_prefect import FLOW, WORK_POOL
+    from tabularium.flows.operations.names_in_prefect import FLOW
     from tabularium.flows.operations.prefect_api import connected
     from tabularium.flows.operations.told.budget_warnings import set_threshold
     from tabularium.tasks.arrival import inboxes
@@ -166,11 +206,12 @@ def _make(
         "deployment": f"{FLOW}/{wanted.product}",
         "id": str(made),
         "url": f"{str(url).removesuffix('/api')}/deployments/deployment/{made}",
-        "work_pool": WORK_POOL,
+        "work_pool": wanted.pool,
+        "work_queue": wanted.queue,
         "cron": wanted.cron,
         "timezone": wanted.timezone,
         "inbox": None if inbox is None else inbox.address,
-        "no_longer": before.lost(Triggers(schedule, None if inbox is None else inbox.address)),
+        "no_longer": before.lost(Triggers(schedule, None if inbox is None else inbox.address, wanted.pool)),
     }
 
 

@@ -13,6 +13,7 @@ from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.responses import DeploymentResponse
 
 
 def looks_at_prefect(home: Home) -> Iterator[Look]:
@@ -34,7 +35,8 @@ def looks_at_prefect(home: Home) -> Iterator[Look]:
             with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}), get_client(sync_client=True) as client:
                 yield _server(client, url)
                 yield from _page(home, url)
-                yield from _pool(client, home)
+                for name in dict.fromkeys([WORK_POOL, *_pools_of_deployments(client)]):
+                    yield from _pool(client, home, name)
                 yield from _deployments(client)
                 yield from _runs(client, home)
         except HTTPError as error:
@@ -64,37 +66,40 @@ def _page(home: Home, url: str) -> Iterator[Look]:
             yield Look("page", "fail", f"{page} shows nothing", f"read {log}")
 
 
-def _pool(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
+def _pool(client: SyncPrefectClient, home: Home, name: str) -> Iterator[Look]:
     from prefect.exceptions import ObjectNotFound
 
+    own = name == WORK_POOL
+    start = f"tabularium up{home.option}" if own else f"prefect worker start --pool {name}"
     try:
-        pool = client.read_work_pool(WORK_POOL)
+        pool = client.read_work_pool(name)
     except ObjectNotFound:
-        yield Look("pool", "fail", f"there is no work pool {WORK_POOL}", f"tabularium up{home.option}")
+        yield Look("pool", "fail", f"there is no work pool {name}", start)
         return
     if pool.is_paused:
-        yield Look("pool", "fail", "is paused", f"prefect work-pool resume {WORK_POOL}")
+        yield Look("pool", "fail", f"{name} is paused", f"prefect work-pool resume {name}")
     else:
-        yield Look("pool", "ok", f"{pool.name}, of type {pool.type}")
-    workers = client.request(
-        "POST",
-        "/work_pools/{work_pool_name}/workers/filter",
-        path_params={"work_pool_name": WORK_POOL},
-        json={},
-    )
-    online = [each for each in workers.json() if each.get("status") == "ONLINE"]
+        yield Look("pool", "ok", f"{name}, of type {pool.type}")
+    online = [each for each in client.read_workers_for_work_pool(name) if each.status == "ONLINE"]
+    of_pool = "" if own else f" of {name}"
     if online:
-        yield Look("worker", "ok", f"{len(online)} online")
+        yield Look("worker", "ok", f"{len(online)} online{of_pool}")
     else:
-        yield Look(
-            "worker", "fail", "none is online, so that nothing is started", f"tabularium up{home.option}"
-        )
+        yield Look("worker", "fail", f"none{of_pool} is online, so that nothing is started", start)
+
+
+def _of_products(client: SyncPrefectClient) -> list[DeploymentResponse]:
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterName
+
+    return client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])))
+
+
+def _pools_of_deployments(client: SyncPrefectClient) -> list[str]:
+    return sorted({each.work_pool_name for each in _of_products(client) if each.work_pool_name})
 
 
 def _deployments(client: SyncPrefectClient) -> Iterator[Look]:
-    from prefect.client.schemas.filters import FlowFilter, FlowFilterName
-
-    found = client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])))
+    found = _of_products(client)
     paused = sorted(each.name for each in found if each.paused)
     if paused:
         yield Look("deployments", "warn", f"paused: {', '.join(paused)}", "resume them in the UI")

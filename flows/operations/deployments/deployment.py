@@ -39,6 +39,10 @@ class Wanted:
         Of the flow, as every run of it gets them.
     cron, timezone
         When it runs by itself; never where ``cron`` is None.
+    pool, queue
+        From where its runs are taken: Tabularium's own pool, or one that somebody has made.
+    tags
+        Of the deployment and its runs, beside Tabularium's own.
     """
 
     product: str
@@ -46,16 +50,27 @@ class Wanted:
     parameters: dict[str, Any] = field(default_factory=dict)
     cron: str | None = None
     timezone: str = "UTC"
+    pool: str = WORK_POOL
+    queue: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
-    """Make or update work pool, deployment and schedule; return the deployment's id."""
+    """Make or update work pool, deployment and schedule; return the deployment's id.
+
+    Raises
+    ------
+    InputError
+        If there is no such pool, or no such queue in it.
+    """
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
 
     from tabularium.flows.release import release
 
-    make_work_pool(client)
+    if wanted.pool == WORK_POOL:
+        make_work_pool(client)
+    _see_that_it_is_there(client, wanted.pool, wanted.queue)
     schedules = []
     if wanted.cron is not None:
         schedule = CronSchedule(cron=wanted.cron, timezone=wanted.timezone)
@@ -64,8 +79,9 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
         flow_id=client.create_flow_from_name(FLOW),
         name=wanted.product,
         description=wanted.description,
-        tags=deployment_tags(wanted.product),
-        work_pool_name=WORK_POOL,
+        tags=[*deployment_tags(wanted.product), *wanted.tags],
+        work_pool_name=wanted.pool,
+        work_queue_name=wanted.queue,
         job_variables=JOB_VARIABLES,
         entrypoint=ENTRYPOINT,
         parameters=wanted.parameters,
@@ -73,6 +89,35 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
         enforce_parameter_schema=True,
         schedules=schedules,
     )
+
+
+def _see_that_it_is_there(client: SyncPrefectClient, pool: str, queue: str | None) -> None:
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        found = client.read_work_pool(pool)
+    except ObjectNotFound:
+        raise InputError(
+            "the server has no work pool of this name",
+            where=f"--pool {pool}",
+            mend=f"make it: prefect work-pool create {pool} --type process",
+        ) from None
+    if found.is_managed_pool or found.is_push_pool:
+        raise InputError(
+            "its runs start on machines of a provider's, where the home and the data are not",
+            where=f"--pool {pool}",
+            mend="name a pool whose workers you start beside the data",
+        )
+    if queue is None:
+        return
+    try:
+        client.read_work_queue_by_name(queue, pool)
+    except ObjectNotFound:
+        raise InputError(
+            f"work pool {pool} has no queue of this name",
+            where=f"--queue {queue}",
+            mend=f"make it: prefect work-queue create {queue} --pool {pool}",
+        ) from None
 
 
 def remove(client: SyncPrefectClient, product: str) -> bool:

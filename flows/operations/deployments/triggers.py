@@ -1,7 +1,8 @@
-"""What starts a product's deployment by itself, so that a command can say what it took away."""
+"""What starts a product's deployment, and where, so that a command can say what it took away."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Triggers:
-    """A schedule, as people write it, and the address of an inbox; either may be None."""
+    """A schedule, as people write it, the address of an inbox, and a work pool; any of them may be None."""
 
     schedule: str | None
     inbox: str | None
+    pool: str | None = None
 
     def lost(self, now: Triggers) -> list[str]:
         """Return a line for each that is there no longer; another schedule is no loss."""
@@ -27,6 +29,8 @@ class Triggers:
             lines.append(f"No longer on a schedule (was {self.schedule})")
         if self.inbox not in (None, now.inbox):
             lines.append(f"No longer watches {self.inbox}")
+        if self.pool not in (None, now.pool):
+            lines.append(f"No longer in work pool {self.pool}, but in {now.pool}")
         return lines
 
 
@@ -35,10 +39,10 @@ def triggers_of(client: SyncPrefectClient, home: Home, product: str) -> Triggers
     from prefect.client.schemas.schedules import CronSchedule
     from prefect.exceptions import ObjectNotFound
 
-    try:
-        kept = [each.schedule for each in client.read_deployment_by_name(f"{FLOW}/{product}").schedules]
-    except ObjectNotFound:
-        kept = []
+    kept, pool = [], None
+    with suppress(ObjectNotFound):
+        deployment = client.read_deployment_by_name(f"{FLOW}/{product}")
+        kept, pool = [each.schedule for each in deployment.schedules], deployment.work_pool_name
     found = [f"{each.cron}, {each.timezone}" for each in kept if isinstance(each, CronSchedule)]
     inbox = inbox_of(home, product)
-    return Triggers("; ".join(found) or None, None if inbox is None else inbox.address)
+    return Triggers("; ".join(found) or None, None if inbox is None else inbox.address, pool)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -158,3 +161,45 @@ def test_the_account_and_the_spec_are_checked_first(installation: Up, tmp_path: 
     assert "no such account" in done.stderr
     with installation.client() as client, pytest.raises(ObjectNotFound):
         client.read_deployment_by_name("tabularium-release/unpaid")
+
+
+def test_a_pool_of_ones_own_with_its_queue_and_workers(installation: Up, tmp_path: Path) -> None:
+    """An agency's pool: its own worker runs what is deployed there, and `doctor` looks after it too."""
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.settings import get_current_settings
+    from prefect.workers.process import ProcessWorker
+
+    spec = product_of(installation, tmp_path)
+    spec.write_text(spec.read_text().replace("product: deployed", "product: pooled"))
+    words = ("deploy", str(spec), "--cron", "0 6 1 */3 *", "--period", "{scheduled:%Y-Q%q}", "--json")
+    where = ("--pool", "agency", "--queue", "statistics", "--tag", "health")
+    assert "prefect work-pool create agency" in installation.call(*words, *where, check=False).stderr
+    with installation.client() as client:
+        template = ProcessWorker.get_default_base_job_template()
+        client.create_work_pool(WorkPoolCreate(name="agency", type="process", base_job_template=template))
+        assert "prefect work-queue create statistics --pool agency" in (
+            installation.call(*words, *where, check=False).stderr
+        )
+        client.create_work_queue("statistics", work_pool_name="agency")
+        told = json.loads(installation.call(*words, *where).stdout)
+        assert (told["work_pool"], told["work_queue"]) == ("agency", "statistics")
+        assert told["forecast"]["ten_years"]["periods"] == 40
+        made = client.read_deployment_by_name("tabularium-release/pooled")
+        assert (made.work_pool_name, made.work_queue_name) == ("agency", "statistics")
+        assert {"tabularium", "product:pooled", "health"} <= set(made.tags)
+        run = client.create_flow_run_from_deployment(made.id, parameters={"period": "2026-Q4"})
+        assert "prefect worker start --pool agency" in installation.call("doctor", check=False).stdout
+        worker = subprocess.run(
+            [sys.executable, "-m", "prefect", "worker", "start", "--pool", "agency", "--run-once"],
+            cwd=tmp_path,
+            env={**os.environ, **get_current_settings().to_environment_variables(exclude_unset=True)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert worker.returncode == 0, worker.stderr[-2000:]
+        assert ended(client, run.id).state.is_completed()
+        assert "health" in client.read_flow_run(run.id).tags
+    assert "No longer in work pool agency" in installation.call("deploy", str(spec)).stdout
+    installation.call("deploy", "pooled", "--remove")

@@ -1,0 +1,126 @@
+"""What a schedule will cost: until when an account pays for it, and what ten years of it come to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tabularium.flows.operations.deployments.deployment import next_time
+from tabularium.flows.operations.periods import resolve
+
+if TYPE_CHECKING:
+    from tabularium.validations.spec.model import ReleaseSpec
+
+YEARS = 10
+MOST_RUNS = 4_000
+"""Times of a schedule that are looked at; one that runs oftener than daily is not told ten years of."""
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What becomes of a schedule, if nothing of it changes.
+
+    Attributes
+    ----------
+    last
+        The last period that the account pays for, and when it runs; None where the next one cannot be paid,
+        or all that were looked at can.
+    unpaid
+        The first period that it does not pay for, and when; None where there was none.
+    periods
+        How many are new in ten years; None where the schedule was not looked at for so long.
+    spent
+        What they cost, plainly summed.
+    epsilon, delta
+        The same as an (ε, δ).
+    """
+
+    last: tuple[str, datetime] | None
+    unpaid: tuple[str, datetime] | None
+    periods: int | None
+    spent: Fraction | None
+    epsilon: float | None
+    delta: Fraction | None
+    symbol: str
+
+    def sentences(self) -> list[str]:
+        """Return what a person is told."""
+        said = []
+        if self.unpaid is not None:
+            period, at = self.unpaid
+            paid = "The next run cannot be paid" if self.last is None else f"That is until {self.last[0]}"
+            said.append(f"{paid}; {period}, which runs on {at:%Y-%m-%d}, would be refused.")
+        if self.periods is not None:
+            loss = f"ε = {self.epsilon:.3g} at δ = {float(self.delta or 0):g}"
+            said.append(
+                f"Ten years of this schedule are {self.periods} periods: {self.symbol} = {self.spent} "
+                f"plainly summed, or {loss}."
+            )
+        return said
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        times = {name: getattr(self, name) for name in ("last", "unpaid")}
+        return {
+            **{
+                name: None
+                if found is None
+                else {"period": found[0], "at": found[1].astimezone(UTC).isoformat()}
+                for name, found in times.items()
+            },
+            "ten_years": None
+            if self.periods is None
+            else {
+                "periods": self.periods,
+                "spent": str(self.spent),
+                "epsilon": self.epsilon,
+                "delta": str(self.delta),
+            },
+        }
+
+
+def foretold(
+    spec: ReleaseSpec,
+    schedule: tuple[str, str, str],
+    *,
+    charged: Collection[str],
+    pays_for: int,
+    now: datetime,
+) -> Foretold:
+    """Go through a schedule.
+
+    Parameters
+    ----------
+    schedule
+        Cron, time zone, and the template of the period.
+    charged
+        Periods of the product that are paid for already.
+    pays_for
+        How many more the account pays for.
+    """
+    from tabularium.ledger.review import DELTA, composed
+
+    cron, timezone, template = schedule
+    end, at, known = now.replace(year=now.year + YEARS, day=min(now.day, 28)), now, set(charged)
+    new: list[tuple[str, datetime]] = []
+    for _ in range(MOST_RUNS):
+        at = next_time(cron, timezone, at)
+        if at > end:
+            break
+        period = resolve(template, at, timezone, cron)
+        if period not in known:
+            known.add(period)
+            new.append((period, at))
+    else:
+        end = now  # it runs too often to be told
+    last = new[pays_for - 1] if 0 < pays_for < len(new) else None
+    unpaid = new[pays_for] if pays_for < len(new) else None
+    privacy = spec.privacy
+    if end == now or not new:
+        return Foretold(last, unpaid, None, None, None, None, privacy.symbol)
+    delta = privacy.delta or DELTA
+    epsilon = composed(privacy.definition, privacy.budget, len(new), delta)
+    return Foretold(last, unpaid, len(new), len(new) * privacy.budget, epsilon, delta, privacy.symbol)

@@ -1,0 +1,70 @@
+"""What `deploy` says of a schedule: until when it is paid for, and what ten years of it come to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tabularium.flows.operations.deployments.foretold import Foretold, foretold
+from tabularium.flows.operations.names_in_prefect import own_tags
+from tabularium.mechanisms.errors import InputError
+from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.model import ReleaseSpec
+from tests.flows.release.scene import write_scene
+
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+QUARTERS = ("0 6 1 */3 *", "Europe/Berlin", "{scheduled:%Y-Q%q}")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> ReleaseSpec:
+    return load_spec(write_scene(tmp_path)[0]).spec
+
+
+def said(
+    spec: ReleaseSpec, pays_for: int, *charged: str, schedule: tuple[str, str, str] = QUARTERS
+) -> Foretold:
+    return foretold(spec, schedule, charged=charged, pays_for=pays_for, now=NOW)
+
+
+def test_the_last_period_that_is_paid_for_and_the_first_that_is_not(spec: ReleaseSpec) -> None:
+    found = said(spec, 2)
+    assert (
+        found.sentences()[0] == "That is until 2027-Q2; 2027-Q3, which runs on 2027-07-01, would be refused."
+    )
+    found = said(spec, 2, "2027-Q1")  # paid for already, by hand
+    assert found.sentences()[0].startswith("That is until 2027-Q3; 2027-Q4")
+    found = said(spec, 0)
+    assert (
+        found.sentences()[0]
+        == "The next run cannot be paid; 2027-Q1, which runs on 2027-01-01, would be refused."
+    )
+    assert said(spec, 1000).unpaid is None
+
+
+def test_ten_years_as_an_epsilon_and_a_delta(spec: ReleaseSpec) -> None:
+    """40 quarters at ε = 1: each is 1/2-zCDP, and 20-zCDP is (ε, 1e-9) for an ε of about 57."""
+    found = said(spec, 2)
+    assert (found.periods, found.spent, found.delta) == (40, Fraction(40), Fraction(1, 10**9))
+    assert found.epsilon is not None
+    assert 25 < found.epsilon <= 40
+    assert "Ten years of this schedule are 40 periods: ε = 40 plainly summed, or ε = " in found.sentences()[1]
+
+
+def test_one_run_of_many_in_a_period_costs(spec: ReleaseSpec) -> None:
+    daily = said(spec, 3, schedule=("0 6 * * *", "UTC", "{previous_month:%Y-%m}"))
+    assert daily.last is not None
+    assert (daily.last[0], daily.periods) == ("2026-12", 121)
+    often = said(spec, 3, schedule=("*/5 * * * *", "UTC", "{scheduled:%Y-%m}"))
+    assert often.periods is None
+    assert often.sentences() == []
+
+
+def test_own_tags_say_nothing_that_tabulariums_say() -> None:
+    assert own_tags(["health", "health", "q"]) == ("health", "q")
+    for wrong in ("", "tabularium", "product:x", "period:2026"):
+        with pytest.raises(InputError, match="--tag"):
+            own_tags([wrong])
