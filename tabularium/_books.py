@@ -413,8 +413,11 @@ class Forecast(Shown):
         -------
         By itself, and beside every other product of the account, if each costs what its last period did.
         """
-        others = sum((cost for name, _, cost in self._products if name != product), Fraction(0))
-        return self.left // amount, self.left // (amount + others)
+        return self.left // amount, self.left // (amount + self.each_without(product))
+
+    def each_without(self, product: str) -> Fraction:
+        """Return what one more period of every other product costs."""
+        return sum((cost for name, _, cost in self._products if name != product), Fraction(0))
 
     def _headline(self) -> str:
         if self.more is None:

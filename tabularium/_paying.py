@@ -60,6 +60,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
             return Paying(f"Account {spec.dataset} is not open: a disclosure officer opens it.")
         forecast = books.forecast(spec.dataset)
         charges = books.history(spec.dataset)
+        periods = books.sums(spec.dataset, by="period")
     except TabulariumError:
         if home is not None:
             raise
@@ -71,20 +72,26 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
     alone, together = forecast.more_of(spec.product, cost)
     said = f"Account {spec.dataset}: {spec.privacy.symbol} = {forecast.left} of {account.cap} is left"
     if account.terms.cap_per_product is not None:
-        left = account.terms.cap_per_product - sum(own["amount"], Fraction(0))
+        left = max(account.terms.cap_per_product - sum(own["amount"], Fraction(0)), Fraction(0))
         said += f", {left} of it for one product"
         alone, together = min(alone, left // cost), min(together, left // cost)
     said += f", {_enough(alone)}"
+    taken = periods[spec.period].used if spec.period in periods else Fraction(0)
+    most, charged = account.terms.cap_per_period, (own["period"] == spec.period).any()
+    if most is not None and cost + forecast.each_without(spec.product) > most:
+        together = 0
     if together < alone:
         said += f"; beside the other products of the account {_enough(together)}"
-    if (own["period"] == spec.period).any():
+    if charged:
         said += f"; {spec.period} was charged already"
+    elif most is not None and cost > (room := max(most - taken, Fraction(0))):
+        said += f"; of the {most} for one period {room} is left in {spec.period}, which does not pay for it"
     return Paying(f"{said}.", forecast.left, alone, together, frozenset(own["period"]))
 
 
 def _enough(periods: int) -> str:
     if not periods:
-        return "which is not enough for one more period of this spec"
+        return "not enough for one more period of this spec"
     return f"enough for {periods} more period{'' if periods == 1 else 's'} of this spec"
 
 

@@ -5,9 +5,10 @@ release puts them through (:mod:`tabularium.tasks.margins.measure_margins`), wit
 expected to have instead of measured ones:
 
 - of a mean or rate the widest margin is taken that one at a bound, a quarter or half of the way between
-  the bounds would have; a rate over other numbers is taken to be one half;
+  the bounds would have; a rate over other numbers is taken to be all of them, where its margin is widest;
 - of a quantile values are taken to lie evenly between the bounds. Where they crowd, margins are narrower.
-  How far noise moves the ends of an interval is tried out, with noise that is made up and always the same.
+  How far noise moves a choice and the ends of an interval is tried out, with noise that is made up and
+  always the same.
 
 Weights are not known: every record is taken to have the largest one, and what comes of it is the least that
 the margin can be.
@@ -21,9 +22,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.inference.arrays import Floats, Indices
 from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import (
-    PARTS_BESIDE,
     chosen_interval,
     chosen_position,
 )
@@ -39,7 +39,6 @@ PLACES = (0.0, 0.25, 0.5)
 """Where between the bounds a mean or rate may lie; beyond the middle margins are the same."""
 CELLS = 25
 """Cells with made-up noise of which margins of quantiles are taken."""
-_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -142,25 +141,26 @@ class NumberMargin:
     def _of_quotient(self, whole: float, noise: Noise) -> float:
         measure = self.reading.measure
         assert measure is not None  # noqa: S101 - the caller has looked
-        part, of, spread, spread_of = map(np.array, (_HALF * whole, whole, noise.variance, noise.over))
+        part, of, spread, spread_of = map(np.array, (whole, whole, noise.variance, noise.over))
         low, high = quotient_interval(part, of, spread, spread_of, self.reading.level)
-        return measure.span * max(_HALF - float(low), float(high) - _HALF)
+        return measure.span * max(1.0 - float(low), float(high) - 1.0)
 
     def _of_quantile(self, records: float, noise: Noise) -> float:
         """Return the middle one of the margins that some cells with made-up noise would have."""
         measure, level = self.reading.measure, self.reading.level
         assert measure is not None  # noqa: S101 - the caller has looked
-        bins = measure.width + 1
-        true = _choice(bins, measure.rank, noise.rate) if measure.form == "choice" else _tree(bins)
-        made_up = generator(0).normal(0.0, math.sqrt(noise.variance), (CELLS, len(true)))
-        spread = np.full(made_up.shape, noise.variance)
+        bins, draw = measure.width + 1, generator(0)
         if measure.form == "choice":
-            made_up[:, :PARTS_BESIDE] = 0.0
-            numbers = np.concatenate([true[:PARTS_BESIDE], true[PARTS_BESIDE:] * records]) + made_up
+            chosen = _choices(draw, bins, measure.rank, noise.rate * records)
+            around = outward_sums(np.ones((CELLS, bins), np.int64), chosen) * (records / bins)
+            made_up = around + draw.normal(0.0, math.sqrt(noise.variance), around.shape)
+            numbers = np.column_stack([chosen, np.full(CELLS, noise.rate), made_up])
             at = chosen_position(numbers)
-            low, high = chosen_interval(numbers, spread, bins, level)
+            low, high = chosen_interval(numbers, np.full(numbers.shape, noise.variance), bins, level)
         else:
-            numbers = true * records + made_up
+            true = _tree(bins) * records
+            numbers = true + draw.normal(0.0, math.sqrt(noise.variance), (CELLS, len(true)))
+            spread = np.full(numbers.shape, noise.variance)
             at = tree_over(bins).quantile_of(numbers, measure.rank)
             low, high = tree_over(bins).interval(numbers, spread, measure.rank, level)
         reach = np.minimum(np.maximum(at - low, high - at), np.maximum(at, bins - 1 - at))
@@ -175,11 +175,12 @@ def _tree(bins: int) -> Floats:
     return found
 
 
-def _choice(bins: int, rank: Fraction, rate: float) -> Floats:
-    """Return what is released of a choice from one record that lies evenly on a grid."""
+def _choices(draw: np.random.Generator, bins: int, rank: Fraction, rate: float) -> Indices:
+    """Return the positions that a choice would take in some cells whose records lie evenly on a grid."""
     at = math.ceil(rank * bins) - 1
-    beside = outward_sums(np.ones((1, bins), np.int64), np.array([at]))[0] / bins
-    return np.concatenate([[at, rate], beside])
+    missed = np.abs(np.arange(bins) - at) / bins
+    likely = np.exp(-np.where(missed > 0, missed * rate, 0.0))
+    return draw.choice(bins, CELLS, p=likely / likely.sum())
 
 
 def noise_of_choice(scale: float, variance: float) -> Noise:

@@ -174,18 +174,20 @@ def _about_margins(summary: Summary, expected: Sequence[Expected]) -> Iterator[s
     measures = {each.measure.form: each for each in expected if each.measure is not None}
     sized = [each for each in expected if each.in_cells]
     if any(each.released for each in sized):
-        yield "A typical cell is the median of those that hold something in the release, a small one a tenth."
+        yield "A typical cell has the median of the release's cells that hold something, a small one a tenth."
     if any(not each.released for each in sized):
         yield "A typical cell has the records of its table over the cells of its level, a small one a tenth."
     if "pair" in measures:
         yield "± of a mean or rate is that of the worst between its bounds."
+    if any(each.measure is not None and each.measure.over is not None for each in sized):
+        yield "± of a rate over other numbers is for a rate of all of them; smaller rates have less."
     if "tree" in measures or "choice" in measures:
         yield "± of a quantile is for values that lie evenly between its bounds; crowded values have less."
     if any(table.prior for table in summary.spec.tables):
         names = [table.name for table in summary.spec.tables if table.prior]
         yield f"Drawn towards their prior, counts of {', '.join(names)} mostly have less."
     if any(each.at_least for each in expected):
-        yield "≥: if every weight were the largest; smaller ones make it wider."
+        yield "≥: if every weight were the largest; with smaller ones wider, or the number is not shown."
     without = list(dict.fromkeys(each.table for each in expected if _lacks_size(each)))
     if without:
         tables = ", ".join(without)

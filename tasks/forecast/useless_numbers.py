@@ -1,8 +1,8 @@
 """Numbers that noise will drown in a typical cell, and what would help.
 
-A count is of little use where its margin is more than a part of it, a sum likewise, of values half as large
-as their bounds allow; a mean or quantile where it is more than half the width of the bounds, which are known
-without a release; a rate where it is more than a quarter of all. So is what a release will not even show.
+A count is of little use where its margin reaches a part of it, a sum likewise, of values half as large as
+their bounds allow; a mean or quantile where it reaches half the width of the bounds, which are known without
+a release; a rate where it reaches a quarter of all. A number that a release will not even show is of none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIMES = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 
 
 
 def largest_useful(expected: Expected, records: float) -> float:
-    """Return the margin above which a number of a cell of so many records is of little use."""
+    """Return the margin from which on a number of a cell of so many records is of little use."""
     measure = expected.measure
     if measure is None:
         return OF_COUNT * records
@@ -38,7 +38,7 @@ def largest_useful(expected: Expected, records: float) -> float:
 
 def useless(expected: Expected, cell: InCell) -> bool:
     """Whether noise drowns a number in this cell."""
-    return not cell.shown or cell.margin > largest_useful(expected, cell.records)
+    return not cell.shown or cell.margin >= largest_useful(expected, cell.records)
 
 
 def warnings_of(numbers: Sequence[Expected], definition: Definition) -> Iterator[str]:
@@ -88,5 +88,5 @@ def _helps(first: Expected, cell: InCell, coarser: str | None, definition: Defin
 
 def _enough(first: Expected, records: float, times: float) -> bool:
     assert first.number is not None  # noqa: S101 - it has cells
-    narrow = first.number.margin(records, times) <= largest_useful(first, records)
+    narrow = first.number.margin(records, times) < largest_useful(first, records)
     return narrow and first.number.shown(records, times)

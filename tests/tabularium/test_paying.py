@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from tests.flows.release.scene import write_scene
 
 def said_of(spec: Path, home: Path | None) -> str | None:
     """Return the line that `check` prints of the account."""
-    lines = [line for line in repr(tb.check(spec, home=home)).splitlines() if line.startswith("Account ")]
-    return " ".join(lines) if lines else None
+    words = " ".join(repr(tb.check(spec, home=home)).split())  # whatever the width
+    found = re.search(r"Account .*?\.(?= |$)", words)
+    return found[0] if found else None
 
 
 def test_what_is_left_pays_for_so_many_periods(tmp_path: Path) -> None:
@@ -59,6 +61,29 @@ def test_an_account_that_does_not_fit_cannot_pay(tmp_path: Path) -> None:
         ledger.change_account("people", cap_per_product=Fraction(1, 2), reason="minute 3")
     spec, _ = write_scene(tmp_path / "again")
     assert "it allows 1/2 for one product, and the spec costs 1" in (said_of(spec, home.path) or "")
+
+
+def test_caps_of_a_period_and_a_product_are_told_before_the_ledger_refuses(tmp_path: Path) -> None:
+    """Of 1 a period another product has taken 3/5, so that this one's 3/5 cannot be paid in 2026, nor beside it."""
+    spec, home = write_scene(tmp_path)
+    spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "3/5"'))
+    with Ledger.connect(home.ledger_url) as ledger:
+        ledger.change_account("people", cap_per_period=Fraction(1), reason="minute 3")
+        about = {"amount": Fraction(3, 5), "product": "other", "period": "2026", "spec_digest": "0" * 64}
+        ledger.reserve("people", release_id="r1", **about)  # type: ignore[arg-type]
+    said = said_of(spec, home.path) or ""
+    assert (
+        "enough for 15 more periods of this spec; beside the other products of the account not enough" in said
+    )
+    assert "of the 1 for one period 2/5 is left in 2026, which does not pay for it" in said
+    with Ledger.connect(home.ledger_url) as ledger:
+        ledger.change_account("people", cap_per_period=None, reason="minute 4")
+        about |= {"product": "small", "period": "2025", "amount": Fraction(3)}
+        ledger.reserve("people", release_id="r2", **about)  # type: ignore[arg-type]
+        ledger.change_account("people", cap_per_product=Fraction(1), reason="minute 5")
+    found = tb.check(spec, home=home.path).as_dict()["summary"]["account"]
+    assert (found["periods"], found["periods_with_other_products"]) == (0, 0)
+    assert "0 of it for one product, not enough for one more period" in found["words"]
 
 
 def test_a_home_is_never_made_and_nothing_is_said_without_one(

@@ -154,6 +154,10 @@ def test_a_release_states_what_was_expected(tmp_path: Path, privacy: str) -> Non
             size = expected.in_cells[0].margin
             if name in ("mean", "working"):  # those in the middle have 1/√2 of the worst
                 assert stated == pytest.approx(size / math.sqrt(2), rel=0.1), (level, name)
+            elif (
+                name == "of_people"
+            ):  # a half; one that is all of them has √(V + V') over √(V + V'/4) times more
+                assert 0.45 * size < stated < 1.05 * size, (level, name)
             elif name in ("typical", "chosen"):  # on a grid of ten, and as noise would have it
                 assert stated == pytest.approx(size, rel=0.35, abs=10), (level, name)
             else:  # few cells, whose margins a release simulates
@@ -174,7 +178,7 @@ def test_a_release_gives_sizes_and_the_source_is_never_opened(tmp_path: Path) ->
     assert "needs size:" in repr(tb.check(path))
     checked = tb.check(path, like=release)
     assert "needs size:" not in repr(checked)
-    assert "A typical cell is the median of those that hold something" in repr(checked)
+    assert "median of the release's cells that hold something" in repr(checked)
     rows = checked.as_dict()["summary"]["expected_margins"]
     (mean,) = (each for each in rows if (each["number"], each["level"]) == ("mean", "place"))
     assert mean["typical_cell"]["records"] == pytest.approx(500, rel=0.05)
@@ -217,6 +221,7 @@ def test_an_error_that_depends_on_the_data_is_not_forecast(tmp_path: Path) -> No
         ("{percent: 'sex = 1'}", 4000, None),
         ("{percent: 'sex = 1'}", 30, "±30.7 percent in a typical cell of 15; what helps: about 1.3 times"),
         ("{median: income, from: 0, to: 1000, step: 100}", 12, "fewer cells or narrower bounds"),
+        ("{median: income, from: 0, to: 1000, step: 100, method: choice}", 12, "fewer cells or narrower"),
         ("{mean: income, from: 0, to: 1000}", 4, "not even shown in a typical cell of 2"),
     ],
 )
