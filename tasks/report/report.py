@@ -13,6 +13,7 @@ from tabularium.tasks.report import wording
 from tabularium.tasks.report.accuracy import Accuracy, AccuracyLine, MeasureAccuracy, MeasureLine
 from tabularium.tasks.report.accuracy_plots import Plot, plots_of
 from tabularium.tasks.report.budget_shown import budget_of
+from tabularium.tasks.report.cells_chart import Chart
 from tabularium.tasks.report.downloads import downloads
 from tabularium.tasks.report.moved_by_postprocessing import MovedLine, moved_in
 from tabularium.tasks.report.opened import MOST_TABLES, opened
@@ -25,7 +26,7 @@ from tabularium.tasks.report.since_last_period import (
     last_of,
 )
 from tabularium.tasks.report.templates import templates
-from tabularium.tasks.report.what_was_published import TableShown, shown, titled
+from tabularium.tasks.report.what_was_published import TableShown, charts, shown, titled
 from tabularium.tasks.report.worked_example import READ_AS, Example, MiddleMargin
 from tabularium.validations.certificate import Certificate
 
@@ -40,6 +41,7 @@ class TableReported:
     """All that the page says of one table."""
 
     shown: TableShown
+    charts: list[Chart]
     method: str
     accuracy: list[AccuracyLine]
     of_measures: dict[str, list[MeasureLine]]
@@ -83,6 +85,7 @@ def report(aside: Path, told: Certificate, last: Path | None, *, compared_with: 
         tables.append(
             TableReported(
                 shown(released, cells),
+                charts(released, cells),
                 method,
                 lines,
                 _of_measures(released, table.name),
@@ -94,7 +97,7 @@ def report(aside: Path, told: Certificate, last: Path | None, *, compared_with: 
         )
     page = _page(released, told, tables, example, before, compared_with)
     if len(page) > LARGEST_PAGE:
-        bare = [TableReported(**{**vars(each), "plots": []}) for each in tables]
+        bare = [TableReported(**{**vars(each), "plots": [], "charts": []}) for each in tables]
         page = _page(released, told, bare, example, before, compared_with)
     return page
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.report.cells_chart import Chart, chart_of
 from tabularium.tasks.report.opened import names_of
 from tabularium.tasks.report.released_cells import ReleasedCells
 from tabularium.validations.certificate import Measure
@@ -97,6 +98,17 @@ def shown(released: Released, numbers: ReleasedCells) -> TableShown:
         about.measures or {},
         about.impossible or 0,
     )
+
+
+def charts(released: Released, numbers: ReleasedCells) -> list[Chart]:
+    """Return a picture of a table's counts, and one of its first measure if it has any."""
+    table = numbers.layout.table
+    titles = {name: titled(released.spec.columns[name], name) for name in table.dimensions}
+    made = [chart_of(numbers, titles, titled(table, table.name))]
+    for name, measure in [*table.measures.items()][:1]:
+        of_it = f"{titled(table, table.name)}, {measure.title or name}"
+        made.append(chart_of(numbers, titles, of_it, ReleasedCells(released, table.name, name)))
+    return [each for each in made if each is not None]
 
 
 def _rows(numbers: ReleasedCells, measures: list[ReleasedCells]) -> list[Row]:

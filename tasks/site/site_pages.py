@@ -15,6 +15,7 @@ from tabularium.tasks.report.downloads import Download, downloads
 from tabularium.tasks.report.templates import templates
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.site.account_course import SYMBOLS, courses, entities
+from tabularium.tasks.site.numbers_shown import numbers_of
 from tabularium.tasks.site.offered import Offered, Shelf
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
@@ -78,6 +79,7 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
                 period=period,
                 addresses={name: f"../../{addresses[name]}" for name in own},
                 files={name: _files(each) for name, each in own.items()},
+                numbers_shown=[] if period.current is None else numbers_of(period.current),
             )
 
 

@@ -138,6 +138,7 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
     halts = home.parent / "halts"
     halts.mkdir(exist_ok=True)
     started_in = home.parent / "started in"
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and processes inherit that
     plant_modules(started_in)
     with said.open("w") as file:
         process = subprocess.Popen(

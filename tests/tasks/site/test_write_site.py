@@ -212,6 +212,23 @@ def test_a_copy_is_compared_with_its_digests(agency: Agency, tmp_path: Path) -> 
     assert files(whole / "current") == files(releases / "hostile" / "2026-01" / agency.hostile)
 
 
+def test_numbers_are_shown_of_files_that_are_as_the_certificate_says(agency: Agency, tmp_path: Path) -> None:
+    releases = copied_releases(agency.releases, tmp_path / "releases")
+    page = Path("products", "persons", "2026.html")
+    write_site(releases, tmp_path / "site")
+    text = (tmp_path / "site" / page).read_text()
+    assert text.count('<figure class="cells">') == 2
+    assert "Some rows of age sex" in text
+    file = releases / "persons" / "2026" / agency.second / "age_sex.parquet"
+    file.chmod(0o644)
+    with file.open("ab") as altered:
+        altered.write(b" ")
+    write_site(releases, tmp_path / "site")
+    text = (tmp_path / "site" / page).read_text()
+    assert text.count('<figure class="cells">') == 1
+    assert "are not shown: age_sex.parquet is altered." in text
+
+
 def test_some_of_the_products_are_shown_alone(agency: Agency, tmp_path: Path) -> None:
     """With what was superseded and withdrawn of them; as links lie in the folder of all."""
     persons = tb.series(agency.releases / "persons")

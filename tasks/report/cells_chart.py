@@ -1,0 +1,247 @@
+"""One picture of a table: some of its published cells with their margins, as points with a line on each side.
+
+No cell is added to another: whatever the picture does not tell apart is held at one value, which it names. So
+every point is a number of the file, and its line the margin of that number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabularium.tasks.report.opened import Level
+from tabularium.tasks.report.released_cells import ReleasedCells
+
+MOST_ROWS = 30
+MOST_SERIES = 6
+WIDTH, LABELS, ROW = 640, 190, 22
+"""Of the picture, of the labels beside it, and of a point's own line."""
+_FOOT, _RIGHT, _TICKS, _LETTERS = 24, 24, 5, 26
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published number and where it stands; ``low`` and ``high`` are None where it has no margin."""
+
+    series: int
+    number: float
+    margin: float
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """The points of one value of the dimension that runs down the picture."""
+
+    label: str
+    top: float
+    y: float
+    points: list[Point | None]
+
+    @property
+    def short(self) -> str:
+        """Its label as far as there is room."""
+        return self.label if len(self.label) <= _LETTERS else self.label[: _LETTERS - 1] + "…"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture.
+
+    Attributes
+    ----------
+    title
+        Of what the numbers are.
+    by
+        What runs down the picture.
+    held
+        The values at which the other dimensions are held, as a sentence; empty where there are none.
+    series
+        What the colours and shapes stand for; one empty text where there is one.
+    more
+        How many rows were left out.
+    """
+
+    title: str
+    by: str
+    held: str
+    series: list[str]
+    rows: list[Row]
+    ticks: list[tuple[float, float]]
+    height: float
+    more: int
+
+    @property
+    def alternative(self) -> str:
+        """What it shows, for those who do not see it."""
+        known = [(row, point) for row in self.rows for point in row.points if point is not None]
+        if not known:
+            return f"Picture of {self.title}: every number was left blank."
+        first, last = (each(known, key=lambda pair: pair[1].number) for each in (min, max))
+        ends = [f"{point.number:,.6g} ({self._named(row, point)})" for row, point in (first, last)]
+        return (
+            f"Picture of {self.title}, from {ends[0]} to {ends[1]}; its numbers stand in the table below it."
+        )
+
+    def _named(self, row: Row, point: Point) -> str:
+        return ", ".join(filter(None, (row.label, self.series[point.series])))
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """A dimension at what it can be told apart by: its place among the axes, its title, and its values."""
+
+    axis: int
+    title: str
+    labels: Sequence[str]
+
+
+def chart_of(
+    cells: ReleasedCells, titles: dict[str, str], title: str, numbers: ReleasedCells | None = None
+) -> Chart | None:
+    """Return the picture of a table, or of one of its measures; None where nothing is told apart.
+
+    Parameters
+    ----------
+    cells
+        The counts, by which it is decided what is shown.
+    titles
+        Of the dimensions, by their names.
+    title
+        Of the numbers.
+    numbers
+        The measure; None for the counts.
+    """
+    level = _level(cells)
+    nodes = np.arange(level.nodes.start, level.nodes.stop)[:MOST_ROWS]
+    shape = (len(nodes), *(domain.size for domain in cells.layout.others))
+    counts = cells.at(nodes)[0].reshape(shape)
+    dimensions = [_Dimension(at + 1, titles[d.name], d.labels) for at, d in enumerate(cells.layout.others)]
+    along = cells.layout.along
+    if along is not None:
+        labels = [along.node_labels[node] for node in nodes]
+        dimensions.insert(0, _Dimension(0, f"{titles[along.name]} ({level.name})", labels))
+    down, across = _told_apart(dimensions)
+    if down is None:
+        return None
+    fixed = {each.axis: _most_people(counts, each.axis) for each in dimensions if each not in (down, across)}
+    held = "; ".join(
+        f"{each.title}: {each.labels[fixed[each.axis]]}" for each in dimensions if each.axis in fixed
+    )
+    shown = [each.reshape(shape) for each in (numbers or cells).at(nodes)]
+    values, margins = (_laid(each, down, across, fixed) for each in shown)
+    more = (level.nodes.stop - level.nodes.start if down.axis == 0 else len(down.labels)) - len(values)
+    series = [""] if across is None else list(across.labels)
+    return _drawn(
+        (title, down.title, held), series, list(down.labels), values, margins, more, from_zero=numbers is None
+    )
+
+
+def _level(cells: ReleasedCells) -> Level:
+    """Return the level that is shown: the whole by other dimensions, else the finest that fits."""
+    if cells.layout.others:
+        return cells.levels[0]
+    several = [each for each in cells.levels if each.nodes.stop - each.nodes.start > 1]
+    fits = [each for each in several if each.nodes.stop - each.nodes.start <= MOST_ROWS]
+    return fits[-1] if fits else (several or cells.levels)[0]
+
+
+def _told_apart(dimensions: list[_Dimension]) -> tuple[_Dimension | None, _Dimension | None]:
+    """Return what runs down the picture, and what has a colour: the one of most values, one of a few."""
+    wide = [each for each in dimensions if len(each.labels) > 1]
+    if not wide:
+        return None, None
+    fits = [each for each in wide if len(each.labels) <= MOST_ROWS] or wide
+    down = max(fits, key=lambda each: len(each.labels))
+    few = [each for each in wide if each is not down and len(each.labels) <= MOST_SERIES]
+    return down, min(few, key=lambda each: len(each.labels), default=None)
+
+
+def _most_people(counts: Floats, axis: int) -> int:
+    others = tuple(each for each in range(counts.ndim) if each != axis)
+    return int(np.nansum(counts, axis=others).argmax())
+
+
+def _laid(array: Floats, down: _Dimension, across: _Dimension | None, fixed: dict[int, int]) -> Floats:
+    """Return (rows, series) numbers."""
+    place = tuple(fixed.get(axis, slice(None)) for axis in range(array.ndim))
+    found = array[place]
+    left = [axis for axis in range(array.ndim) if axis not in fixed]
+    wanted = [down.axis] if across is None else [down.axis, across.axis]
+    # What is neither shown nor held has one value.
+    found = found.transpose(
+        *(left.index(axis) for axis in wanted), *(at for at, axis in enumerate(left) if axis not in wanted)
+    )
+    return found.reshape(found.shape[0], -1)[:MOST_ROWS]
+
+
+def _drawn(
+    words: tuple[str, str, str],
+    series: list[str],
+    labels: list[str],
+    values: Floats,
+    margins: Floats,
+    more: int,
+    *,
+    from_zero: bool,
+) -> Chart:
+    known = np.isfinite(margins)
+    low = np.where(known, values - margins, values)
+    high = np.where(known, values + margins, values)
+    if from_zero:
+        low = np.maximum(low, 0.0)
+    some = ~np.isnan(values)
+    first = 0.0 if from_zero or not some.any() else float(low[some].min())
+    last = float(high[some].max()) if some.any() else 1.0
+    ticks = _ticks(first, last)
+    first, last = min(first, ticks[0]), max(last, ticks[-1])
+
+    def across(number: float) -> float:
+        room = WIDTH - LABELS - _RIGHT
+        return round(LABELS + room * (number - first) / (last - first), 2)
+
+    tall = ROW * max(1.0, 0.55 * len(series))
+    rows = []
+    for at, label in enumerate(labels[: len(values)]):
+        top = tall * at
+        points: list[Point | None] = []
+        for number in range(len(series)):
+            if not some[at, number]:
+                points.append(None)
+                continue
+            value, margin = float(values[at, number]), float(margins[at, number])
+            ends = (
+                (across(float(each[at, number])) for each in (low, high))
+                if known[at, number]
+                else (None, None)
+            )
+            y = round(top + tall * (number + 1) / (len(series) + 1), 2)
+            points.append(Point(number, value, margin, across(value), y, *ends))
+        rows.append(Row(label, round(top, 2), round(top + tall / 2, 2), points))
+    return Chart(
+        *words,
+        series,
+        rows,
+        [(each, across(each)) for each in ticks],
+        round(tall * len(rows) + _FOOT, 2),
+        more,
+    )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return round numbers from just below to just above."""
+    if not high > low:
+        high = low + 1.0
+    rough = (high - low) / _TICKS
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(each * size for each in (1.0, 2.0, 2.5, 5.0, 10.0) if each * size >= rough)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [round(each * step, 12) for each in range(first, last + 1)]
