@@ -1,0 +1,103 @@
+"""Make the pictures of the documentation from what `make demo` left, so that they stay true.
+
+    python -m tests.docs.pictures demo
+
+writes the report, the site, Prefect's page of the run, and the chart of *Read a release* to ``docs/pictures``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import tabularium as tb
+from tabularium.flows.operations.names_in_prefect import FLOW
+from tabularium.flows.operations.prefect_api import credentials
+from tests.flows.operations.installations import running
+from tests.pages import browser, opened
+
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+WIDTH = 900
+_KEPT = "prefect-password"
+
+
+def of_the_report(window: Any, to: Path) -> None:
+    """Show how the report introduces a table."""
+    window.locator(".table-section").first.screenshot(path=to / "report.png")
+
+
+def of_the_site(window: Any, to: Path) -> None:
+    """Show the page of a period down to its first picture."""
+    end = window.locator("figure.cells").first.bounding_box()
+    clip = {"x": 0, "y": 0, "width": WIDTH, "height": end["y"] + end["height"]}
+    window.screenshot(path=to / "site.png", clip=clip, full_page=True)
+
+
+def of_prefect(up: Any, running_browser: Any, to: Path) -> None:
+    """Show Prefect's page of the newest run that has ended well."""
+    with up.client() as client:
+        deployed = {
+            each.id for each in client.read_deployments() if each.entrypoint.endswith("release.release")
+        }
+        runs = [each for each in client.read_flow_runs() if each.deployment_id in deployed]
+        run = max((each for each in runs if each.state.is_completed()), key=lambda each: each.end_time)
+    context = running_browser.new_context(viewport={"width": 1100, "height": 760})
+    password = base64.b64encode(credentials(up.home).encode()).decode()
+    context.add_init_script(f"localStorage.setItem({_KEPT!r}, {password!r})")
+    window = context.new_page()
+    window.goto(f"{up.url.removesuffix('/api')}/runs/flow-run/{run.id}")
+    window.wait_for_selector(f"text={FLOW}")
+    window.wait_for_timeout(4000)  # the graph of its tasks is drawn after the page
+    # Without the logs, which name the machine.
+    window.screenshot(path=to / "prefect.png", clip={"x": 0, "y": 0, "width": 1100, "height": 500})
+    context.close()
+
+
+def of_a_release(release: tb.Release, to: Path) -> None:
+    """Draw what *Read a release* draws."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    nation = release["age_by_sex"].to_pandas(level="nation")
+    women = nation[nation["sex"] == "F"]
+    plt.figure(figsize=(6.4, 3.6))
+    plt.bar(women["age"].astype(str), women["count"], yerr=women["margin"], capsize=2)
+    plt.xticks(rotation=90)
+    plt.savefig(to / "women.svg", bbox_inches="tight", metadata={"Date": None})
+
+
+@contextmanager
+def _site_of(releases: Path) -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        tb.site(releases, out=Path(folder) / "site")
+        yield next((Path(folder) / "site" / "products").glob("*/*.html"))
+
+
+def main() -> None:
+    """Make them all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("demo", type=Path, help="the folder that `make demo` made")
+    demo = parser.parse_args().demo.resolve()
+    PICTURES.mkdir(exist_ok=True)
+    release = tb.open(next((demo / "releases").glob("*/*/current")))
+    of_a_release(release, PICTURES)
+    with browser() as chromium:
+        with opened(chromium, release.folder / "report.html", width=WIDTH) as window:
+            of_the_report(window, PICTURES)
+        with _site_of(demo / "releases") as page, opened(chromium, page, width=WIDTH) as window:
+            of_the_site(window, PICTURES)
+        with running(demo / "home") as up:
+            of_prefect(up, chromium, PICTURES)
+    for path in sorted(PICTURES.iterdir()):
+        print(f"{path.stat().st_size:>9,} {path.name}")
+
+
+if __name__ == "__main__":
+    main()
