@@ -9,10 +9,11 @@ from tabularium.mechanisms.errors import InputError
 
 
 def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
-    """Write a first spec from the names and types of the columns of a file. No value of it is read.
+    """Write a first spec from the names and types of the columns of a file. No record of it is read.
 
-    ``FILL IN`` stands where something is to be decided; :func:`check` says what is left. Labels that a file
-    carries are written as comments: they may be of just the values that occur.
+    The first line of a CSV file is taken for the names: see that it is no record. ``FILL IN`` stands where
+    something is to be decided; :func:`check` says what is left. Labels that a file carries are written as
+    comments: they may be of just the values that occur.
 
     Parameters
     ----------
@@ -28,7 +29,8 @@ def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
     Raises
     ------
     InputError
-        The file cannot be read, or the spec is there already.
+        The file cannot be read, its columns have no names for a spec or are all identifiers, or the spec is
+        there already.
 
     Examples
     --------

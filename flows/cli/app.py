@@ -50,7 +50,7 @@ COMMANDS = {
     ),
     "init": (
         "tabularium.flows.cli.init_command",
-        "Write a first spec from the names and types of the columns of DATA. No value of it is read.",
+        "Write a first spec from the names and types of the columns of DATA. No record of it is read.",
     ),
     "check": (
         "tabularium.flows.cli.check_command",

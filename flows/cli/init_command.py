@@ -22,18 +22,21 @@ def init(
         typer.Option("--out", help="The new spec; NAME.yaml in the current folder.", metavar="SPEC"),
     ] = None,
 ) -> None:
-    """Write a first spec from the names and types of the columns of DATA. No value of it is read.
+    """Write a first spec from the names and types of the columns of DATA. No record of it is read.
 
-    What is to be decided stands there as FILL IN; `tabularium check` says what is left.
+    The first line of a CSV file is taken for the names: see that it is no record. What is to be decided
+    stands in the spec as FILL IN; `tabularium check` says what is left.
     """
     with one_line_errors():
         import tabularium
+        from tabularium.validations.spec.kinds import format_of
 
         spec = tabularium.init(data, out_file)
-        out.print(f"Written: {spec}", soft_wrap=True, markup=False, highlight=False)
-        out.print(
-            f"Next: fill it in, then tabularium check {spec}", soft_wrap=True, markup=False, highlight=False
-        )
+        lines = [f"Written: {spec}", f"Next: fill it in, then tabularium check {spec}"]
+        if format_of(data.name) == "csv":
+            lines.insert(1, f"The names are the first line of {data.name}: if it is a record, delete {spec}.")
+        for line in lines:
+            out.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def register(app: typer.Typer) -> None:

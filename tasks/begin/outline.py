@@ -1,8 +1,9 @@
 """The outline of a file of data: names and types of its columns, and the labels that it carries.
 
-No row is read, and neither are dictionaries, categories and statistics in a footer: they hold the values that
-occur, and so tell who is in the data. The value labels of SPSS, SAS and Stata files may be such a list, too;
-whoever uses them here says so.
+No record is read, and neither are dictionaries, categories and statistics in a footer: they hold the values
+that occur, and so tell who is in the data. The first line of a CSV file may be a record for want of names:
+what looks like a value is refused, and no error quotes it. The value labels of SPSS, SAS and Stata files may
+be a list of values, too; whoever uses them here says so.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.spec.kinds import format_of
+from tabularium.validations.spec.values import ColumnName
 
 Kind = Literal["whole", "decimal", "text", "switch", "date", "unknown"]
 
@@ -33,7 +36,11 @@ STATISTICAL = {
 """Ending of a file of a statistics package -> the reader of pyreadstat."""
 _LONGEST_HEADER = 1 << 20
 _DELIMITERS = ",;\t|"
-_NUMBER = re.compile(r"\s*[-+]?[0-9]+([.,][0-9]+)*\s*")
+_NAME: TypeAdapter[str] = TypeAdapter(ColumnName)
+_NOT_UTF8 = re.compile("[^\r\n]*[\0\ud800-\udfff]")
+_VALUE = re.compile(  # a long number, a date, an address
+    r"(\d[-+ ./:()]*){7}|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}|^\d{1,2}[ .-]+[^\W\d_]{3,9}[ .,-]+\d{2,4}$|@"
+)
 _DATES = re.compile(r"(DATE|TIME|%t[dcwmqhy]|DDMMYY|MMDDYY|YYMMDD)", re.IGNORECASE)
 
 
@@ -57,11 +64,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Outline:
-    """The columns of a file; ``delimiter`` is that of a CSV file."""
+    """The columns of a file; ``delimiter`` is that of a CSV file, whose first line names them."""
 
     path: Path
     columns: tuple[Column, ...]
-    delimiter: str = ","
+    delimiter: str | None = None
 
     @property
     def readable(self) -> bool:
@@ -75,23 +82,50 @@ def outline_of(path: Path) -> Outline:
     Raises
     ------
     InputError
-        The file is missing, of another kind, cannot be read, or its first line holds no names.
+        The file is missing, of another kind or cannot be read, or its columns have no names for a spec.
     """
     if not path.is_file():
         raise InputError("there is no such file", where=str(path), mend="name one file of data")
     reader = STATISTICAL.get(path.suffix.lower())
-    if reader is not None:
-        return Outline(path, _statistical(path, reader))
     kind = format_of(path.name)
-    if kind == "parquet":
-        return Outline(path, _parquet(path))
-    if kind == "csv":
-        return _csv(path)
-    raise InputError(
-        "cannot tell the kind of file from this ending",
-        where=str(path),
-        mend=f"name a file in .csv, .csv.gz, .parquet, {', '.join(STATISTICAL)}",
-    )
+    if reader is not None:
+        outline = Outline(path, _statistical(path, reader))
+    elif kind == "parquet":
+        outline = Outline(path, _parquet(path))
+    elif kind == "csv":
+        outline = _csv(path)
+    else:
+        raise InputError(
+            "cannot tell the kind of file from this ending",
+            where=str(path),
+            mend=f"name a file in .csv, .csv.gz, .parquet, {', '.join(STATISTICAL)}",
+        )
+    _check_names(path, [each.name for each in outline.columns])
+    return outline
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    """Refuse names that no spec can have, by their places: they may be values."""
+    if not names:
+        raise InputError("there are no columns", where=str(path), mend="name a file that has some")
+    first: dict[str, int] = {}
+    for place, name in enumerate(names, start=1):
+        where = f"{path}: name of column {place}"
+        try:
+            _NAME.validate_python(name)
+        except ValidationError as error:
+            about = error.errors()[0]["ctx"]
+            failure = InputError(about["what"], where=where, mend=about["mend"])
+        else:
+            same = first.setdefault(name.casefold(), place)
+            if same == place:
+                continue
+            failure = InputError(
+                f"is also that of column {same}, capital letters aside",
+                where=where,
+                mend="give every column its own name",
+            )
+        raise failure
 
 
 def _parquet(path: Path) -> tuple[Column, ...]:
@@ -122,19 +156,43 @@ def _csv(path: Path) -> Outline:
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
             begun = stream.read(_LONGEST_HEADER)
-        line = begun.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
-    except (OSError, ValueError, pa.ArrowException):
+    except (OSError, pa.ArrowException):
         raise _unreadable(path) from None
-    delimiter = max(_DELIMITERS, key=line.count)
-    names = next(csv.reader(io.StringIO(line), delimiter=delimiter), [])
-    # A first record would be data: none of its values may get into a spec, or onto a screen.
-    if not names or any(not name.strip() or _NUMBER.fullmatch(name) for name in names):
-        raise InputError(
-            "the first line does not name the columns",
-            where=str(path),
-            mend="write the names of the columns into the first line, and let none be a number",
-        )
+    text = begun.decode("utf-8-sig", errors="surrogateescape")  # the header is judged, not what follows
+    rows = {mark: _first_row(text, mark) for mark in _DELIMITERS}
+    delimiter = max(_DELIMITERS, key=lambda mark: len(rows[mark]))
+    names = rows[delimiter]
+    wrong = _no_header(text, names)
+    if wrong is not None:
+        raise InputError(wrong[0], where=f"{path}: first line", mend=wrong[1])
+    for place, name in enumerate(names, start=1):
+        # A first record would be data: none of its values may get into a spec, or onto a screen.
+        if name.strip() and (not any(map(str.isalpha, name)) or _VALUE.search(name)):
+            raise InputError(
+                "looks like a value: it has no letter, or holds a date, a long number or an @",
+                where=f"{path}: name of column {place}",
+                mend="begin the file with one line that names the columns",
+            )
     return Outline(path, tuple(Column(name, "unknown") for name in names), delimiter)
+
+
+def _first_row(text: str, delimiter: str) -> list[str]:
+    """Return the fields of the first row; none where it cannot be cut so."""
+    try:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return []
+
+
+def _no_header(text: str, names: Sequence[str]) -> tuple[str, str] | None:
+    """Return why a text does not begin with names, and what to do about it; None if it does."""
+    if _NOT_UTF8.match(text):
+        return "is not UTF-8", "convert the file, for instance with iconv -t UTF-8"
+    if not names or any('"' in name for name in names):
+        return "is empty, or has a quote in a name or one that is not closed", "write the names there"
+    if all(len(name) > 1 and name[0] == name[-1] == "'" for name in names):
+        return "has names in single quotes", "write them in double quotes, or in none"
+    return None
 
 
 def _statistical(path: Path, reader: str) -> tuple[Column, ...]:

@@ -1,7 +1,8 @@
-"""What a first spec leaves to a person, and that it was filled in."""
+"""Places of a spec that are still to be filled in."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tabularium.validations.spec.problems import Path
@@ -12,18 +13,22 @@ FILL_IN = "FILL IN"
 
 
 def see_filled_in(document: Document) -> bool:
-    """Note every place of a spec that is still to be filled in; return whether there is none."""
-    before = len(document.problems)
-    _look(document, document.data, ())
-    return len(document.problems) == before
+    """Note every line of a spec with something to be filled in; return whether there is none."""
+    lines: set[int | None] = set()
+    for path in _places(document.data, ()):
+        line = document.line(path)
+        if line not in lines:
+            document.add(path, "is still to be filled in", "the comments in the file say what may stand here")
+        lines.add(line)
+    return not lines
 
 
-def _look(document: Document, value: Any, path: Path) -> None:
+def _places(value: Any, path: Path) -> Iterator[Path]:
     if value == FILL_IN:
-        document.add(path, "is still to be filled in", "the comment beside it says how")
+        yield path
     elif isinstance(value, dict):
         for key, inner in value.items():
-            _look(document, inner, (*path, key))
+            yield from _places(inner, (*path, key))
     elif isinstance(value, list):
         for place, inner in enumerate(value):
-            _look(document, inner, (*path, place))
+            yield from _places(inner, (*path, place))
