@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tabularium._books import open_ledger as open_ledger
     from tabularium._check import Check as Check
     from tabularium._check import check as check
+    from tabularium._decision import Decision as Decision
     from tabularium._diff import Changes as Changes
     from tabularium._diff import SpecDiff as SpecDiff
     from tabularium._diff import diff as diff
@@ -52,6 +53,7 @@ _HOLDERS = {
     "tabularium._answer": ("Answer",),
     "tabularium._books": ("Books", "Charged", "Forecast", "open_ledger"),
     "tabularium._check": ("Check", "check"),
+    "tabularium._decision": ("Decision",),
     "tabularium._diff": ("Changes", "SpecDiff", "diff"),
     "tabularium._init": ("init",),
     "tabularium._plan": ("Plan", "plan"),

@@ -17,6 +17,7 @@ from tabularium.mechanisms.errors import InputError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from tabularium._decision import Decision
     from tabularium.ledger import Account, Charge, Entry, Ledger
     from tabularium.ledger.drafts import Draft, Withdrawal
     from tabularium.ledger.records import Key, Sums
@@ -283,6 +284,39 @@ class Books(Shown):
                     spent = spent if charge.period == period else Fraction(0)
                     last[charge.product] = (charge.period, spent + charge.amount)
         return Forecast(account, left, [(product, *each) for product, each in sorted(last.items())])
+
+    def decision(
+        self,
+        spec: str | os.PathLike[str],
+        *,
+        period: str | None = None,
+        revises: str | None = None,
+        measurements_of: str | None = None,
+    ) -> Decision:
+        """Say what an officer decides who approves a spec. Opens no data, and signs nothing.
+
+        Parameters
+        ----------
+        spec
+            The YAML file.
+        period, revises, measurements_of
+            As they are approved.
+
+        Raises
+        ------
+        SpecError
+            The spec is not in order.
+        InputError
+            Its account is not open.
+        """
+        from tabularium._decision import Decision
+        from tabularium.validations.spec.load import load_spec
+
+        loaded = load_spec(spec, period=period, revises=revises, measurements_of=measurements_of)
+        account, of = self.account(loaded.spec.dataset), loaded.spec
+        with self._reading() as ledger:
+            known = ledger.published_in(account.name, of.product, of.period)
+        return Decision(loaded, account, published=any(each.spec_digest == loaded.digest for each in known))
 
     def waiting(self) -> DataFrame:
         """Return the drafts that wait for an officer to accept or withhold them.

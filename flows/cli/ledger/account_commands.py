@@ -102,12 +102,12 @@ def open_account(
 
 
 def _require_entity(unit: str) -> None:
-    """Refuse the unit of a spec in the place of its entity: no spec could charge that account."""
-    if re.search(r"^[\[{\"']|[{}]|:(\s|$)|\w\s*:\s*\w", unit) is None:
+    """Refuse what is no name, such as the whole unit of a spec: no spec could charge that account."""
+    if re.fullmatch(r"[\w-]+", unit) is not None:
         return
-    entity = re.search(r"entity\W+([^\s,{}\"':]+)", unit)
+    entity = re.search(r"entity\W+([\w-]+)", unit)
     raise InputError(
-        "is more than the name of an entity, and no spec could charge this account",
+        "is not the name of an entity, which has letters, digits, _ and - alone",
         where="--unit",
         mend=f"write --unit {entity[1] if entity else 'person'}; the column is named in the spec alone",
     )

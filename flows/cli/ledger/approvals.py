@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +24,7 @@ from tabularium.flows.cli.ledger.shared_options import (
     say_who_waits,
 )
 from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table
+from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
 from tabularium.ledger import Ledger
 from tabularium.ledger.officers.keys import (
     key_id,
@@ -62,9 +63,16 @@ def approve(
         str | None, typer.Option(help="The most each may cost; default: the spec's budget.")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="A note; kept in the ledger.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask at a terminal before it is signed.")] = False,
+    even_if_unpaid: Annotated[
+        bool, typer.Option("--even-if-unpaid", help="Sign what the account cannot pay, too.")
+    ] = False,
     home: HomePath = None,
 ) -> None:
-    """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec."""
+    """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec.
+
+    First it shows what will be published and what that costs, and at a terminal it asks.
+    """
     with open_ledger(home) as ledger:
         if account is not None and periods:
             raise InputError(
@@ -75,14 +83,17 @@ def approve(
         each: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
         wanted = [(period, *_named(spec, account, period, revises, measurements_of)) for period in each]
         by = read_private(key, passphrase())
-        price = Fraction(0)
+        if account is None:
+            of = Path(spec), each, revises, measurements_of
+            _show_what_is_decided(home, *of, even_if_unpaid=even_if_unpaid)
+            if not yes and sys.stdin.isatty():
+                typer.confirm("Sign the approval?", abort=True)
         approved: list[tuple[str | None, str, str]] = []
         try:
             for period, name, digest, budget in wanted:
                 most = exact_or_none(*((budget, "budget") if amount is None else (amount, "--amount")))
                 found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
                 limit = "any amount" if found.amount is None else f"at most {found.amount}"
-                price += Fraction(budget or 0)
                 approved.append((period, digest, limit))
         finally:
             if len(wanted) == 1:
@@ -90,10 +101,44 @@ def approve(
                     say(f"Spec {digest} is approved for account {name}, for {limit}.")
             elif approved:
                 _show_approved(name, approved)
-        if measurements_of is None:
-            _see_that_it_can_be_paid(ledger, name, price, len(wanted), home)
+        if account is not None and not ledger.account(account).left:
+            say(f"Account {account} has nothing left: it cannot pay, unless that is paid already.")
     if not go_on(home, spec_digests=[digest for _, digest, _ in approved]):
         say_who_waits(home)
+
+
+def _show_what_is_decided(
+    home: Path | None,
+    spec: Path,
+    periods: list[str | None],
+    revises: str | None,
+    measurements_of: str | None,
+    *,
+    even_if_unpaid: bool,
+) -> None:
+    """Show what will be published; refuse what cannot be paid."""
+    with working("reading the spec"):
+        import tabularium
+
+        books = tabularium.open_ledger(Home.found(home).path)
+        found = [
+            books.decision(spec, period=period, revises=revises, measurements_of=measurements_of)
+            for period in periods
+        ]
+        shown = repr(found[0])
+    say(shown)
+    cost = sum((each.cost for each in found), Fraction(0))
+    if len(found) > 1:
+        say(f"Likewise for {', '.join(each.period for each in found[1:])}; together they cost {cost}.")
+    left, account = found[0].left, found[0].account
+    if cost > left and not even_if_unpaid:
+        together = "it costs" if len(found) == 1 else "they cost together"
+        raise InputError(
+            f"account {account} has {left} left and cannot pay the {cost} that {together}",
+            where=str(spec),
+            mend=f"raise its cap: tabularium ledger change {account} --cap CAP --reason REASON"
+            f"{Home.found(home).option}; or sign it all the same with --even-if-unpaid",
+        )
 
 
 def _show_approved(account: str, approved: list[tuple[str | None, str, str]]) -> None:
@@ -103,19 +148,6 @@ def _show_approved(account: str, approved: list[tuple[str | None, str, str]]) ->
     for period, digest, limit in approved:
         rows.add_row(*cells(period, digest, limit))
     out.print(rows)
-
-
-def _see_that_it_can_be_paid(
-    ledger: Ledger, account: str, price: Fraction, number: int, home: Path | None
-) -> None:
-    left = ledger.account(account).left
-    if left >= price and left:
-        return
-    cost = "it" if not price else f"the {price} that {'it costs' if number == 1 else 'they cost together'}"
-    say(
-        f"Account {account} has {left} left and cannot pay {cost}, unless that is paid already; raise "
-        f"its cap: tabularium ledger change {account} --cap CAP --reason REASON{Home.found(home).option}"
-    )
 
 
 @app.command(

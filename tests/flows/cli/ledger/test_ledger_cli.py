@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -195,6 +199,7 @@ def test_show_says_where_no_second_witness_is(
         ("entity: household", "household"),
         ("{column: id}", "person"),
         ('{"entity": "patient"}', "patient"),
+        ("household member", "person"),
     ],
 )
 def test_the_unit_of_an_account_is_the_entity_alone(unit: str, entity: str, home: Home) -> None:
@@ -215,8 +220,40 @@ def test_an_approval_says_where_nothing_can_pay(home: Home, tmp_path: Path) -> N
     with Ledger.connect(home.ledger_url) as books:
         left = books.account("census").left
     told = good(*named)
-    assert ("Account census has 0 left and cannot pay it" in told) is (left == 0)
-    assert left == 0 and "tabularium ledger change census --cap CAP" in told
+    assert left == 0
+    assert "Account census has nothing left: it cannot pay" in told
+
+
+def test_an_officer_sees_what_is_decided_and_may_leave_it_at_a_terminal(home: Home, tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path)
+    key = tmp_path / "officer.pem"
+    good("keys", "new", key)
+    good("keys", "enrol", key.with_suffix(".pub.pem"), "--officer", "A", "--key", key)
+
+    def at_a_terminal(answer: str) -> str:
+        ours, theirs = pty.openpty()
+        os.write(ours, f"{answer}\n".encode())
+        words = [
+            sys.executable,
+            "-m",
+            "tabularium.flows.cli.app",
+            "ledger",
+            "approve",
+            str(spec),
+            "--key",
+            str(key),
+        ]
+        done = subprocess.run(words, stdin=theirs, capture_output=True, text=True, check=False, timeout=120)
+        return done.stdout + done.stderr
+
+    for answer, signed in (("n", False), ("y", True)):
+        said = " ".join(at_a_terminal(answer).split())
+        assert "small 2026: ε = 1 of account people, for one record ε = 10 of 10 is left, 9 after it" in said
+        assert "area_age_sex: area × age × sex; count ± 6 at nation" in said
+        assert "max_rejected: no record was rejected" in said
+        assert ("is approved for account people" in said) is signed
+        with Ledger.connect(home.ledger_url) as books:
+            assert (books.last_entries(1)[0].body["kind"] == "approval") is signed
 
 
 def test_several_periods_are_approved_at_once_or_none_is(home: Home, tmp_path: Path) -> None:
@@ -230,10 +267,15 @@ def test_several_periods_are_approved_at_once_or_none_is(home: Home, tmp_path: P
     refused(*several, "20 28")
     with Ledger.connect(home.ledger_url) as books:
         assert books.last_entries(1)[0].body["kind"] == "account"
-    told = good(*several, "2028", "--period", "2029")
+    assert "cannot pay the 3 that they cost together; raise its cap" in refused(
+        *several, "2028", "--period", "2029"
+    )
+    with Ledger.connect(home.ledger_url) as books:
+        assert books.last_entries(1)[0].body["kind"] == "account"
+    told = good(*several, "2028", "--period", "2029", "--even-if-unpaid")
     rows = [line.split() for line in told.splitlines() if line.strip().startswith("20")]
     assert [row[0] for row in rows] == ["2027", "2028", "2029"]
-    assert "cannot pay the 3 that they cost together" in told
+    assert "Likewise for 2028, 2029; together they cost 3." in told
     with Ledger.connect(home.ledger_url) as books:
         bodies = [entry.body for entry in books.last_entries(3)]
     assert [body["spec_digest"] for body in bodies] == [row[1] for row in rows]

@@ -1,0 +1,112 @@
+"""What an officer decides who approves a spec: what will be published, at what price, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tabularium.tasks.plan.figures import in_figures
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Account
+    from tabularium.tasks.forecast.forecast import Expected
+    from tabularium.validations.spec.load import Loaded
+
+_TABLES = 12
+
+
+class Decision:
+    """A spec as it is approved. Made by :meth:`Books.decision`.
+
+    Attributes
+    ----------
+    product, period, account
+        What is published, for when, and what pays.
+    spec_digest
+        What the approval is of.
+    cost
+        The spec's budget; 0 where it is made from measurements that are paid for, or is published.
+    left, left_after
+        Of the account, before and after; ``left_after`` is below zero where it cannot pay.
+    """
+
+    def __init__(self, loaded: Loaded, account: Account, *, published: bool) -> None:
+        spec = loaded.spec
+        self._loaded, self._account = loaded, account
+        self.product, self.period, self.account = spec.product, spec.period, account.name
+        self.spec_digest = loaded.digest
+        paid = published or spec.measurements_of is not None
+        self.cost = Fraction(0) if paid else spec.privacy.budget
+        self.left: Fraction = account.left
+        self.left_after: Fraction = account.left - self.cost
+
+    @property
+    def can_be_paid(self) -> bool:
+        """Whether what is left is enough."""
+        return self.left_after >= 0
+
+    @property
+    def outside_the_guarantee(self) -> tuple[str, ...]:
+        """What who sees the release will know for certain, whatever the budget."""
+        from tabularium.validations.spec.exact_facts import exact_facts
+
+        return tuple(fact.what for fact in exact_facts(self._loaded.spec))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, amounts as exact fractions."""
+        return {
+            "product": self.product,
+            "period": self.period,
+            "account": self.account,
+            "spec_digest": self.spec_digest,
+            "cost": str(self.cost),
+            "left": str(self.left),
+            "left_after": str(self.left_after),
+            "can_be_paid": self.can_be_paid,
+            "tables": [line.strip() for line in self._tables()],
+            "outside_the_guarantee": list(self.outside_the_guarantee),
+        }
+
+    def __repr__(self) -> str:
+        privacy, symbol = self._loaded.spec.privacy, self._loaded.spec.privacy.symbol
+        price = f"{symbol} = {self.cost} of account {self.account}, for one {privacy.protects}"
+        after = f"{self.left_after} after it" if self.can_be_paid else "which cannot pay for it"
+        facts = self.outside_the_guarantee
+        return "\n".join(
+            [
+                f"{self.product} {self.period}: {price}",
+                f"  {symbol} = {self.left} of {self._account.cap} is left, {after}",
+                *self._tables(),
+                *(["outside the guarantee, known for certain:"] if facts else []),
+                *(f"  {fact}" for fact in facts),
+            ]
+        )
+
+    def _tables(self) -> Iterator[str]:
+        from tabularium.tasks.forecast.forecast import forecast
+
+        expected: dict[str, list[Expected]] = {}
+        for each in forecast(self._loaded):
+            expected.setdefault(each.table, []).append(each)
+        tables = self._loaded.spec.tables
+        for table in tables[:_TABLES]:
+            counted = f" where {table.where}" if table.where else ""
+            worth = ", ".join(_worth(expected[table.name]))
+            yield f"  {table.name}: {' × '.join(table.dimensions)}{counted}; {worth}"
+        if len(tables) > _TABLES:
+            yield f"  and {len(tables) - _TABLES} more tables"
+        for each in self._loaded.spec.histograms:
+            yield f"  {each.name}: how many {each.of} have each size"
+
+
+def _worth(expected: Sequence[Expected]) -> Iterator[str]:
+    """Yield every number of a table with the margin of its coarsest level, as far as it is known."""
+    seen = set()
+    for each in expected:
+        if each.name in seen:
+            continue
+        seen.add(each.name)
+        margin = each.in_cells[0].margin if each.in_cells is not None else each.of_noise
+        at = f" at {each.level}" if each.level else ""
+        yield each.name if margin is None else f"{each.name} ± {in_figures(margin)}{at}"
