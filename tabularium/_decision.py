@@ -96,8 +96,8 @@ class Decision:
             yield f"  {table.name}: {' × '.join(table.dimensions)}{counted}; {worth}"
         if len(tables) > _TABLES:
             yield f"  and {len(tables) - _TABLES} more tables"
-        for each in self._loaded.spec.histograms:
-            yield f"  {each.name}: how many {each.of} have each size"
+        for sizes in self._loaded.spec.histograms:
+            yield f"  {sizes.name}: how many {sizes.of} have each size"
 
 
 def _worth(expected: Sequence[Expected]) -> Iterator[str]:
