@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -319,29 +320,37 @@ class Books(Shown):
         return Decision(loaded, account, published=any(each.spec_digest == loaded.digest for each in known))
 
     def waiting(self) -> DataFrame:
-        """Return the drafts that wait for an officer to accept or withhold them.
+        """Return what waits for an officer: drafts to be reviewed, and runs whose spec is to be approved.
 
-        A spec that waits for approval is none of them: what is not approved is not charged, and leaves
-        nothing in the ledger. Where it runs by itself, ``tabularium doctor`` says that its run waits.
+        A spec that nobody has approved leaves nothing in the ledger: its run is known where a Prefect API is,
+        and only of the installation's own ledger.
 
         Returns
         -------
         DataFrame
-            ``account``, ``product``, ``period``, ``amount`` (a Fraction), ``draft`` (the SHA-256 that is
-            accepted), ``since`` (UTC).
+            ``kind`` (``review`` or ``approval``), ``account``, ``product``, ``period``, ``amount`` (a
+            Fraction; None of a spec that cannot be read here), ``digest`` (SHA-256 of the draft or of the
+            spec), ``since`` (UTC), and the ``command`` that an officer types.
         """
+        from dataclasses import astuple, fields
+
         import pandas as pd
 
-        rows = []
+        from tabularium._waiting import Waits, approvals
+
+        found, option = [], "" if self._home is None else self._home.option
         with self._reading() as ledger:
             for account in ledger.accounts():
                 for charge in ledger.each_charge(account.name):
                     draft = _draft_to_review(ledger, charge)
                     if draft is not None:
-                        about = (charge.product, charge.period, charge.amount, draft.digest, draft.at)
-                        rows.append((account.name, *about))
-        columns = ["account", "product", "period", "amount", "draft", "since"]
-        return pd.DataFrame(rows, columns=columns)
+                        command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
+                        since = datetime.fromisoformat(draft.at)
+                        about = (charge.product, charge.period, charge.amount, draft.digest, since, command)
+                        found.append(Waits("review", account.name, *about))
+        found += [] if self._home is None else approvals(self._home)
+        found.sort(key=lambda each: each.since)
+        return pd.DataFrame([astuple(each) for each in found], columns=[each.name for each in fields(Waits)])
 
     def _headline(self) -> str:
         return f"ledger {self._export}" if self._home is None else f"ledger of {self._home.path}"

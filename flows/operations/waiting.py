@@ -28,7 +28,7 @@ import time
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Never
 
 from tabularium.flows.operations.names_in_prefect import FLOW
@@ -342,6 +342,49 @@ def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:
             digest = None if charge is None else charge.spec_digest
         found.append((entry.seq, digest))
     return found
+
+
+@dataclass(frozen=True)
+class ToApprove:
+    """A run that waits because no officer has approved its spec: what it was asked for, and since when."""
+
+    product: str
+    period: str
+    spec: str
+    revises: str | None
+    spec_digest: str
+    since: datetime
+
+
+def runs_to_approve(home: Home) -> list[ToApprove]:
+    """Return the runs that wait for an approval; none where no Prefect API is known or answers."""
+    if configured_url() is None and written_address(home) is None:
+        return []
+    from prefect.client.orchestration import get_client
+
+    with connected(home, needed=False) as url:
+        if url is None:
+            return []
+        with get_client(sync_client=True) as client:
+            return [
+                _to_approve(run, run.state)
+                for run in suspended_runs(client)
+                if run.state is not None
+                and (run.state.state_details.pause_key or "").startswith(f"{_MARK} {NotApproved.__name__} ")
+            ]
+
+
+def _to_approve(run: FlowRun, state: State[Any]) -> ToApprove:
+    about = dict(tag.split(":", 1) for tag in run.tags if ":" in tag)
+    given = run.parameters
+    return ToApprove(
+        about.get("product", run.name),
+        about.get("period", ""),
+        str(given.get("spec", "")),
+        given.get("revises"),
+        _spec_of(state),
+        state.timestamp,
+    )
 
 
 def suspended_runs(client: SyncPrefectClient) -> list[FlowRun]:

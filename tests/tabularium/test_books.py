@@ -61,10 +61,11 @@ def test_a_draft_waits_until_it_is_decided(tmp_path: Path) -> None:
         tb.publish(spec, home=home.path, notes=lambda _: None)
     (draft,) = books.waiting().to_dict("records")
     assert (draft["account"], draft["product"], draft["amount"]) == ("people", "small", 1)
-    assert len(draft["draft"]) == 64
+    assert (draft["kind"], len(draft["digest"])) == ("review", 64)
+    assert draft["command"].startswith("tabularium ledger accept ")
     (charged,) = books.charges("people")
     assert (charged.standing, charged.charge.state) == ("draft, to review", "measured")
-    assert charged.draft is not None and charged.draft.digest == draft["draft"]
+    assert charged.draft is not None and charged.draft.digest == draft["digest"]
 
 
 def test_a_spec_that_is_not_approved_leaves_nothing_in_the_ledger(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``tabularium ledger accept|withhold``: what officers decide about drafts."""
+"""``tabularium ledger waiting|accept|withhold``: what waits for officers, and decisions about drafts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from typing import Annotated
 
 import typer
 
-from tabularium.flows.cli.ledger.shared_options import KeyFile, app, go_on, open_ledger, passphrase, say
-from tabularium.flows.cli.options import HomePath
+from tabularium.flows.cli.ledger.shared_options import (
+    KeyFile,
+    app,
+    cells,
+    go_on,
+    open_books,
+    open_ledger,
+    passphrase,
+    say,
+)
+from tabularium.flows.cli.options import AsJson, HomePath
+from tabularium.flows.cli.terminal import out, print_json, table, working
 from tabularium.ledger import Draft, Ledger, WrongState
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.officers.keys import read_private
@@ -22,6 +32,41 @@ Consulted = Annotated[
         help="Confidential figures were consulted: the decision is outside the guarantee.",
     ),
 ]
+
+
+@app.command("waiting", epilog="Example:  tabularium ledger waiting --json")
+def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
+    """Show what waits for an officer: specs to be approved, drafts to be reviewed, the oldest first.
+
+    With --json a list: kind (approval or review), account, product, period, amount (an exact fraction, or
+    null where the spec cannot be read here), digest (of the spec or draft), since, and command.
+    """
+    with open_books(home, None) as books:
+        with working("looking"):
+            found = books.waiting().to_dict("records")
+        if as_json:
+            print_json(
+                [
+                    {
+                        **each,
+                        "amount": None if each["amount"] is None else str(each["amount"]),
+                        "since": each["since"].isoformat(),
+                    }
+                    for each in found
+                ]
+            )
+            return
+        if not found:
+            say("Nothing waits for an officer.")
+            return
+        rows = table("what", "product", "period", ">cost", "since")
+        for each in found:
+            cost = "" if each["amount"] is None else each["amount"]
+            since = f"{each['since']:%Y-%m-%d %H:%M}"
+            rows.add_row(*cells(each["kind"], each["product"], each["period"], cost, since))
+        out.print(rows)
+        for each in found:
+            say(each["command"])
 
 
 @app.command("accept", epilog="Example:  tabularium ledger accept RELEASE --key officer.pem")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from datetime import UTC, datetime, timedelta
@@ -77,7 +78,14 @@ def waits_for_its_officer(up: Up, client: Any, folder: Path) -> None:
     here = set(home.workspaces.iterdir()) - others
     assert not [path for path in here if not path.name.startswith(".new-")]
     approving = ("ledger", "approve", str(product.spec), "--key", str(key))
-    said = " ".join(up.call(*approving, "--period", "2031").stdout.split())
+    (waits,) = [
+        each
+        for each in json.loads(up.call("ledger", "waiting", "--json").stdout)
+        if each["product"] == "waits"
+    ]
+    assert (waits["kind"], waits["account"], waits["amount"]) == ("approval", "approved", "1")
+    assert waits["command"].startswith(f"tabularium ledger approve {product.spec} --period 2026")
+    said = " ".join(up.call(*approving, "--period", "2031", "--even-if-unpaid").stdout.split())
     assert "No run waits for this; waiting for an officer: " in said and "waits, period 2026" in said
     said = up.run_cli(*approving).stdout
     assert "1 waiting run goes on." in said
