@@ -395,6 +395,47 @@ class Charge:
         return cls(amount=amount, state=state, changed_at=body["at"], seq=body["seq"], **same)
 
 
+@dataclass(frozen=True)
+class Approved:
+    """An officer's approval of a spec: the key that signed it, its entry and time, and the most it allows."""
+
+    key: str
+    entry: int
+    at: str
+    most: Fraction | None
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A charge as it was reserved.
+
+    Attributes
+    ----------
+    entry, at
+        Of the reservation, or of what is there instead of one where a release is made from the measurements
+        of an earlier one; time as UTC text.
+    terms
+        Of the account, as they were then.
+    before, after
+        What was reserved and spent in the account, without this charge and with it.
+    charges
+        How many charges of the account counted, this one included; voided ones do not.
+    releases
+        How many releases of the account were published before that had measurements of their own.
+    approved
+        Who had approved the spec; None where nobody had.
+    """
+
+    entry: int
+    at: str
+    terms: Terms
+    before: Sums
+    after: Sums
+    charges: int
+    releases: int
+    approved: Approved | None
+
+
 def _higher(before: Fraction | None, after: Fraction | None) -> bool:
     return before is not None and (after is None or after > before)
 

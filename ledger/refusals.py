@@ -32,6 +32,8 @@ from typing import Any
 
 from tabularium.mechanisms.accounting import LedgerError as LedgerError  # noqa: PLC0414 - ours as well
 
+RESTORE = "restore the newest backup, or open the ledger that wrote it"
+
 
 class BadValue(LedgerError):
     """A name, digest, fence or reason is not what it should be."""

@@ -14,12 +14,11 @@ from tabularium.ledger.chain.restored import CONFIRM, UNCONFIRMED, unconfirmed
 from tabularium.ledger.chain.verify import Verified, in_time, verify_rows
 from tabularium.ledger.chain.witness import WitnessDamaged
 from tabularium.ledger.records import GENESIS, Charge, Head
-from tabularium.ledger.refusals import ChainBroken, ReadOnly
+from tabularium.ledger.refusals import RESTORE, ChainBroken, ReadOnly
 from tabularium.ledger.storage import entry_queries
 from tabularium.ledger.storage.append import Append
 from tabularium.ledger.storage.database import NOT_A_LEDGER, Database
 
-RESTORE = "restore the newest backup, or open the ledger that wrote it"
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
 _ASKED = ("release_id", "account", "period", "product")
 

@@ -27,11 +27,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tabularium.ledger import Ledger
 from tabularium.ledger.durable_files import make_folder, turn
 from tabularium.mechanisms.errors import DataRefused, LedgerError
 from tabularium.tasks.runtime.home import Home, make_once
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 _WAIT_SECONDS = 60.0
 

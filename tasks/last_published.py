@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.ledger_stages import open_ledger
 from tabularium.tasks.publish.release_folder import check_release
@@ -22,6 +22,9 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import RowCountRule
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 
 def last_total(run: Run) -> int | None:

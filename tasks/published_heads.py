@@ -20,10 +20,10 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tabularium.ledger import Head, Ledger, ReadOnly, durable_files
-from tabularium.ledger.transactions import RESTORE
+from tabularium.ledger import Head, ReadOnly, durable_files
+from tabularium.ledger.refusals import RESTORE
 from tabularium.mechanisms.errors import LedgerError, PlaceClosed
 from tabularium.tasks.input_binding import is_known
 from tabularium.tasks.publish.release_folder import HEADS, make_readable_folder, release_folder
@@ -32,6 +32,9 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable, json_object, read_plain
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 _LARGEST = {HEADS: 4096, CERTIFICATE: 1 << 26}  # bytes; whatever is larger, this program has not written
 _MALFORMED = (Unreadable, ValueError, KeyError, TypeError)

@@ -8,8 +8,9 @@ from the certificate that was kept beside its measurements, whose digest the led
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tabularium.ledger import Charge, Ledger
+from tabularium.ledger import Charge
 from tabularium.mechanisms.errors import InputError, LedgerError
 from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger, open_store, revision_of
 from tabularium.tasks.publish.certificate.sections import public_digests
@@ -21,6 +22,9 @@ from tabularium.tasks.unit_tallies import attempts
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.spec.load import Loaded, measurement_plan
 from tabularium.validations.spec.model import ReleaseSpec
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 
 @stage("take the stored measurements")

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count as numbers_from
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tabularium.ledger import BudgetExhausted, Charge, Ledger, WrongState
+from tabularium.ledger import BudgetExhausted, Charge, WrongState
 from tabularium.ledger.measurement.measure_once import measure_once
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.mechanisms.accounting import Event
@@ -51,6 +51,9 @@ from tabularium.validations.spec.parts.rules import RowCountRule, Tally
 from tabularium.validations.spec.summary import tally_about
 from tabularium.validations.suites.microdata_findings import CHANGE
 from tabularium.validations.suites.microdata_suite import around
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 _SPENT = {"drawing", "measured", "published", "abandoned"}
 

@@ -5,14 +5,12 @@ That entry never changes, so whoever has the ledger, or an export of it, finds t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
 from tabularium.ledger import amounts, names
-from tabularium.ledger.records import Sums, Terms
+from tabularium.ledger.records import Approved, Reservation, Sums, Terms
 from tabularium.ledger.storage.entry_queries import HASHED_BODY, checked_body
 from tabularium.ledger.storage.schema import DECIDES, STATES_TERMS, entries
 from tabularium.ledger.transactions import Transactions
@@ -32,47 +30,6 @@ _ABOUT = (
 )
 _NUMBER = select(func.count()).select_from(entries).where(*_OWN, _c.kind == bindparam("kind"))
 _PUBLISHED = select(HASHED_BODY).where(*_OWN, _c.kind == "published")
-
-
-@dataclass(frozen=True)
-class Approved:
-    """An officer's approval of a spec: the key that signed it, its entry and time, and the most it allows."""
-
-    key: str
-    entry: int
-    at: str
-    most: Fraction | None
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """A charge as it was reserved.
-
-    Attributes
-    ----------
-    entry, at
-        Of the reservation, or of what is there instead of one where a release is made from the measurements
-        of an earlier one; time as UTC text.
-    terms
-        Of the account, as they were then.
-    before, after
-        What was reserved and spent in the account, without this charge and with it.
-    charges
-        How many charges of the account counted, this one included; voided ones do not.
-    releases
-        How many releases of the account were published before that had measurements of their own.
-    approved
-        Who had approved the spec; None where nobody had.
-    """
-
-    entry: int
-    at: str
-    terms: Terms
-    before: Sums
-    after: Sums
-    charges: int
-    releases: int
-    approved: Approved | None
 
 
 class Reservations:

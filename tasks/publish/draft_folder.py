@@ -20,8 +20,9 @@ import shlex
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tabularium.ledger import AwaitingReview, Draft, Ledger
+from tabularium.ledger import AwaitingReview, Draft
 from tabularium.ledger.durable_files import make_folder, sync_folder
 from tabularium.ledger.refusals import unknown_release
 from tabularium.mechanisms.errors import LedgerError, PlaceClosed, PublicationError, TabulariumError
@@ -45,6 +46,9 @@ from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.sign_release import settled_statement, sign_release
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,18 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tabularium.ledger import BadValue, Charge, Ledger, Withdrawal
+from tabularium.ledger import BadValue, Charge, Withdrawal
 from tabularium.ledger.durable_files import create, sync_folder
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.mechanisms.errors import PlaceClosed, PublicationError
 from tabularium.tasks.publish.release_folder import PUBLIC, aside_of, certificate_in
 from tabularium.tasks.runtime.progress import note
 from tabularium.validations.public_files import Unreadable, read_plain
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 CURRENT, INDEX = "current", "index.json"
 FORMAT = 1

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.public_folder import largest_file, sha256_of
 from tabularium.tasks.publish.release_folder import certificate_in, check_release, readable
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER, PriorTable
 from tabularium.validations.spec.load import Loaded
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 
 def certificates(loaded: Loaded) -> dict[str, str]:

@@ -13,14 +13,18 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tabularium.ledger import Ledger, NotApproved
+from tabularium.ledger import NotApproved
 from tabularium.ledger.officers.keys import key_id, private_from, public_hex
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.secret_command import printed_by
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 COMMAND, PATH = "TABULARIUM_RELEASE_KEY_COMMAND", "TABULARIUM_RELEASE_KEY"
 PASSPHRASE = "TABULARIUM_RELEASE_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable

@@ -7,9 +7,9 @@ import hashlib
 import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tabularium.ledger import Head, Ledger
+from tabularium.ledger import Head
 from tabularium.ledger.durable_files import create, sync_folder
 from tabularium.ledger.officers.keys import key_id, public_hex
 from tabularium.tasks.publish.release_folder import aside_of, certificate_in, statement_in
@@ -25,6 +25,9 @@ from tabularium.tasks.sign.statement import (
     signed_statement,
 )
 from tabularium.validations.certificate import CERTIFICATE, Certificate
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
 
 
 @dataclass(frozen=True)

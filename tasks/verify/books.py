@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tabularium.ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount, Withdrawal
-from tabularium.ledger.chain.export import restore
-from tabularium.ledger.charges.reservation import Reservation
+from tabularium.ledger import Account, Charge, Head, LedgerError, UnknownAccount, Withdrawal
+from tabularium.ledger.records import Reservation
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.publish.verify_certificate import head_in
 from tabularium.tasks.sign.judge_statement import PublishedUnder, published_under
@@ -96,6 +95,9 @@ def gathered(subject: Subject, export: Path) -> Books:
 
 
 def _gather(subject: Subject, export: Path) -> Books:
+    from tabularium.ledger import Ledger
+    from tabularium.ledger.chain.export import restore
+
     said = subject.certificate
     with TemporaryDirectory(prefix="tabularium-verify-") as folder:
         url = f"sqlite:///{Path(folder, 'ledger.db')}"

@@ -7,7 +7,6 @@ from fractions import Fraction
 from pathlib import Path
 
 from tabularium.ledger import Head
-from tabularium.ledger.chain.export import verify_export
 from tabularium.tasks.publish.certificate.sections import public_digests
 from tabularium.tasks.publish.verify_certificate import differences, head_in
 from tabularium.tasks.verify.findings import Check, CouldNot, Failed, Finding
@@ -52,6 +51,8 @@ def _in_order(subjects: Sequence[Subject]) -> str:
 def _on_one_chain(subjects: Sequence[Subject], export: Path | None) -> str:
     if export is None:
         raise CouldNot("an export of the ledger: give --export")
+    from tabularium.ledger.chain.export import verify_export
+
     return f"{verify_export(export, _heads(subjects)).entries:,} entries"
 
 

@@ -19,9 +19,10 @@ from tabularium.ledger.chain.verify import Verified
 from tabularium.ledger.chain.witness import ALONE
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.records import STEPS
+from tabularium.ledger.refusals import RESTORE
 from tabularium.ledger.storage.migration import migrate as migrate_ledger
 from tabularium.ledger.storage.schema import REVISION
-from tabularium.ledger.transactions import GUARD, RESTORE
+from tabularium.ledger.transactions import GUARD
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.runtime.home import Home
 from tabularium.validations.public_files import Unreadable, json_object, read_plain

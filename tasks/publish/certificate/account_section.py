@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import cast
 
 from tabularium.ledger import Sums, Terms
-from tabularium.ledger.charges.reservation import Approved, Reservation
+from tabularium.ledger.records import Approved, Reservation
 from tabularium.tasks.publish.certificate.spending import own_amount
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate.value_kinds import Definition, Relation

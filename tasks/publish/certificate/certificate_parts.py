@@ -8,7 +8,7 @@ from fractions import Fraction
 from pydantic import JsonValue
 
 from tabularium.ledger import Withheld
-from tabularium.ledger.charges.reservation import Reservation
+from tabularium.ledger.records import Reservation
 from tabularium.mechanisms.accounting import Event
 from tabularium.tasks.published_heads import StampedHead
 from tabularium.validations import certificate as said

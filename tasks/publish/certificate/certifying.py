@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import platform
+from typing import TYPE_CHECKING
 
-from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.tasks.ledger_stages import MeasuredHandle
 from tabularium.tasks.postprocess.postprocessing import VERSION
 from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Told
 from tabularium.tasks.publish.certificate.installed_code import code_told, software_versions
@@ -18,6 +17,10 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.validations.certificate import Certificate
 from tabularium.validations.spec.exact_facts import neighbours
 from tabularium.validations.spec.parts.source_part import public_name
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
+    from tabularium.tasks.ledger_stages import MeasuredHandle
 
 
 def certificate(

@@ -25,6 +25,8 @@ def sdmx_rows(cube: Cube) -> Callable[[pa.Table], pa.Table]:
         if pa.types.is_dictionary(none[column].type)
     }
 
+    status = pa.array([STATUS[flag] for flag in FLAGS])
+
     def of(part: pa.Table) -> pa.Table:
         rows = part.num_rows
         columns = {
@@ -40,20 +42,17 @@ def sdmx_rows(cube: Cube) -> Callable[[pa.Table], pa.Table]:
         if "margin" in part.column_names:
             columns["MARGIN"] = part["margin"]
         columns |= {
-            name: _with(_STATUS, part[column]) if pa.types.is_dictionary(part[column].type) else part[column]
+            name: _with(status, part[column]) if pa.types.is_dictionary(part[column].type) else part[column]
             for column, name in cube.measures.items()
         }
         columns["OBS_STATUS"] = (
-            _with(_STATUS, part["quality"]) if "quality" in part.column_names else _same("A", rows)
+            _with(status, part["quality"]) if "quality" in part.column_names else _same("A", rows)
         )
         if cube.along is not None:
             columns["LEVEL"] = part["level"]
         return pa.table(columns)
 
     return of
-
-
-_STATUS = pa.array([STATUS[flag] for flag in FLAGS])
 
 
 def _same(text: str, rows: int) -> pa.DictionaryArray:
