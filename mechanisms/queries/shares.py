@@ -246,6 +246,6 @@ def in_words(query: Query) -> str:
     of = f"in percent of {of}" if query.percent else f"of {of}"
     if query.passing:
         each = " in its row" if query.by else ""
-        return f"Asked is how many pass the tests, {of}{each}."
+        return f"The answer is how many pass the tests, {of}{each}."
     within = f" within each {' and '.join(name.text for name in query.within)}" if query.within else ""
     return f"Shares are {of}{within}, and together make up the whole."

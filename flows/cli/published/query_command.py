@@ -36,19 +36,22 @@ def query(
     folder: Annotated[
         Path, typer.Argument(help="A published release: holds certificate.json.", metavar="FOLDER")
     ],
-    text: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
             help='Such as "count by sex where age < 30"; without it: what can be asked.', metavar="QUERY"
         ),
     ] = None,
     level: Annotated[
-        float | None, typer.Option(help="Of the intervals; default: that of the release.")
+        float | None,
+        typer.Option("--level", "--confidence", help="Of the intervals; default: that of the release."),
     ] = None,
     from_: Annotated[
         str | None,
         typer.Option(
-            "--from", help="measurements or tables: what to answer from; default: what is better known."
+            "--from",
+            "--source",
+            help="measurements or tables: what to answer from; default: what is better known.",
         ),
     ] = None,
     table_name: Annotated[str | None, typer.Option("--table", help="Only this table of the release.")] = None,
@@ -62,6 +65,7 @@ def query(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
 ) -> None:
     """Counts, sums, averages, medians and more of a published release, with errors. Costs no budget."""
+    text = " ".join(words) if words else None  # without quotes it comes in pieces
     with one_line_errors():
         if from_ not in {None, "measurements", "tables"}:
             raise InputError(

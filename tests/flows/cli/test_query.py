@@ -72,6 +72,33 @@ def certificate_of(folder: Path) -> Any:
 # --- answers
 
 
+@pytest.mark.parametrize("where", ["released", "adaptive"])
+@pytest.mark.parametrize(
+    ("text", "each"),
+    [("share by sex", 1.0), ("percent by province within sex", 100.0), ("share by place", 1.0)],
+)
+@pytest.mark.parametrize("source", ["measurements", "tables"])
+def test_shares_make_up_the_whole(
+    where: str, text: str, each: float, source: str, request: pytest.FixtureRequest
+) -> None:
+    rows = asked(request.getfixturevalue(where), text, "--source", source)["rows"]
+    wholes: dict[str, float] = {}
+    for row in rows:
+        of = row["group"]["sex"]["code"] if "within" in text else ""
+        wholes[of] = wholes.get(of, 0.0) + row["value"]
+        assert row["low"] <= row["value"] <= row["high"]
+    # Of chosen sums each row has its own best estimate of its whole.
+    near = 1e-2 if (where, source) == ("adaptive", "measurements") else 1e-9
+    assert list(wholes.values()) == pytest.approx([each] * len(wholes), rel=near)
+
+
+def test_a_question_may_come_in_pieces(released: Path) -> None:
+    """As a shell passes on what stands in no quotes."""
+    whole, pieces = query(str(released), "count by sex"), query(str(released), "count", "by", "sex")
+    assert pieces.exit_code == 0
+    assert pieces.stdout == whole.stdout
+
+
 def test_rows_are_printed_as_csv(released: Path) -> None:
     done = query(str(released), "count by sex", "--csv")
     assert done.exit_code == 0, done.output
