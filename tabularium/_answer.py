@@ -25,10 +25,13 @@ class Answer(Shown):
         Of the intervals.
     table
         The table that it was answered from.
+    is_rehearsal
+        Whether the records were made up: see :func:`tabularium.rehearse`.
     """
 
-    def __init__(self, query: str, answer: Asked, counted: str) -> None:
+    def __init__(self, query: str, answer: Asked, counted: str, *, is_rehearsal: bool = False) -> None:
         self.query, self.confidence, self.table = query, answer.level, answer.table
+        self.is_rehearsal = is_rehearsal
         self._answer, self._counted = answer, counted
 
     @property
@@ -60,8 +63,11 @@ class Answer(Shown):
 
     @property
     def advice(self) -> str:
-        """Which of ``value`` and ``published`` to quote, in a sentence; empty where there is one of them."""
-        return advice(self._answer)
+        """Which of ``value`` and ``published`` to quote, in a sentence; empty where there is one of them.
+
+        Of a rehearsal nothing is to be quoted.
+        """
+        return "" if self.is_rehearsal else advice(self._answer)
 
     @property
     def published(self) -> float | None:
@@ -109,7 +115,8 @@ class Answer(Shown):
         return found
 
     def _headline(self) -> str:
-        return f"{self.query}: from table {self.table}, {100 * self.confidence:g} % intervals"
+        of = "REHEARSAL of made-up records: " if self.is_rehearsal else ""
+        return f"{of}{self.query}: from table {self.table}, {100 * self.confidence:g} % intervals"
 
     def _rows(self) -> DataFrame:
         return self.to_pandas()

@@ -105,7 +105,8 @@ def check(
     Raises
     ------
     InputError
-        The release has none of the tables of the spec, or ``home`` was named and is not there.
+        The release is a rehearsal or has none of the tables of the spec, or ``home`` was named and is not
+        there.
     LedgerError
         The ledger of a home that was named does not answer.
     """
@@ -127,7 +128,7 @@ def _expected(
     from tabularium.validations.spec.load import load_spec
 
     release = like if isinstance(like, Release) or like is None else open_release(like)
-    return forecast(load_spec(path, period=period), None if release is None else release._released)
+    return forecast(load_spec(path, period=period), None if release is None else release._published("like"))
 
 
 def _refused(path: Path, period: str | None) -> Problem | None:

@@ -269,7 +269,7 @@ def diff(
     Raises
     ------
     InputError
-        One is a spec and one a release, or they are of two products.
+        One is a spec and one a release, they are of two products, or one is a rehearsal.
 
     Examples
     --------
@@ -295,9 +295,11 @@ def diff(
 
 
 def _opened(given: Spec | Release | str | os.PathLike[str]) -> Spec | Release:
-    if isinstance(given, Spec | Release):
-        return given
-    return open_release(given) if Path(given).is_dir() else load_spec(given)
+    if isinstance(given, str | os.PathLike):
+        given = open_release(given) if Path(given).is_dir() else load_spec(given)
+    if isinstance(given, Release):
+        given._published(str(given.folder))
+    return given
 
 
 def _parts(name: str) -> tuple[str, str | None]:

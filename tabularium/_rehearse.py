@@ -31,24 +31,26 @@ def rehearse(
     spec
         The YAML file, or a spec that was loaded.
     rows
-        How many records; unless said as many as ``like`` counts, or the spec expects under ``size`` (up to a
-        million), or 10 000.
+        How many records, at most 100 million; unless said as many as ``like`` counts, or the spec expects
+        under ``size`` (up to a million), or 10 000. The result says how many there are, and why.
     like
         A published release whose tables the records are to be like; evenly over all cells unless said, which
         is wrong for sparse tables.
     period
         Instead of the spec's.
     folder
-        Where it goes; ``rehearsal`` beside the spec unless said. A rehearsal that is there is replaced.
+        Where it goes; ``rehearsal`` beside the spec unless said. A rehearsal that is there is replaced,
+        unless other files lie in its folder.
     seed
-        The same seed gives the same records; the noise is fresh.
+        The same seed gives the same records; the noise is fresh. A whole number from 0.
 
     Raises
     ------
     SpecError
         The spec is not in order.
     InputError
-        Something else lies in the folder, or ``like`` has no table with a column of the spec.
+        Something else lies in the folder, it cannot be written, ``rows`` or ``seed`` is out of range, or
+        ``like`` has no table with a column of the spec.
 
     Examples
     --------

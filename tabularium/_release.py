@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tabularium.mechanisms.queries.grammar import Query
     from tabularium.tasks.publish.read_release import Released
     from tabularium.tasks.query.cell_totals import Codes
-    from tabularium.validations.certificate import Certificate
+    from tabularium.validations.certificate import Certificate, MadeUp
 
 
 class Release(Mapping[str, Table], Shown):
@@ -43,9 +43,14 @@ class Release(Mapping[str, Table], Shown):
     @property
     def is_rehearsal(self) -> bool:
         """Whether its records were made up: see :func:`tabularium.rehearse`."""
-        from tabularium.validations.certificate import Rehearsed
+        return self._made_up is not None
 
-        return isinstance(self.certificate, Rehearsed)
+    @property
+    def _made_up(self) -> MadeUp | None:
+        """The records of a rehearsal."""
+        from tabularium.validations.certificate import made_up_in
+
+        return made_up_in(self.certificate)
 
     def _published(self, where: str) -> Released:
         """Return what was published; refuse a rehearsal."""
@@ -224,7 +229,9 @@ class Release(Mapping[str, Table], Shown):
                 "is not between 0 and 1", where="confidence", mend="0.9 means that 90 percent hold"
             )
         answer = ask(query, tables, level=confidence or self.confidence, source=source)
-        return Answer(text, answer, self.certificate.tables[answer.table].counted)
+        return Answer(
+            text, answer, self.certificate.tables[answer.table].counted, is_rehearsal=self.is_rehearsal
+        )
 
     def report(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
         """Write the page for people anew: what was published, how sure it is, and what it cost.
@@ -271,7 +278,9 @@ class Release(Mapping[str, Table], Shown):
             return
         raise failure
 
-    def _compared_with(self, last: Release | None) -> tuple[str, str]:
+    def _compared_with(self, last: Release | None) -> tuple[str, ...]:
+        if self._made_up is not None:
+            return (*self._headline().splitlines(), self._made_up.says)
         both = "" if last is None else ", and so was the release before it"
         files = (
             "Compared were the files with the digests that the certificate names, and the certificate with "
@@ -286,8 +295,9 @@ class Release(Mapping[str, Table], Shown):
 
     def _headline(self) -> str:
         how = "every file is as the certificate says" if self.verified else "UNVERIFIED"
-        if self.is_rehearsal:
-            return f"REHEARSAL of made-up records of {self.product} {self.period}: {len(self)} tables"
+        if self._made_up is not None:
+            of = f"{self._made_up.records:,} made-up records of {self.product} {self.period}"
+            return f"REHEARSAL of {of}: {len(self)} tables\nNumber of records: {self._made_up.why}"
         return f"release {self._of} ({self.id[:8]}…): {len(self)} tables; {how}"
 
     def _rows(self) -> DataFrame:

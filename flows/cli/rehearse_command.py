@@ -31,13 +31,14 @@ def rehearse(
         Path | None,
         typer.Option("--out", help="Folder of the outcome; rehearsal beside SPEC.", metavar="DIR"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same records.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same records.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.
 
     What comes out says everywhere that it is a rehearsal: tables, margins and a report to look at, and
-    rehearsal.json in the place of a certificate. A rehearsal that is in DIR is replaced.
+    rehearsal.json in the place of a certificate. A rehearsal that is in DIR is replaced, unless other files
+    lie beside it.
     """
     with one_line_errors():
         import tabularium
@@ -49,7 +50,9 @@ def rehearse(
                 spec, rows=rows, like=like, period=period, folder=out_folder, seed=seed
             )
         if as_json:
-            print_json({"folder": str(found.folder), "tables": list(found), "stages": reporter.stages})
+            made_up = found._made_up and found._made_up.document()
+            told = {"folder": str(found.folder), "rehearsal": made_up, "tables": list(found)}
+            print_json({**told, "stages": reporter.stages})
             return
         out.print(found, highlight=False)
         out.print(f"Look at: {found.folder / 'report.html'}", soft_wrap=True, markup=False, highlight=False)

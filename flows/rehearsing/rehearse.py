@@ -1,4 +1,4 @@
-"""A rehearsal: made-up records, the whole chain, and a folder in which everything says that it was none."""
+"""Rehearsals: a spec is run on made-up records, and all that comes out is marked as a rehearsal."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tabularium.flows.rehearsing.apart import released_apart
 from tabularium.flows.rehearsing.made_up_records import MadeUpRecords
-from tabularium.flows.rehearsing.rehearsed_spec import STAMP, write_rehearsed
-from tabularium.mechanisms.errors import InputError
+from tabularium.flows.rehearsing.rehearsed_spec import STAMP, as_declared, write_rehearsed
+from tabularium.mechanisms.errors import InputError, PlaceClosed
+from tabularium.tasks.ingest.ingest import ingest_public
+from tabularium.tasks.ingest.open_source import keys_of
 from tabularium.tasks.publish.documents.making import DOCUMENTS, without_documents
 from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.publish.release_folder import is_rehearsal, try_writing
 from tabularium.tasks.report.report import report
 from tabularium.tasks.runtime.progress import observed
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate, Rehearsed
 from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.parts.source_part import located
 
 FOLDER = "rehearsal"
 ROWS = 10_000
-_MOST_ROWS = 1_000_000  # that a rehearsal chooses by itself
+_MOST_CHOSEN = 1_000_000  # records where nobody says how many
+_MOST_ROWS = 100_000_000  # they are all held in memory
 _REPORT = "report.html"
 _SAYS = (
     "All records were made up from the public domains of the spec. No number here is about anybody, and no "
@@ -53,7 +55,7 @@ def rehearse(
     ----------
     folder
         Where the outcome goes; ``rehearsal`` beside the spec unless said. A rehearsal that is there is
-        replaced.
+        replaced, unless other files lie in its folder.
     rows
         How many records; unless said as many as ``like`` counts, or the spec expects under ``size`` (up to a
         million), or 10 000.
@@ -65,21 +67,21 @@ def rehearse(
     SpecProblems
         The spec is not in order.
     InputError
-        Something else lies in the folder, or ``like`` has no table of the spec's columns.
+        Something else lies in the folder, it cannot be written, ``rows`` or ``seed`` is out of range, a
+        public look-up cannot be read, or ``like`` has no table of the spec's columns.
     TabulariumError
         As a release would.
     """
+    _see_range("rows", rows, 1, _MOST_ROWS)
+    _see_range("seed", seed, 0, None)
     loaded = load_spec(path, period=period, rehearsed=True)
     target = (loaded.folder / FOLDER if folder is None else folder).absolute()
     _see_free(target)
-    expected = loaded.spec.size if like is None else _counted_in(like)
-    many = rows or min(expected or ROWS, _MOST_ROWS)
-    if many <= 0:
-        raise InputError("is no number of records", where="rows", mend="give a whole number above zero")
+    many, why = _how_many(rows, loaded, like)
     with TemporaryDirectory(prefix="tabularium-rehearsal-") as place:
         here = Path(place)
         with observed("make up records"):
-            records = MadeUpRecords(loaded, many, seed, _public_keys(loaded), like)
+            records = MadeUpRecords(loaded, many, seed, _public_keys(loaded, here), like)
             pq.write_table(records.source(), here / "records.parquet")
             private = [name for name, look in loaded.spec.lookups.items() if look.public is None]
             for name in private:
@@ -90,58 +92,93 @@ def rehearse(
             source=here / "records.parquet",
             lookups={name: here / f"{name}.parquet" for name in private},
         )
-        released = released_apart(here / "spec.yaml", here / "home")
-        with observed("stamp it"):
+        released = released_apart(here / "spec.yaml", here / "home", loaded.path)
+        with observed("mark as a rehearsal"):
             made_up = {
                 "records": many,
+                "why": why,
                 "like": None if like is None else like.certificate.release_id,
                 "seed": seed,
                 "says": _SAYS,
             }
-            _stamp(released, made_up)
+            _stamp(released, loaded, made_up)
+            _see_free(target)  # minutes may have passed
             _put(released, target)
     return target
 
 
+def _see_range(name: str, number: int | None, least: int, most: int | None) -> None:
+    if number is not None and (number < least or (most is not None and number > most)):
+        end = "" if most is None else f" and at most {most:,}"
+        raise InputError("the number is out of range", where=name, mend=f"give at least {least}{end}")
+
+
 def _see_free(target: Path) -> None:
-    free = not os.path.lexists(target) or (target / REHEARSAL).is_file()
-    if not free and (not target.is_dir() or any(target.iterdir())):
-        raise InputError("something else lies here", where=str(target), mend="name another folder with --out")
+    """See that a rehearsal can be put at ``target``, and that it would replace nothing but a rehearsal."""
+    mend = "name another folder with --out"
+    if target.is_dir() and is_rehearsal(target):
+        foreign = _foreign(target)
+        if foreign:
+            raise InputError(
+                f"{foreign[0]!r} is no part of the rehearsal in this folder, and would be deleted with it",
+                where=str(target),
+                mend=f"take it out of the folder, or {mend}",
+            )
+    elif os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
+        raise InputError("something else lies here", where=str(target), mend=mend)
+    failure: InputError
+    try:
+        try_writing(target.parent)
+    except PlaceClosed as error:
+        failure = InputError(error.what, where=str(target), mend=mend)
+    else:
+        return
+    raise failure
 
 
-def _counted_in(like: Released) -> int:
-    return max(1, *(each.total for each in like.certificate.tables.values()))
+def _foreign(folder: Path) -> list[str]:
+    """Return what lies in the folder of a rehearsal and is not in its list of files."""
+    try:
+        named = {REHEARSAL, *json.loads((folder / REHEARSAL).read_bytes())["files"]}
+    except (OSError, ValueError, LookupError, TypeError):
+        named = set()
+    there = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted({path.relative_to(folder).as_posix() for path in there} - named)
 
 
-def _public_keys(loaded: Loaded) -> dict[str, pa.Array]:
+def _how_many(rows: int | None, loaded: Loaded, like: Released | None) -> tuple[int, str]:
+    """Return how many records are made up, and why so many."""
+    if rows is not None:
+        return rows, "given as rows"
+    if like is not None:
+        wanted = max(1, *(each.total for each in like.certificate.tables.values()))
+        who = "the release that they are like counts"
+    elif loaded.spec.size is not None:
+        wanted, who = loaded.spec.size, "the spec expects"
+    else:
+        return ROWS, "the default where neither rows, like nor size says how many"
+    if wanted <= _MOST_CHOSEN:
+        return wanted, f"as many as {who}"
+    return _MOST_CHOSEN, (
+        f"{who} {wanted:,}, and a rehearsal makes at most {_MOST_CHOSEN:,} unless rows says more; margins of "
+        "means, rates and medians are wider here than in the release"
+    )
+
+
+def _public_keys(loaded: Loaded, scratch: Path) -> dict[str, pa.Array]:
     """Return the keys that stand in public look-ups, as text."""
-    found = {}
-    for name, look in loaded.spec.lookups.items():
-        if look.public is None or look.key is None:
-            continue
-        path = located(look.path or "", loaded.spec.period, loaded.folder)
-        if look.file_format == "parquet":
-            column = pq.read_table(path, columns=[look.key])[look.key].cast(pa.string())
-        else:
-            column = pyarrow.csv.read_csv(
-                path,
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=look.delimiter, quote_char=False if look.quote == "none" else look.quote
-                ),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=[look.key], column_types={look.key: pa.string()}
-                ),
-            )[look.key]
-        found[name] = column.combine_chunks().drop_null()
-    return found
+    names = [name for name, look in loaded.spec.lookups.items() if look.public is not None]
+    return {name: keys_of(loaded, name, ingest_public(loaded, name, scratch), scratch) for name in names}
 
 
-def _stamp(folder: Path, made_up: dict[str, Any]) -> None:
+def _stamp(folder: Path, loaded: Loaded, made_up: dict[str, Any]) -> None:
     """Turn a release into a rehearsal: no certificate, and no document but a report that says what it is."""
     told = without_documents(Certificate.read((folder / CERTIFICATE).read_bytes()))
+    told = as_declared(told, loaded)
     for name in (CERTIFICATE, *DOCUMENTS):
         (folder / name).unlink(missing_ok=True)
-    page = report(folder, told, None, compared_with=(f"{STAMP}.", _SAYS))
+    number = f"{made_up['records']:,} records were made up: {made_up['why']}."
+    page = report(folder, told, None, compared_with=(f"{STAMP}.", number, _SAYS))
     (folder / _REPORT).write_bytes(page)
     document = {"rehearsal": made_up, **told.document()}
     document["files"][_REPORT] = hashlib.sha256(page).hexdigest()

@@ -1,4 +1,4 @@
-"""The spec of a rehearsal: the same tables at the same price, of made-up records and published nowhere."""
+"""The spec of a rehearsal: the same tables at the same price, with made-up records as their source."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tabularium.tasks.publish.certificate.declared import validation
+from tabularium.tasks.publish.guarantee import privacy_section
+from tabularium.validations.certificate import Certificate, Fact
+from tabularium.validations.spec.exact_facts import facts_of_release, neighbours
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.parts.source_part import located
 from tabularium.validations.spec.parts.table_parts import ABOVE
+from tabularium.validations.spec.values import MOST_CHARACTERS
 from tabularium.validations.spec.yaml_lines import read_yaml
 
 STAMP = "REHEARSAL of made-up records"
@@ -64,8 +69,36 @@ def write_rehearsed(loaded: Loaded, target: Path, *, source: Path, lookups: Mapp
 
 
 def stamped(title: str) -> str:
-    """Return the title of something that is rehearsed."""
-    return f"{STAMP}: {title}"
+    """Return the title of something that is rehearsed, cut where it would be too long for a title."""
+    text = f"{STAMP}: {title}"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+
+
+def as_declared(told: Certificate, loaded: Loaded) -> Certificate:
+    """Return the certificate of a rehearsal with what a release would say of rules and of the guarantee.
+
+    A rehearsal stops at no rule. A release does, and so its existence says exactly that each rule held, which
+    no budget covers.
+    """
+    spec, ledger = loaded.spec, told.ledger
+    tries = [each.attempts for each in ledger.tally_charges]
+    facts = facts_of_release(spec, ledger.attempts, tries)
+    privacy = privacy_section(
+        spec,
+        neighbours(spec, loaded.domains),
+        [draw.event for draw in told.transcript],
+        [each.delta for each in told.privacy.epsilon_delta or ()],
+        population=told.privacy.unit.population,
+        conversion=told.privacy.conversion,
+    )
+    outside = tuple(Fact(kind=each.kind, name=each.name, what=each.what) for each in facts)
+    return told.model_copy(
+        update={
+            "outside_the_guarantee": outside,
+            "privacy": privacy,
+            "validation": validation(spec, len(tries)),
+        }
+    )
 
 
 def _make_absolute(part: dict[str, Any], key: str, folder: Path) -> None:

@@ -2,8 +2,8 @@
 
 ::
 
-    files ─▶ .NAME.part/ ─▶ NAME/ ─▶ NAME/drop.json, the last of all
-          hidden, durable
+    files ─▶ .NAME.RANDOM.part/ ─▶ NAME/ ─▶ NAME/drop.json, the last of all
+              hidden, durable
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from tabularium.ledger.durable_files import sync_folder
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.inboxes import Inbox
-from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, read_manifest
+from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, read_manifest, see_name
 from tabularium.tasks.arrival.places import is_drop
 
 _BLOCK = 1 << 20
+_DAY = 86_400.0
 
 
 def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | None = None) -> Path:
@@ -41,31 +44,35 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
     Raises
     ------
     InputError
-        A file is missing, cannot be read or has a name that no manifest takes, the inbox is no folder that is
-        there, or a drop of this name lies in it. Nothing is left in the inbox then.
+        A file is missing or cannot be read, no manifest can hold the name of one, the product or the period,
+        the inbox is no folder that is there, or a drop of this name lies in it. Nothing is left in the inbox
+        then.
     """
     place = Path(inbox.address)
     if not inbox.is_folder:
         raise InputError(
-            "is no folder of this machine",
+            "this inbox lies in an object store, and deliver writes into folders alone",
             where=f"inbox {inbox.address}",
             mend=f"copy the files there with the store's own tools, and {MANIFEST} last",
         )
     if not place.is_dir():
         raise InputError("there is no such folder", where=f"inbox {place}", mend="name one with --inbox")
+    see_name(inbox.product, "product", f"--product {inbox.product}")
+    see_name(period, "period", f"--period {period}")
     drop = place / (name or period)
     if drop.parent != place or not is_drop(drop.name):
-        raise InputError("is no name of a folder", where="--name", mend="use letters, digits, . _ and -")
-    if os.path.lexists(drop):
         raise InputError(
-            "a drop of this name lies in the inbox",
-            where=str(drop),
-            mend="wait until it is taken, or give this one another --name",
+            "an inbox takes no drop of this name",
+            where=f"--name {name or period}",
+            mend="give one without slashes, without . or _ at its start, and neither done nor quarantine",
         )
-    aside, unnamed = place / f".{drop.name}.part", f".{MANIFEST}"
+    _see_free(drop)
+    _see_files(files)
+    _manifest([{"name": file.name, "size": _size(file), "sha256": "0" * 64} for file in files], inbox, period)
+    aside, unnamed = place / f".{drop.name}.{secrets.token_hex(4)}.part", f".{MANIFEST}"
     failure: InputError
     try:
-        shutil.rmtree(aside, ignore_errors=True)
+        _clear_remains(drop)
         aside.mkdir()
         manifest = _manifest([_copied(file, aside) for file in files], inbox, period)
         with (aside / unnamed).open("xb") as file:
@@ -73,7 +80,11 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
             file.flush()
             os.fsync(file.fileno())
         sync_folder(aside)
-        aside.rename(drop)
+        try:
+            aside.rename(drop)
+        except OSError:
+            _see_free(drop)  # another delivery was faster
+            raise
         (drop / unnamed).rename(drop / MANIFEST)
         sync_folder(drop)
         sync_folder(place)
@@ -90,26 +101,67 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
     raise failure
 
 
+def _see_free(drop: Path) -> None:
+    if os.path.lexists(drop):
+        raise InputError(
+            "a drop of this name lies in the inbox",
+            where=str(drop),
+            mend="wait until it is taken, or give this one another --name",
+        )
+
+
+def _see_files(files: Sequence[Path]) -> None:
+    names: set[str] = set()
+    for file in files:
+        see_name(file.name, "file name", str(file))
+        if file.name.casefold() in names:
+            raise InputError(
+                "two files have one name",
+                where=file.name,
+                mend="rename one of them; capitals do not tell names apart",
+            )
+        names.add(file.name.casefold())
+
+
+def _clear_remains(drop: Path) -> None:
+    """Remove what killed deliveries of this name left: nothing was written into it for a day."""
+    for part in drop.parent.iterdir():
+        if part.name.startswith(f".{drop.name}.") and part.name.endswith(".part"):
+            last = max(each.lstat().st_mtime for each in (part, *part.iterdir()))
+            if last < time.time() - _DAY:
+                shutil.rmtree(part, ignore_errors=True)
+
+
+def _size(file: Path) -> int:
+    failure: InputError
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        failure = _unreadable(file, error)
+    raise failure
+
+
+def _unreadable(file: Path, error: OSError) -> InputError:
+    return InputError(f"the file cannot be read ({error.strerror})", where=str(file), mend="check its name")
+
+
 def _copied(file: Path, aside: Path) -> dict[str, object]:
     """Copy a file and return what a manifest says of it."""
-    target = aside / file.name
-    if os.path.lexists(target):
-        raise InputError("two files have one name", where=file.name, mend="rename one of them")
     failure: InputError
     try:
         source = file.open("rb")
     except OSError as error:
-        failure = InputError(f"cannot be read ({error.strerror})", where=str(file), mend="check its name")
+        failure = _unreadable(file, error)
     else:
         digest, size = hashlib.sha256(), 0
-        with source, target.open("xb") as copy:
+        with source, (aside / file.name).open("xb") as copy:
             while block := source.read(_BLOCK):
                 copy.write(block)
                 digest.update(block)
                 size += len(block)
             copy.flush()
             os.fsync(copy.fileno())
-        shutil.copymode(file, target)
+        shutil.copymode(file, aside / file.name)
         return {"name": file.name, "size": size, "sha256": digest.hexdigest()}
     raise failure
 
@@ -122,7 +174,11 @@ def _manifest(files: list[dict[str, object]], inbox: Inbox, period: str) -> byte
     try:
         read_manifest(text, inbox.limits)
     except DropRefused as error:
-        failure = InputError(f"would be refused: its manifest {error.what}", where="drop", mend=error.mend)
+        failure = InputError(
+            f"the inbox would refuse this drop: its manifest {error.what}",
+            where=f"inbox {inbox.address}",
+            mend=error.mend,
+        )
     else:
         return text
     raise failure

@@ -26,10 +26,22 @@ from tabularium.tasks.arrival.inbox_limits import DEFAULT, InboxLimits, in_words
 
 MANIFEST = "drop.json"
 _LARGEST_FILE = 1 << 50
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}")
-_PRODUCT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+#: Kind of name -> its form, and the form in words.
+_FORMS = {
+    "file name": (
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}"),
+        "1 to 128 of A to Z, a to z, digits, . _ = and -, with a letter or digit first",
+    ),
+    "product": (
+        re.compile(r"[a-z0-9][a-z0-9-]{0,62}"),
+        "1 to 63 of a to z, digits and -, with a letter or digit first",
+    ),
+    "period": (
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"),
+        "1 to 63 of A to Z, a to z, digits, . _ and -, with a letter or digit first",
+    ),
+}
 _KEYS = {"product", "period", "files", "rows", "note"}
 
 
@@ -85,8 +97,8 @@ def read_manifest(text: bytes, limits: InboxLimits = DEFAULT) -> Manifest:
         raise _wrong("lists a file twice")
     if MANIFEST in {file.name.lower() for file in files}:
         raise _wrong("lists itself")
-    product = _matching(data.get("product"), _PRODUCT, "product")
-    manifest = Manifest(product, _matching(data.get("period"), _PERIOD, "period"), files)
+    product, period = (_named(data.get(kind), kind) for kind in ("product", "period"))
+    manifest = Manifest(product, period, files)
     if manifest.size > limits.size:
         raise too_much("lists files that are larger", in_words(limits.size), MANIFEST)
     return manifest
@@ -112,14 +124,32 @@ def _file(data: Any) -> NamedFile:
     size = data["size"]
     if type(size) is not int or not 0 <= size <= _LARGEST_FILE:
         raise _wrong("gives a file a size that is no number of bytes")
-    name = _matching(data["name"], _FILE_NAME, "file name")
-    return NamedFile(name, size, _matching(data["sha256"], _DIGEST, "sha256").lower())
+    return NamedFile(_named(data["name"], "file name"), size, _digest(data["sha256"]))
 
 
-def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise _wrong(f"has a {what} that is not of the form of one")
+def _digest(value: Any) -> str:
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise _wrong("has a sha256 that is not of the form of one")
+    return value.lower()
+
+
+def _named(value: Any, kind: str) -> str:
+    if not isinstance(value, str) or not _FORMS[kind][0].fullmatch(value):
+        raise _wrong(f"has a {kind} that is not of the form of one")
     return value
+
+
+def see_name(value: str, kind: str, where: str) -> None:
+    """See, before there is a manifest, that it could hold a name.
+
+    Raises
+    ------
+    InputError
+        Saying at ``where`` what a ``file name``, ``product`` or ``period`` looks like.
+    """
+    pattern, form = _FORMS[kind]
+    if not pattern.fullmatch(value):
+        raise InputError(f"no manifest can hold this {kind}", where=where, mend=f"write {form}")
 
 
 def too_much(what: str, limit: str, where: str) -> DropRefused:

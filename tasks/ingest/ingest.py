@@ -59,7 +59,7 @@ from tabularium.validations.redaction import note_data_opened, redacted
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.parts.source_part import Files, located, public_name
 
-__all__ = ["FileHandle", "InputHandle", "files_digest", "ingest", "ingest_source"]
+__all__ = ["FileHandle", "InputHandle", "files_digest", "ingest", "ingest_public", "ingest_source"]
 
 _BLOCK = 1 << 20
 # One purpose, one prefix: no digest of one kind is ever a digest of another.
@@ -186,19 +186,36 @@ def _ingest_files(
 
 
 def _ingest_look_up(loaded: Loaded, name: str, secret: bytes, scratch: Path) -> InputHandle:
-    """Name a look-up by the digest of its files: a public one by its plain digest, which the spec has."""
-    look, field = loaded.spec.lookups[name], f"lookups.{name}"
-    uri = located(look.path or "", loaded.spec.period, loaded.folder)
-    wanted = _Wanted(field, read_columns(loaded, name), read_as(loaded, name))
-    if look.public is None:
-        handle = _ingest_files(uri, look, wanted, partial(_begun, secret=secret), scratch)
-        return replace(handle, digest=input_digest(secret, handle.files))
-    handle = _ingest_files(uri, look, wanted, lambda path, found: hashlib.sha256(), scratch)
+    """Name a look-up by the digest of its files."""
+    if loaded.spec.lookups[name].public is not None:
+        return ingest_public(loaded, name, scratch)
+    handle = _look_up_files(loaded, name, partial(_begun, secret=secret), scratch)
+    return replace(handle, digest=input_digest(secret, handle.files))
+
+
+def ingest_public(loaded: Loaded, name: str, scratch: Path) -> InputHandle:
+    """Name a public look-up by its plain digest, which the spec has, and see that it can be joined.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, lacks a column, changed since the spec was read, or has a key twice.
+    """
+    handle = _look_up_files(loaded, name, lambda path, found: hashlib.sha256(), scratch)
     digest = handle.files[0].digest
     if digest != loaded.public_files[public_name(name)]:
-        raise InputError("changed since the spec was read", where=field, mend="run again")
+        raise InputError("changed since the spec was read", where=f"lookups.{name}", mend="run again")
     see_keys(loaded, name, handle, scratch)
     return replace(handle, digest=digest)
+
+
+def _look_up_files(
+    loaded: Loaded, name: str, begun: Callable[[Path, Found], _Digest], scratch: Path
+) -> InputHandle:
+    look = loaded.spec.lookups[name]
+    uri = located(look.path or "", loaded.spec.period, loaded.folder)
+    wanted = _Wanted(f"lookups.{name}", read_columns(loaded, name), read_as(loaded, name))
+    return _ingest_files(uri, look, wanted, begun, scratch)
 
 
 def _with_look_ups(secret: bytes, source: str, lookups: Mapping[str, str]) -> str:

@@ -81,9 +81,7 @@ def require_unique(loaded: Loaded, name: str, table: Any) -> None:
     InputRefused
         Saying for how many keys. It is public.
     """
-    key = f"look{_place(loaded, name)}_{_KEY}"
-    keys = table.select(as_text(table[key]).name(key)).filter(ibis._[key].notnull())
-    each = keys.group_by(key).aggregate(rows=ibis._.count())
+    each = keys_in(loaded, name, table).group_by(_KEY).aggregate(rows=ibis._.count())
     twice = each.filter(each.rows > 1).count().execute()
     if twice:
         raise InputRefused(
@@ -91,6 +89,12 @@ def require_unique(loaded: Loaded, name: str, table: Any) -> None:
             where=f"lookups.{name}",
             mend="leave one row of each key: a public look-up gives each value one row",
         )
+
+
+def keys_in(loaded: Loaded, name: str, table: Any) -> Any:
+    """Return the keys of a look-up as text, a table of one column; rows without a key are left out."""
+    key = table[f"look{_place(loaded, name)}_{_KEY}"]
+    return table.select(as_text(key).name(_KEY)).filter(ibis._[_KEY].notnull())
 
 
 def _place(loaded: Loaded, name: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,7 +24,7 @@ from tabularium.mechanisms.errors import Finding, InputError, InputRefused
 from tabularium.tasks.engines.in_place import IN_PLACE, batches_of, held, listed
 from tabularium.tasks.ingest.file_tables import contradicted, contradicts, parquet_table
 from tabularium.tasks.ingest.find_files import found_again
-from tabularium.tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
+from tabularium.tasks.ingest.look_ups import joined, keys_in, raw_names_found, read_columns, require_unique
 from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names, read_as_numbers
 from tabularium.tasks.ingest.time_columns import parquet_schema, with_zones, zones_of
 from tabularium.validations.derivation.derived_parts import Derivation
@@ -277,14 +277,28 @@ def see_keys(loaded: Loaded, name: str, handle: InputHandle, scratch: Path) -> N
     InputRefused
         If one stands there again, or the file cannot be read to its end.
     """
+    _of_look_up(loaded, name, handle, scratch, partial(require_unique, loaded, name))
 
-    def see() -> None:
-        table = _table(connection, handle, _wanted(loaded, name))
-        require_unique(loaded, name, table)
 
+def keys_of(loaded: Loaded, name: str, handle: InputHandle, scratch: Path) -> pa.Array:
+    """Return the keys of a public look-up as text.
+
+    Raises
+    ------
+    InputRefused
+        If the file cannot be read to its end.
+    """
+    read = _of_look_up(loaded, name, handle, scratch, lambda table: keys_in(loaded, name, table).to_pyarrow())
+    return read.column(0).combine_chunks()
+
+
+def _of_look_up(
+    loaded: Loaded, name: str, handle: InputHandle, scratch: Path, work: Callable[[Any], Any]
+) -> Any:
+    """Return what ``work`` makes of the table of a look-up."""
     with engine(scratch) as connection:
-        redacted(
-            lambda: quietly(see),
+        return redacted(
+            lambda: quietly(lambda: work(_table(connection, handle, _wanted(loaded, name)))),
             lambda: unreadable(loaded, replace(handle, files=(), lookups={name: handle}), scratch),
         )
 

@@ -41,7 +41,7 @@ from tabularium.validations.certificate.promise_and_cost import (
     Unit,
     Withheld,
 )
-from tabularium.validations.certificate.rehearsed import REHEARSAL, Rehearsed
+from tabularium.validations.certificate.rehearsed import REHEARSAL, MadeUp, Rehearsed, made_up_in
 from tabularium.validations.certificate.settled import (
     Domain,
     Impossible,
@@ -102,6 +102,7 @@ __all__ = [
     "Impossible",
     "Invariant",
     "LookUp",
+    "MadeUp",
     "Margins",
     "Measure",
     "Measured",
@@ -139,4 +140,5 @@ __all__ = [
     "Unit",
     "Validation",
     "Withheld",
+    "made_up_in",
 ]

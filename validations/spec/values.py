@@ -281,9 +281,11 @@ def matching(pattern: str, mend: str) -> tuple[AfterValidator, WithJsonSchema]:
 
 _text_schema = WithJsonSchema({"type": ["string", "integer"]})
 
-RawText = Annotated[str, BeforeValidator(_text), _at_most(1_000)]
+MOST_CHARACTERS = 1_000
+"""Characters of a text."""
+RawText = Annotated[str, BeforeValidator(_text), _at_most(MOST_CHARACTERS)]
 """Any text, also empty or with spaces."""
-Text = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_most(1_000), _text_schema]
+Text = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_most(MOST_CHARACTERS), _text_schema]
 """One line, not blank, no spaces around it."""
 Reason = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_most(200), _text_schema]
 """One line that the ledger keeps."""

@@ -148,7 +148,7 @@ def _show_answer(
         shown.add_row(*map(escape, names), *_numbers(row))
     out.print(shown)
     _say(f"table {answer.table}, {percent} intervals. {explain(answer)}")
-    if said := advice(answer):
+    if (said := advice(answer)) and not _is_rehearsal(release):
         _say(said)
     if _is_bounded(release):
         _say(f"Totals count {_counted(release, answer.table)}: no margin covers what is left out.")
@@ -214,10 +214,19 @@ def _row(row: Row, answer: Answer) -> dict[str, Any]:
 def _about(release: OpenRelease) -> dict[str, Any]:
     found = release.certificate
     named = {"id": found.release_id, "product": found.product, "period": found.period}
-    return named | {"certificate": release.digest, "verified": release.verified}
+    how = {"certificate": release.digest, "verified": release.verified}
+    return named | how | {"rehearsal": _is_rehearsal(release)}
+
+
+def _is_rehearsal(release: OpenRelease) -> bool:
+    from tabularium.validations.certificate import made_up_in
+
+    return made_up_in(release.certificate) is not None
 
 
 def _checked(release: OpenRelease) -> str:
+    if _is_rehearsal(release):
+        return "REHEARSAL of made-up records: no number here is about anybody, and none is to be quoted."
     if not release.verified:
         return "UNVERIFIED: the files were not compared with the certificate."
     return f"Every file is as the certificate says (SHA-256 {release.digest[:16]}…)."
