@@ -21,7 +21,7 @@ def deliver(
     product: Annotated[str, typer.Option(help="The product that they are for.")],
     period: Annotated[str, typer.Option(help="The period that they are of.")],
     inbox: Annotated[
-        Path | None, typer.Option(help="Folder of the inbox; that of the product at home.", metavar="DIR")
+        str | None, typer.Option(help="Folder of the inbox; that of the product at home.", metavar="DIR")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the drop; the period unless said.")] = None,
     home: HomePath = None,
@@ -38,7 +38,7 @@ def deliver(
         from tabularium.tasks.arrival.inboxes import Inbox, inbox_of
         from tabularium.tasks.runtime.home import Home
 
-        into = Inbox(product, str(inbox), "") if inbox else inbox_of(Home.found(home), product)
+        into = Inbox(product, inbox, "") if inbox else inbox_of(Home.found(home), product)
         if into is None:
             raise InputError(
                 "no inbox of this product is watched",
