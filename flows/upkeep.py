@@ -7,6 +7,7 @@ Whatever fails, fails with one line, and an event ``tabularium.upkeep.failed`` t
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,9 @@ from prefect import flow
 from prefect.states import Completed, Failed
 
 from tabularium.flows.operations.events import emit
+from tabularium.flows.operations.names_in_prefect import of_product
 from tabularium.flows.operations.prefect_limits import limit_prefect
+from tabularium.flows.operations.told.overdue import overdue
 from tabularium.flows.operations.waiting import one_line_for_each_failure
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
@@ -64,6 +67,29 @@ def sweep(home: str | None = None) -> str:
         Home of the installation.
     """
     return _told("sweep-workspaces", lambda: sweep_workspaces(Home.at(home)))
+
+
+@flow(name="tell-overdue", persist_result=False, log_prints=False)
+def tell_overdue(home: str | None = None) -> str:
+    """Tell of releases that a schedule should have published by now, each day until they are there.
+
+    Parameters
+    ----------
+    home
+        Home of the installation.
+    """
+    return _told("tell-overdue", lambda: _tell_overdue(Home.at(home)))
+
+
+def _tell_overdue(home: Home) -> str:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        found = overdue(client, home, datetime.now(UTC))
+    for each in found:
+        about = {"product": each.product, "period": each.period, "since": each.since.isoformat()}
+        emit("tabularium.release.overdue", of_product(each.product), **about)
+    return f"overdue: {'; '.join(each.line() for each in found)}" if found else "nothing is overdue"
 
 
 def _told(name: str, work: Callable[[], str]) -> str:

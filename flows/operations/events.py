@@ -14,6 +14,7 @@ Event = Literal[
     "tabularium.release.published",
     "tabularium.release.refused",
     "tabularium.release.suspended",
+    "tabularium.release.overdue",
     "tabularium.budget.low",
     "tabularium.upkeep.failed",
 ]

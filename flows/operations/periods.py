@@ -113,6 +113,13 @@ def skipped_times(cron: str, place: ZoneInfo, since: datetime, days: int = 366) 
             yield first
 
 
+def previous_times(cron: str, place: ZoneInfo, before: datetime) -> Iterator[datetime]:
+    """Yield the times of a schedule before a moment, by the clock on the wall, the last one first."""
+    times = _croniter()(cron, _on_the_wall(before, place))
+    while True:
+        yield times.get_prev(datetime)
+
+
 _DAY, _SECOND = timedelta(days=1), timedelta(seconds=1)
 
 

@@ -13,7 +13,7 @@ from tabularium.tasks.runtime.home import Home
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-#: Name of all three deployments; the flow's own name says which.
+#: Name of all these deployments; the flow's own name says which.
 NAME = "upkeep"
 
 
@@ -39,6 +39,7 @@ UPKEEP = (
     Upkeep("verify-ledger", "verify_ledger", "20 2 * * *", True),
     Upkeep("restore-drill", "restore_drill", "40 3 * * 0", True),
     Upkeep("sweep-workspaces", "sweep", "50 4 * * *", False),
+    Upkeep("tell-overdue", "tell_overdue", "10 7 * * *", False),
 )
 
 

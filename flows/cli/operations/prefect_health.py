@@ -38,6 +38,7 @@ def looks_at_prefect(home: Home) -> Iterator[Look]:
                 for name in dict.fromkeys([WORK_POOL, *_pools_of_deployments(client)]):
                     yield from _pool(client, home, name)
                 yield from _deployments(client)
+                yield from _overdue(client, home)
                 yield from _runs(client, home)
         except HTTPError as error:
             status = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
@@ -105,6 +106,17 @@ def _deployments(client: SyncPrefectClient) -> Iterator[Look]:
         yield Look("deployments", "warn", f"paused: {', '.join(paused)}", "resume them in the UI")
     else:
         yield Look("deployments", "ok", ", ".join(sorted(each.name for each in found)) or "none yet")
+
+
+def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
+    from datetime import UTC, datetime
+
+    from tabularium.flows.operations.told.overdue import overdue
+
+    found = overdue(client, home, datetime.now(UTC))
+    if found:
+        said = f"overdue: {'; '.join(each.line() for each in found)}"
+        yield Look("releases", "warn", said, "see what became of their runs in the UI")
 
 
 def _runs(client: SyncPrefectClient, home: Home) -> Iterator[Look]:

@@ -1,0 +1,104 @@
+"""Releases that a schedule should have published by now, and that nobody has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabularium.flows.operations.names_in_prefect import FLOW
+from tabularium.flows.operations.periods import fires_at, is_template, previous_times, resolve, zone
+from tabularium.ledger import Ledger
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.runtime.home import Home
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.responses import DeploymentResponse
+
+PATIENCE = timedelta(days=1)
+"""After the time in the schedule, before a release counts as overdue."""
+_MOST_RUNS = 400
+"""Times of a schedule that are looked back at."""
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """A release that is missing: of a product and period, and when its run was scheduled first."""
+
+    product: str
+    period: str
+    since: datetime
+
+    def line(self) -> str:
+        """Say it."""
+        return f"{self.product}, period {self.period}, since {self.since:%Y-%m-%d %H:%M %Z}"
+
+
+def due(
+    cron: str, timezone: str, period: str, *, since: datetime, now: datetime
+) -> Iterator[tuple[str, datetime]]:
+    """Yield each period that a schedule was to publish, the last one first, with its first time.
+
+    Parameters
+    ----------
+    period
+        The template of the schedule's periods, or one period.
+    since
+        When it was deployed.
+    now
+        What was scheduled less than :data:`PATIENCE` before is not due yet.
+    """
+    place, found = zone(timezone), dict[str, datetime]()
+    for written in islice(previous_times(cron, place, now - PATIENCE), _MOST_RUNS):
+        at = fires_at(written, place)
+        if at < since:
+            break
+        found[resolve(period, at, timezone, cron) if is_template(period) else period] = at
+    yield from found.items()
+
+
+def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdue]:
+    """Return what the deployments of this server should have published from this home, and did not."""
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterName
+
+    wanted = [
+        Overdue(each.name, period, at)
+        for each in client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])))
+        if each.parameters.get("home") in (None, str(home.path))
+        for period, at in _due(each, now)
+    ]
+    if not wanted:
+        return []
+    with Ledger.connect(home.ledger_url, make=False) as ledger:
+        accounts = [account.name for account in ledger.accounts()]
+        missing = [
+            each
+            for each in wanted
+            if not any(ledger.published_in(account, each.product, each.period) for account in accounts)
+        ]
+    return sorted(missing, key=lambda each: each.since)
+
+
+def _due(deployment: DeploymentResponse, now: datetime) -> Iterator[tuple[str, datetime]]:
+    from prefect.client.schemas.schedules import CronSchedule
+
+    period = deployment.parameters.get("period") or _of_spec(deployment)
+    for each in deployment.schedules:
+        since = each.created or deployment.created
+        if each.active and isinstance(each.schedule, CronSchedule) and period and since:
+            yield from due(
+                each.schedule.cron, each.schedule.timezone or "UTC", str(period), since=since, now=now
+            )
+
+
+def _of_spec(deployment: DeploymentResponse) -> str | None:
+    from tabularium.validations.spec.load import load_spec
+
+    with suppress(TabulariumError, OSError):
+        return load_spec(Path(str(deployment.parameters["spec"]))).spec.period
+    return None

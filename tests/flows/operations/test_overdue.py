@@ -1,0 +1,74 @@
+"""Silence is noticed: what a schedule should have published and nobody has."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabularium.flows.operations.told.overdue import PATIENCE, due, overdue
+from tests.flows.operations.installations import Up
+from tests.flows.operations.products import open_account
+from tests.flows.release.scene import write_scene
+
+QUARTERS = ("0 6 1 */3 *", "Europe/Berlin", "{scheduled:%Y-Q%q}")
+
+
+def at(*when: int) -> datetime:
+    return datetime(*when, tzinfo=UTC)  # type: ignore[arg-type,misc]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "since", "now", "periods"),
+    [
+        (QUARTERS, at(2026, 5, 1), at(2026, 11, 27), ["2026-Q4", "2026-Q3"]),
+        (QUARTERS, at(2026, 5, 1), at(2026, 10, 2, 3), ["2026-Q3"]),  # within a day of 6 o'clock in Berlin
+        (QUARTERS, at(2026, 5, 1), at(2026, 10, 2, 5), ["2026-Q4", "2026-Q3"]),
+        (QUARTERS, at(2026, 10, 1, 5), at(2026, 11, 27), []),  # deployed after the last time
+        (
+            ("0 6 * * *", "UTC", "{previous_month:%Y-%m}"),
+            at(2026, 9, 1),
+            at(2026, 11, 27),
+            ["2026-10", "2026-09", "2026-08"],
+        ),
+        (("0 6 1 1 *", "UTC", "2026"), at(2025, 6, 1), at(2026, 3, 1), ["2026"]),
+    ],
+)
+def test_periods_that_are_due(
+    schedule: tuple[str, str, str], since: datetime, now: datetime, periods: list[str]
+) -> None:
+    assert [period for period, _ in due(*schedule, since=since, now=now)] == periods
+
+
+def test_a_period_is_due_since_its_first_time() -> None:
+    found = dict(due("0 6 * * *", "UTC", "{scheduled:%Y-%m}", since=at(2026, 10, 20), now=at(2026, 11, 27)))
+    assert found == {"2026-11": at(2026, 11, 1, 6), "2026-10": at(2026, 10, 20, 6)}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("operations")
+def test_what_was_published_is_not_overdue(installation: Up, tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path)
+    open_account(installation.home)
+    spec.write_text(
+        spec.read_text()
+        .replace("product: small", "product: silent")
+        .replace("people.csv", '"people-{period}.csv"')
+    )
+    installation.call("deploy", str(spec), "--cron", "0 6 1 1 *", "--period", "{scheduled:%Y}")
+
+    def missing(client: Any, now: datetime) -> list[str]:
+        return [each.period for each in overdue(client, installation.home, now) if each.product == "silent"]
+
+    year = datetime.now(UTC).year + 1
+    late = at(year + 1, 1, 1, 6) + PATIENCE
+    with installation.client() as client:
+        assert missing(client, datetime.now(UTC)) == []
+        assert missing(client, late + timedelta(minutes=1)) == [str(year), str(year + 1)]
+        assert missing(client, late - timedelta(minutes=1)) == [str(year)]
+        (tmp_path / f"people-{year}.csv").write_bytes((tmp_path / "people.csv").read_bytes() + b"A1,30,1\r\n")
+        installation.call("run", str(spec), "--period", str(year))
+        assert missing(client, late + timedelta(minutes=1)) == [str(year + 1)]
+    installation.call("deploy", "silent", "--remove")
