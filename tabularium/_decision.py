@@ -25,8 +25,10 @@ class Decision:
         What is published, for when, and what pays.
     spec_digest
         What the approval is of.
+    budget
+        That the spec states.
     cost
-        The spec's budget; 0 where it is made from measurements that are paid for, or is published.
+        The same; 0 where it is made from measurements that are paid for, or is published.
     left, left_after
         Of the account, before and after; ``left_after`` is below zero where it cannot pay.
     """
@@ -37,7 +39,8 @@ class Decision:
         self.product, self.period, self.account = spec.product, spec.period, account.name
         self.spec_digest = loaded.digest
         paid = published or spec.measurements_of is not None
-        self.cost = Fraction(0) if paid else spec.privacy.budget
+        self.budget: Fraction = spec.privacy.budget
+        self.cost = Fraction(0) if paid else self.budget
         self.left: Fraction = account.left
         self.left_after: Fraction = account.left - self.cost
 
@@ -71,6 +74,8 @@ class Decision:
     def __repr__(self) -> str:
         privacy, symbol = self._loaded.spec.privacy, self._loaded.spec.privacy.symbol
         price = f"{symbol} = {self.cost} of account {self.account}, for one {privacy.protects}"
+        if (earlier := self._loaded.spec.measurements_of) is not None:
+            price = f"made from the measurements of release {earlier}, and costs nothing"
         after = f"{self.left_after} after it" if self.can_be_paid else "which cannot pay for it"
         facts = self.outside_the_guarantee
         return "\n".join(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,6 +38,9 @@ from tabularium.ledger.records import Key
 from tabularium.ledger.release_keys import ReleaseKey
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
+
+if TYPE_CHECKING:
+    from tabularium import Decision
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
 keys = typer.Typer(
@@ -81,19 +84,24 @@ def approve(
                 mend="give the spec, without --account",
             )
         each: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
-        wanted = [(period, *_named(spec, account, period, revises, measurements_of)) for period in each]
         by = read_private(key, passphrase())
-        if account is None:
-            of = Path(spec), each, revises, measurements_of
-            _show_what_is_decided(home, *of, even_if_unpaid=even_if_unpaid)
+        wanted: list[tuple[str | None, str, str, str | None]]
+        if account is not None:
+            wanted = [(None, *_named(spec, account, None, revises, measurements_of))]
+        else:  # what is signed is what was shown, whatever becomes of the file meanwhile
+            shown = _shown(home, Path(spec), each, revises, measurements_of, even_if_unpaid=even_if_unpaid)
+            wanted = [
+                (period, found.account, found.spec_digest, str(found.budget))
+                for period, found in zip(each, shown, strict=True)
+            ]
             if not yes and sys.stdin.isatty():
                 typer.confirm("Sign the approval?", abort=True)
         approved: list[tuple[str | None, str, str]] = []
         try:
             for period, name, digest, budget in wanted:
                 most = exact_or_none(*((budget, "budget") if amount is None else (amount, "--amount")))
-                found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
-                limit = "any amount" if found.amount is None else f"at most {found.amount}"
+                signed = ledger.approve(name, digest, by=by, amount=most, reason=reason)
+                limit = "any amount" if signed.amount is None else f"at most {signed.amount}"
                 approved.append((period, digest, limit))
         finally:
             if len(wanted) == 1:
@@ -107,7 +115,7 @@ def approve(
         say_who_waits(home)
 
 
-def _show_what_is_decided(
+def _shown(
     home: Path | None,
     spec: Path,
     periods: list[str | None],
@@ -115,8 +123,10 @@ def _show_what_is_decided(
     measurements_of: str | None,
     *,
     even_if_unpaid: bool,
-) -> None:
-    """Show what will be published; refuse what cannot be paid."""
+) -> list[Decision]:
+    """Show what will be published, and return it; refuse what cannot be paid."""
+    if not spec.exists():
+        raise InputError("no such spec", where=str(spec), mend="give a spec file, or a digest with --account")
     with working("reading the spec"):
         import tabularium
 
@@ -139,6 +149,7 @@ def _show_what_is_decided(
             mend=f"raise its cap: tabularium ledger change {account} --cap CAP --reason REASON"
             f"{Home.found(home).option}; or sign it all the same with --even-if-unpaid",
         )
+    return found
 
 
 def _show_approved(account: str, approved: list[tuple[str | None, str, str]]) -> None:
@@ -218,8 +229,6 @@ def _named(
     from tabularium.validations.spec.load import load_spec
 
     loaded = load_spec(Path(spec), period=period, revises=revises, measurements_of=measurements_of)
-    if (earlier := loaded.spec.measurements_of) is not None:
-        say(f"It is made from the measurements of release {earlier}, and costs nothing.")
     return loaded.spec.dataset, loaded.digest, str(loaded.spec.privacy.budget)
 
 
