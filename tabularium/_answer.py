@@ -130,6 +130,6 @@ def advice(answer: Asked) -> str:
     if all(row.published is None or row.published == row.value for row in answer.rows):
         return ""
     return (
-        "Quote the answer with its interval; what the published tables add up to is for texts that must "
-        "agree with them, and the interval is not about it."
+        "Quote the answer with its interval. Use the published number only in a text that must agree with "
+        "the tables: the interval is not about it."
     )

@@ -15,6 +15,7 @@ from tabularium._spec import Spec
 from tabularium._spec import load as load_spec
 from tabularium._table import LEVEL, Table
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.report.wording import several
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -79,7 +80,9 @@ class SpecDiff(Shown):
         cost = f"{symbols[0]} = {self.before.budget}"
         if (symbols[0], self.before.budget) != (symbols[1], self.after.budget):
             cost += f", then {symbols[1]} = {self.after.budget}"
-        return f"specs of {self.after.product}: {len(self.fields)} fields differ; {cost}"
+        number = len(self.fields)
+        differ = f"{several(number, 'field')} differ{'s' if number == 1 else ''}"
+        return f"specs of {self.after.product}: {differ}; {cost}"
 
     def _rows(self) -> DataFrame:
         return self.fields

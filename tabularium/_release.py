@@ -12,6 +12,7 @@ from tabularium._answer import Answer
 from tabularium._shown import Shown
 from tabularium._table import AnswerSource, Table
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.report.wording import several
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -297,8 +298,8 @@ class Release(Mapping[str, Table], Shown):
         how = "every file is as the certificate says" if self.verified else "UNVERIFIED"
         if self._made_up is not None:
             of = f"{self._made_up.records:,} made-up records of {self.product} {self.period}"
-            return f"REHEARSAL of {of}: {len(self)} tables\nNumber of records: {self._made_up.why}"
-        return f"release {self._of} ({self.id[:8]}…): {len(self)} tables; {how}"
+            return f"REHEARSAL of {of}: {several(len(self), 'table')}\nNumber of records: {self._made_up.why}"
+        return f"release {self._of} ({self.id[:8]}…): {several(len(self), 'table')}; {how}"
 
     def _rows(self) -> DataFrame:
         import pandas as pd

@@ -191,6 +191,7 @@ def find_charge(run: Run) -> ChargeHandle:
         charge = ledger.charge(name)
         if charge is None:
             _revises_something(ledger, loaded)
+            _say_that_it_is_another(ledger, loaded.spec)
             require_published(loaded, ledger)
             _precheck(run, ledger)
             _affordable(ledger, loaded.spec)
@@ -243,6 +244,17 @@ def require_own_input(run: Run, charge: ChargeHandle, source: InputHandle) -> No
 def _claim(run: Run, release_id: str) -> Claim:
     spec = run.loaded.spec
     return Claim(release_id, spec.dataset, spec.product, spec.period, run.request.same_input)
+
+
+def _say_that_it_is_another(ledger: Ledger, spec: ReleaseSpec) -> None:
+    """Note that a period has been published already, so that a changed spec is not paid for unawares."""
+    known = ledger.published_in(spec.dataset, spec.product, spec.period)
+    if known and spec.revises is None:
+        note(
+            f"{spec.product} {spec.period} is published already, from another spec (release "
+            f"{known[-1].release_id}): this is one more release, which costs {spec.privacy.symbol} = "
+            f"{spec.privacy.budget} again"
+        )
 
 
 def _revises_something(ledger: Ledger, loaded: Loaded) -> None:

@@ -9,7 +9,7 @@ import typer
 
 import tabularium
 from tabularium.flows.cli.options import AsJson, HomePath, SpecPath
-from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json
+from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, working
 
 _EXAMPLES = """\
 Example:  tabularium check census.yaml
@@ -28,7 +28,8 @@ def check_spec(
 ) -> None:
     """Say everything that is wrong with SPEC, or what it will publish, cost and be worth. Opens no data."""
     with one_line_errors():
-        checked = tabularium.check(spec, like=like, home=home)
+        with working("checking"):
+            checked = tabularium.check(spec, like=like, home=home)
         if as_json:
             print_json(checked.as_dict())
         elif checked:

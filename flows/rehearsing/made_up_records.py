@@ -173,7 +173,9 @@ class MadeUpRecords:
 
     def _of_cells(self, domain: Domain, cells: Ints) -> Any:
         if not isinstance(domain, NumberDomain):
-            return pa.array(domain.codes).take(pa.array(cells))
+            null = domain.other if domain.nulls == "other" else None
+            codes = pa.array([None if code == null else code for code in domain.codes], pa.string())
+            return codes.take(pa.array(cells))
         steps, inside = self._steps(domain, cells), cells < domain.bins
         numbers: NDArray[Any] = steps if domain.digits is None else steps / domain.per_one
         if inside.all():

@@ -403,7 +403,7 @@ class _Parser:
         if self.now.kind != "sign":
             return [Comparison(left, op, middle, either=True)]
         if op in {"=", "!="} or self.now.text in {"=", "!="}:
-            self.fail("in 20 <= age < 30 both signs say less, or both more")
+            self.fail("in 20 <= age < 30 both signs say less, or both more; put a name with a sign in quotes")
         second = self.op()
         if op[0] != second[0]:
             raise query_error(middle.at, "the two signs point in opposite directions", "write 20 <= age < 30")

@@ -105,7 +105,12 @@ class _Dimension:
 
 
 def chart_of(
-    cells: ReleasedCells, titles: dict[str, str], title: str, numbers: ReleasedCells | None = None
+    cells: ReleasedCells,
+    titles: dict[str, str],
+    title: str,
+    numbers: ReleasedCells | None = None,
+    *,
+    least: float | None = 0.0,
 ) -> Chart | None:
     """Return the picture of a table, or of one of its measures; None where nothing is told apart.
 
@@ -119,6 +124,8 @@ def chart_of(
         Of the numbers.
     numbers
         The measure; None for the counts.
+    least
+        Below which no number can truly be, so that its line ends there; None where nothing is known.
     """
     level = _level(cells)
     nodes = np.arange(level.nodes.start, level.nodes.stop)[:MOST_ROWS]
@@ -141,7 +148,14 @@ def chart_of(
     more = (level.nodes.stop - level.nodes.start if down.axis == 0 else len(down.labels)) - len(values)
     series = [""] if across is None else list(across.labels)
     return _drawn(
-        (title, down.title, held), series, list(down.labels), values, margins, more, from_zero=numbers is None
+        (title, down.title, held),
+        series,
+        list(down.labels),
+        values,
+        margins,
+        more,
+        least=least,
+        from_zero=numbers is None,
     )
 
 
@@ -191,15 +205,17 @@ def _drawn(
     margins: Floats,
     more: int,
     *,
+    least: float | None,
     from_zero: bool,
 ) -> Chart:
     known = np.isfinite(margins)
     low = np.where(known, values - margins, values)
     high = np.where(known, values + margins, values)
-    if from_zero:
-        low = np.maximum(low, 0.0)
+    if least is not None:
+        low = np.minimum(np.maximum(low, least), values)
     some = ~np.isnan(values)
-    first = 0.0 if from_zero or not some.any() else float(low[some].min())
+    first = float(low[some].min()) if some.any() else 0.0
+    first = min(first, 0.0) if from_zero else first
     last = float(high[some].max()) if some.any() else 1.0
     ticks = _ticks(first, last)
     first, last = min(first, ticks[0]), max(last, ticks[-1])

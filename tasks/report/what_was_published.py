@@ -16,6 +16,7 @@ from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 _SAMPLE = 6
 _CODES = 6
+_PICTURED = 3  # measures
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,15 @@ def shown(released: Released, numbers: ReleasedCells) -> TableShown:
 
 
 def charts(released: Released, numbers: ReleasedCells) -> list[Chart]:
-    """Return a picture of a table's counts, and one of its first measure if it has any."""
+    """Return a picture of a table's counts, and one of each of its first measures."""
     table = numbers.layout.table
     titles = {name: titled(released.spec.columns[name], name) for name in table.dimensions}
     made = [chart_of(numbers, titles, titled(table, table.name))]
-    for name, measure in [*table.measures.items()][:1]:
+    for name, measure in [*table.measures.items()][:_PICTURED]:
         of_it = f"{titled(table, table.name)}, {measure.title or name}"
-        made.append(chart_of(numbers, titles, of_it, ReleasedCells(released, table.name, name)))
+        least = None if measure.kind == "sum" else float(measure.bottom)
+        own = ReleasedCells(released, table.name, name)
+        made.append(chart_of(numbers, titles, of_it, own, least=0.0 if measure.test is not None else least))
     return [each for each in made if each is not None]
 
 

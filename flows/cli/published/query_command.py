@@ -194,8 +194,9 @@ def _conflicts(release: OpenRelease) -> dict[str, str]:
 
 def _numbers(row: Row) -> list[str]:
     width = None if row.low is None or row.high is None else row.high - row.low
-    numbers = (row.value, row.standard_error, row.low, row.high, row.published)
-    return [_written(number, width) for number in numbers]
+    said = [_written(number, width) for number in (row.value, row.low, row.high, row.published)]
+    error = row.standard_error  # where numbers are known up to bins alone it is far below the interval
+    return [said[0], _written(error, None if error is None else 2 * error), *said[1:]]
 
 
 def _written(number: float | None, width: float | None) -> str:

@@ -115,3 +115,16 @@ def test_what_a_second_table_adds_hangs_on_what_the_first_one_drew(released: tup
     counts = release.table("age_sex").counts.reshape(3, 2)
     part = [(cells.of["sex"][cells.of["age"] == age] == 0).mean() for age in range(3)]
     assert np.allclose(part, counts[:, 0] / counts.sum(axis=1), atol=0.03)
+
+
+def test_where_nulls_have_a_category_records_of_it_have_no_value(tmp_path: Path) -> None:
+    """So that a rate, which counts whose value is known, has the base that a release has."""
+    spec = tmp_path / "s.yaml"
+    spec.write_text(
+        'product: p\ndataset: d\nperiod: "1"\nsource: {path: none.csv}\nprivacy: {unit: record, budget: "1"}\n'
+        "columns:\n  a: {nulls: other, other: N, categories: [N, yes_, no_]}\n"
+        "tables:\n  - {name: t, dimensions: [a]}\n"
+    )
+    made = MadeUpRecords(load_spec(spec), 3_000, seed=1).source()["a"]
+    assert set(made.unique().to_pylist()) == {None, "yes_", "no_"}
+    assert 800 < made.null_count < 1_200
