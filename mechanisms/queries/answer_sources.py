@@ -199,11 +199,14 @@ class NoisyTable:
         estimate = consistency(Hierarchy(self.axes.parents), blended.reshape(len(measured), -1), measured)
         return estimate.values.reshape(blended.shape)
 
+    @property
+    def of_leaves_alone(self) -> bool:
+        """Whether there is nothing but one measurement of every leaf."""
+        return len(self.measurements) == 1 and np.array_equal(self.measurements[0].nodes, self.axes.leaves)
+
     def _scale(self) -> float | None:
         """Return the scale of the noise if there is nothing but one draw of it on every leaf."""
-        only = self.measurements[0]
-        alone = len(self.measurements) == 1 and np.array_equal(only.nodes, self.axes.leaves)
-        return only.scale if alone else None
+        return self.measurements[0].scale if self.of_leaves_alone else None
 
 
 NoisySource = NoisyTable | LinearTable

@@ -29,7 +29,7 @@ from tabularium.mechanisms.queries.measures import Values, evaluate
 from tabularium.mechanisms.queries.query_plan import Plan, plans
 from tabularium.mechanisms.queries.selected_cells import SelectedCells
 from tabularium.mechanisms.queries.selection import named_rows
-from tabularium.mechanisms.queries.shares import NUMBERS, Parts, in_words, part_of, whole_of
+from tabularium.mechanisms.queries.shares import NUMBERS, WORST, Parts, in_words, part_of, whole_of
 
 Source = NoisySource | PublishedTable
 
@@ -137,8 +137,14 @@ def _answer(best: _Candidate, values: Values, published: Floats, level: float) -
         query.measure not in {"count", "share"} and bool((numbers[0] < numbers[1]).any()),
         None if query.up_to is None else query.up_to.text,
         measured,
-        shares=in_words(query) if query.measure == "share" else "",
+        shares=_of_shares(best) if query.measure == "share" else "",
     )
+
+
+def _of_shares(best: _Candidate) -> str:
+    """Say what shares are of, and whether what their parts have in common could not be worked out."""
+    worst = isinstance(best.source, NoisySource) and bool(best.cells.rms_error.any())
+    return f"{in_words(best.query)} {WORST}" if worst else in_words(best.query)
 
 
 def _evaluated(
@@ -147,7 +153,9 @@ def _evaluated(
     measured = measure_in(table)
     signed = measured is not None and measured.signed
     if query.measure == "share":
-        values = evaluate("average", cells, *numbers, level)
+        found = evaluate("average", cells, *numbers, level)
+        # Ends are searched for: 0 and 1 are hit all but exactly.
+        values = replace(found, low=np.round(found.low, 9), high=np.round(found.high, 9))
         return values.times(100.0) if query.percent else values
     values = evaluate(query.measure, cells, *numbers, level, share=query.share, signed=signed)
     return values.times(measured.unit) if measured is not None and query.measure == "sum" else values
@@ -162,8 +170,8 @@ def _of_noise(source: Source | PublishedCells) -> bool:
 def _sources(table: Askable, wanted: str | None) -> list[Source]:
     noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
     published = [] if table.published is None or wanted == "measurements" else [table.published]
-    if noisy and published and published[0].noise is not None:
-        published = []  # the same noise, moved: never better known
+    if noisy and published and (published[0].noise is not None or np.isnan(published[0].values).any()):
+        published = []  # the same noise, moved, which is never better known; or some of it is suppressed
     return [*noisy, *published]
 
 
@@ -345,7 +353,10 @@ def _published(best: _Candidate, numbers: tuple[Floats, Floats], level: float) -
     cells: SelectedCells | None = best.cells
     if best.source is not source:
         parts = best.parts
-        cells = selected(source, best.plans) if parts is None else parts.cells(source)
+        try:
+            cells = selected(source, best.plans) if parts is None else parts.cells(source)
+        except InputError:  # some of them are suppressed
+            return np.full(best.cells.rows, np.nan)
     assert cells is not None  # noqa: S101 - published cells make up everything
     return _evaluated(query, table, cells, numbers, level).value
 

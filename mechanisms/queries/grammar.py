@@ -286,7 +286,10 @@ class _Parser:
                 by = self.names()
             elif not where and self.takes("where"):
                 where = self.tests()
-            elif asked.measure == "share" and not (asked.passing or within) and self.takes("within"):
+            elif asked.measure == "share" and not within and self.now.means("within"):
+                if asked.passing:
+                    self.fail("`within` goes with share by NAME, and not with share(TEST)")
+                self.take()
                 within = self.names()
             elif table is None and self.takes("from"):
                 table = self.word("name a table of the release")
@@ -295,7 +298,11 @@ class _Parser:
         asked = replace(asked, by=by, where=where, table=table, within=within)
         if asked.measure != "share" or by or asked.passing:
             return asked
-        if within or not where:
+        if within:
+            raise query_error(
+                within[0].at, "`within` goes with share by NAME", "write share by NAME within NAME"
+            )
+        if not where:
             self.fail("write share by NAME, share(TEST) by NAME or share where TEST")
         return replace(asked, where=(), passing=where)
 

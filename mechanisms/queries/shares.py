@@ -4,8 +4,8 @@ A share is A/(A + B), with A the records of a part and B those of the rest of it
 is that of an average (:mod:`.measures`), and holds however small the whole is. What is needed are the
 estimates of A and B and how they err together:
 
-- where both are in different columns of a table, they err independently: B is the whole less A, and so is its
-  variance;
+- where both are in different columns of a table, or no level but the lowest was measured, they err
+  independently: B is the whole less A, and so is its variance;
 - where a hierarchy is cut in parts, estimates of its nodes have errors in common, and so have cells of which
   sums were measured. The source is asked for the covariances of each row by itself (``parts``); of more rows
   than that can be done for, only the variances of A and of the whole are used, as if both erred together as
@@ -117,7 +117,7 @@ class Parts:
         if isinstance(source, LinearTable):
             return self._of_measured(source)
         whole, part = selected(source, self.whole), selected(source, self.part)
-        if not self._cuts_the_tree:
+        if not self._cuts_the_tree or (isinstance(source, NoisyTable) and source.of_leaves_alone):
             return self._of_columns(whole, part)
         if isinstance(source, NoisyTable):
             return self._of_measured(source)
@@ -147,11 +147,12 @@ class Parts:
 
     def _of_columns(self, whole: SelectedCells, part: SelectedCells) -> SelectedCells:
         """Return parts and rests that are in different columns, in each of them all that is in the whole."""
-        steps = np.column_stack([self._part(_step(part)), _step(whole)[self.of]])
         values, *bounds = (
             self._beside(each(part), each(whole), -1) for each in (_values, _variance, _rms_error, _moved)
         )
         variance, rms_error, moved = (np.maximum(each, 0.0) for each in bounds)
+        steps = np.column_stack([self._part(_step(part)), _step(whole)[self.of]])
+        steps = np.where(variance > 0, steps, 0.0)
         return SelectedCells(values, variance, steps, rms_error, moved)
 
     def _of_measured(self, source: NoisyTable | LinearTable) -> SelectedCells | None:
@@ -195,8 +196,10 @@ class Parts:
 
     def _beside(self, part: Floats, whole: Floats, sign: int) -> Floats:
         """Return (rows, 2) numbers of the parts, and of the rests: those of the whole with or less these."""
-        own = self._part(part)
-        return np.column_stack([own, whole[self.of] + sign * own])
+        own, all_ = self._part(part), whole[self.of]
+        known = np.isfinite(own) & np.isfinite(all_)  # of the rest nothing is known either where not
+        rest = np.where(known, np.where(known, all_, 0.0) + sign * np.where(known, own, 0.0), np.inf)
+        return np.column_stack([own, rest])
 
 
 def _above(
@@ -238,6 +241,12 @@ def _rms_error(cells: SelectedCells) -> Floats:
 
 def _moved(cells: SelectedCells) -> Floats:
     return cells.moved[:, 0]
+
+
+WORST = (
+    "There are too many rows to work out for each what the estimates have in common: the interval is that of "
+    "the worst case, and wider than it need be."
+)
 
 
 def in_words(query: Query) -> str:

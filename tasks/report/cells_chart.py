@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tabularium.tasks.report.opened import Level
 from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.wording import whole
 
 MOST_ROWS = 30
 MOST_SERIES = 6
@@ -26,7 +27,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Point:
-    """A published number and where it stands; ``low`` and ``high`` are None where it has no margin."""
+    """A published number and where it stands.
+
+    Attributes
+    ----------
+    low, high
+        Ends of its line; None where no margin is known.
+    doubtful
+        Whether the release flags it as unreliable.
+    """
 
     series: int
     number: float
@@ -35,6 +44,7 @@ class Point:
     y: float
     low: float | None
     high: float | None
+    doubtful: bool
 
 
 @dataclass(frozen=True)
@@ -80,13 +90,26 @@ class Chart:
     more: int
 
     @property
+    def notes(self) -> str:
+        """What its marks mean, as far as it has them."""
+        points = [point for row in self.rows for point in row.points]
+        said = ["Points are published numbers, lines their margins of error"]
+        if any(point is not None and point.low is None for point in points):
+            said.append("a point with a ring has no known margin")
+        if any(point is not None and point.doubtful for point in points):
+            said.append("a pale one is flagged as unreliable")
+        if any(point is None for point in points):
+            said.append("what is left blank in the table has no point")
+        return f"{'; '.join(said)}."
+
+    @property
     def alternative(self) -> str:
         """What it shows, for those who do not see it."""
         known = [(row, point) for row in self.rows for point in row.points if point is not None]
         if not known:
             return f"Picture of {self.title}: every number was left blank."
         first, last = (each(known, key=lambda pair: pair[1].number) for each in (min, max))
-        ends = [f"{point.number:,.6g} ({self._named(row, point)})" for row, point in (first, last)]
+        ends = [f"{whole(point.number)} ({self._named(row, point)})" for row, point in (first, last)]
         return (
             f"Picture of {self.title}, from {ends[0]} to {ends[1]}; its numbers stand in the table below it."
         )
@@ -128,7 +151,9 @@ def chart_of(
         Below which no number can truly be, so that its line ends there; None where nothing is known.
     """
     level = _level(cells)
-    nodes = np.arange(level.nodes.start, level.nodes.stop)[:MOST_ROWS]
+    span = np.arange(level.nodes.start, level.nodes.stop)
+    published = span[cells.present[span]]
+    nodes = published[:MOST_ROWS]
     shape = (len(nodes), *(domain.size for domain in cells.layout.others))
     counts = cells.at(nodes)[0].reshape(shape)
     dimensions = [_Dimension(at + 1, titles[d.name], d.labels) for at, d in enumerate(cells.layout.others)]
@@ -143,16 +168,16 @@ def chart_of(
     held = "; ".join(
         f"{each.title}: {each.labels[fixed[each.axis]]}" for each in dimensions if each.axis in fixed
     )
-    shown = [each.reshape(shape) for each in (numbers or cells).at(nodes)]
-    values, margins = (_laid(each, down, across, fixed) for each in shown)
-    more = (level.nodes.stop - level.nodes.start if down.axis == 0 else len(down.labels)) - len(values)
+    of = numbers or cells
+    shown = [each.reshape(shape) for each in (*of.at(nodes), of.flagged(nodes).astype(float))]
+    values, margins, flags = (_laid(each, down, across, fixed) for each in shown)
+    more = (len(published) if down.axis == 0 else len(down.labels)) - len(values)
     series = [""] if across is None else list(across.labels)
     return _drawn(
         (title, down.title, held),
         series,
         list(down.labels),
-        values,
-        margins,
+        (values, margins, flags > 0),
         more,
         least=least,
         from_zero=numbers is None,
@@ -201,24 +226,23 @@ def _drawn(
     words: tuple[str, str, str],
     series: list[str],
     labels: list[str],
-    values: Floats,
-    margins: Floats,
+    numbers: tuple[Floats, Floats, NDArray[np.bool_]],
     more: int,
     *,
     least: float | None,
     from_zero: bool,
 ) -> Chart:
+    values, margins, flags = numbers
     known = np.isfinite(margins)
     low = np.where(known, values - margins, values)
     high = np.where(known, values + margins, values)
     if least is not None:
         low = np.minimum(np.maximum(low, least), values)
     some = ~np.isnan(values)
-    first = float(low[some].min()) if some.any() else 0.0
-    first = min(first, 0.0) if from_zero else first
-    last = float(high[some].max()) if some.any() else 1.0
+    first, last = _ends(values[some], low[some], high[some], from_zero=from_zero)
     ticks = _ticks(first, last)
     first, last = min(first, ticks[0]), max(last, ticks[-1])
+    low, high = np.clip(low, first, last), np.clip(high, first, last)
 
     def across(number: float) -> float:
         room = WIDTH - LABELS - _RIGHT
@@ -234,13 +258,13 @@ def _drawn(
                 points.append(None)
                 continue
             value, margin = float(values[at, number]), float(margins[at, number])
-            ends = (
-                (across(float(each[at, number])) for each in (low, high))
-                if known[at, number]
-                else (None, None)
-            )
+            left, right = None, None
+            if known[at, number]:
+                left, right = across(float(low[at, number])), across(float(high[at, number]))
             y = round(top + tall * (number + 1) / (len(series) + 1), 2)
-            points.append(Point(number, value, margin, across(value), y, *ends))
+            points.append(
+                Point(number, value, margin, across(value), y, left, right, bool(flags[at, number]))
+            )
         rows.append(Row(label, round(top, 2), round(top + tall / 2, 2), points))
     return Chart(
         *words,
@@ -252,10 +276,20 @@ def _drawn(
     )
 
 
+def _ends(values: Floats, low: Floats, high: Floats, *, from_zero: bool) -> tuple[float, float]:
+    """Return where the axis begins and ends: at lines, but never so far that the points lie in one place."""
+    if not len(values):
+        return 0.0, 1.0
+    first, last = float(values.min()), float(values.max())
+    first = min(first, 0.0) if from_zero else first
+    room = max(last - first, abs(last), abs(first))
+    return max(min(float(low.min()), first), first - room), min(float(high.max()), last + room)
+
+
 def _ticks(low: float, high: float) -> list[float]:
     """Return round numbers from just below to just above."""
     if not high > low:
-        high = low + 1.0
+        high = low + max(1.0, 1e-6 * abs(low))
     rough = (high - low) / _TICKS
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(each * size for each in (1.0, 2.0, 2.5, 5.0, 10.0) if each * size >= rough)

@@ -111,6 +111,17 @@ class ReleasedCells:
         if self._columns.rows != self.rows:
             raise misfit(self._columns.path)
 
+    def flagged(self, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which numbers of some nodes are flagged, (nodes, cells); False at all where none can be."""
+        found = np.zeros((len(nodes), self.layout.cells), bool)
+        if not self._columns.flags:
+            return found
+        for at, place in enumerate(self._places[nodes].tolist()):
+            if place >= 0:
+                first = place * self.layout.cells
+                found[at] = self._columns.read(first, first + self.layout.cells)[2] > 0
+        return found
+
     @property
     def rows(self) -> int:
         """How many rows are published."""
@@ -139,7 +150,8 @@ class ReleasedCells:
         """
         cells, places = self.layout.cells, self._places[nodes]
         counts, margins = np.zeros((len(nodes), cells)), np.full((len(nodes), cells), np.inf)
-        breaks = np.flatnonzero(np.diff(places) != 1) + 1
+        there = places >= 0
+        breaks = np.flatnonzero((np.diff(places) != 1) | (np.diff(there) != 0)) + 1
         for start, stop in pairwise([0, *breaks.tolist(), len(nodes)]):
             if start < stop and places[start] >= 0:
                 first = int(places[start]) * cells
@@ -177,7 +189,7 @@ class Columns:
         PublicationError
             It lacks one of them.
         """
-        self.path, self._file, self._wanted = path, file, [*numbers, *flags]
+        self.path, self._file, self._wanted, self.flags = path, file, [*numbers, *flags], bool(flags)
         if not set(self._wanted) <= set(file.schema_arrow.names):
             raise misfit(path)
         about = file.metadata

@@ -109,7 +109,7 @@ def charts(released: Released, numbers: ReleasedCells) -> list[Chart]:
     for name, measure in [*table.measures.items()][:_PICTURED]:
         of_it = f"{titled(table, table.name)}, {measure.title or name}"
         least = None if measure.kind == "sum" else float(measure.bottom)
-        own = ReleasedCells(released, table.name, name)
+        own = ReleasedCells(released, table.name, name, flags=True)
         made.append(chart_of(numbers, titles, of_it, own, least=0.0 if measure.test is not None else least))
     return [each for each in made if each is not None]
 
@@ -121,14 +121,15 @@ def _rows(numbers: ReleasedCells, measures: list[ReleasedCells]) -> list[Row]:
     rows = []
     for level in levels:
         first, last = level.nodes.start, level.nodes.stop
-        head = np.arange(first, min(last, first + max(1, -(-200 // layout.cells))))
+        nodes = np.arange(first, last)[numbers.present[first:last]]
+        head = nodes[: max(1, -(-200 // layout.cells))]
         counts, margins = numbers.at(head)
         beside = [each.at(head) for each in measures]
         filled = np.flatnonzero(np.nan_to_num(counts) > 0)
         places = filled if len(filled) else np.arange(counts.size)
         for at in places[np.unique(np.linspace(0, len(places) - 1, min(each, len(places))).astype(int))]:
             node, cell = divmod(int(at), layout.cells)
-            labels = [label for _, _, label in names_of(layout, first + node, cell)]
+            labels = [label for _, _, label in names_of(layout, int(head[node]), cell)]
             both = float(counts[node, cell]), float(margins[node, cell])
             own = [(float(shown[node, cell]), float(half[node, cell])) for shown, half in beside]
             rows.append((level.name, labels, *both, own))

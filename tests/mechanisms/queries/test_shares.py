@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,10 @@ def test_shares_of_a_hierarchy() -> None:
     ("text", "place", "words"),
     [
         ("share", 6, "write share by NAME, share\\(TEST\\) by NAME or share where TEST"),
-        ("share within sex", 17, "write share by NAME"),
+        ("share within sex", 14, "`within` goes with share by NAME; write share by NAME within NAME"),
         ("share(sex) by age", 10, "write =, !=, <"),
         ("share(sex = F", 14, "close the bracket"),
-        ("share(sex = F) within age", 16, "go on with"),
+        ("share(sex = F) within age", 16, "goes with share by NAME, and not with share\\(TEST\\)"),
         ("count by sex within age", 14, "go on with"),
         ("share by sex, sex", 15, "here twice"),
         ("share(age < 7) by sex", 13, "lies inside the bin"),
@@ -254,6 +255,8 @@ def test_of_too_many_rows_errors_are_bounded_by_the_worst(monkeypatch: pytest.Mo
         with monkeypatch.context() as patch:
             patch.setattr(shares, "MOST_WORK", 0)
             worst = ask(text, [table])
+        assert shares.WORST in explain(worst)
+        assert shares.WORST not in explain(exact)
         for one, other in zip(exact.rows, worst.rows, strict=True):
             assert one.value == pytest.approx(other.value)
             assert one.standard_error <= other.standard_error  # type: ignore[operator]
@@ -284,3 +287,31 @@ def test_what_the_published_tables_say_stands_beside() -> None:
     answer = ask("share by province", [table])
     assert [row.published for row in answer.rows] == pytest.approx([row.value for row in answer.rows])
     assert sum(row.value for row in answer.rows) == pytest.approx(1.0)  # type: ignore[misc]
+
+
+def test_what_is_all_or_nothing_of_its_whole_is_so_exactly() -> None:
+    for text, share in (("share(sex = F) by sex", 1.0), ("share by age within age", 1.0)):
+        row = ask(text, [PEOPLE]).rows[0]
+        assert (row.value, row.low, row.high) == (share, share, share)
+    nothing = ask("share(sex = F) by sex", [PEOPLE]).rows[1]
+    assert (nothing.value, nothing.low, nothing.high) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_tables_of_unknown_error_are_asked_last() -> None:
+    known = as_published(tree_of(LEAVES, SPREAD, 1), exact=False)
+    unknown = replace(known, rms_error=np.full_like(known.rms_error, np.inf))
+    tables = [QueryTable("unknown", TREE, None, unknown), QueryTable("known", TREE, None, known)]
+    assert ask("share by sex", tables).table == "known"
+    assert ask("share by sex", tables[::-1]).table == "known"
+
+
+def test_suppressed_cells_stop_no_answer_from_measurements() -> None:
+    source = tree_of(LEAVES, SPREAD, 1)
+    shown = as_published(source, exact=False)
+    gaps = shown.values.copy()
+    gaps[TREE.leaves[0]] = np.nan
+    table = QueryTable("t", TREE, source, replace(shown, values=gaps))
+    answer = ask("share by sex", [table])
+    assert answer.method == "least squares"
+    assert ask("count by sex where area = C", [table]).rows[0].published is None

@@ -92,21 +92,45 @@ def test_what_was_left_blank_has_no_point_and_what_has_no_margin_no_line(
     assert third.low is not None
 
 
+def test_what_is_not_published_is_not_shown_and_doubtful_numbers_are_marked(tmp_path: Path) -> None:
+    """Without consistency, of places alone: Beta is one, and Alpha has two; provinces have no rows."""
+    spec, home = write_scene(tmp_path)
+    (tmp_path / "areas.csv").write_text(
+        "code,label,parent\nN,Nation,\nB1,Beta one,N\nA,Alpha,N\nA1,One,A\nA2,Two,A\n"
+    )
+    text = spec.read_text().replace(
+        'levels: {nation: "1/4", province: "1/4", place: "1/2"}', 'levels: {place: "1"}'
+    )
+    text = text.replace("{folder: releases}", '{folder: releases, quality: {unreliable: "1%"}}')
+    spec.write_text(text + "postprocessing: {consistency: false, nonnegativity: false, rounding: false}\n")
+    folder = Path(publish(spec, home).folder)
+    frame = pa.parquet.read_table(folder / "area_age_sex.parquet").to_pandas()
+    (chart,) = of(folder, "area_age_sex")
+    first = frame["area"].iloc[0]
+    assert first == "B1"
+    assert shown(chart) == rows(folder, "area_age_sex", area=first)
+    assert all(point.doubtful for row in chart.rows for point in row.points if point is not None)
+    assert "flagged as unreliable" in chart.notes
+
+
 class Held(ReleasedCells):
     """A table in memory."""
 
     def __init__(
         self, like: ReleasedCells, counts: np.ndarray[tuple[int, int], np.dtype[np.float64]]
     ) -> None:
-        self.layout, self.levels, self._counts = like.layout, like.levels, counts
+        self.layout, self.levels, self.present, self._counts = like.layout, like.levels, like.present, counts
 
     def at(self, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple:  # type: ignore[type-arg]
         return self._counts[nodes], np.ones_like(self._counts[nodes])
 
+    def flagged(self, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray:  # type: ignore[type-arg]
+        return np.zeros(self._counts[nodes].shape, bool)
+
 
 def test_of_few_numbers_or_none_the_axis_is_still_one(folder: Path) -> None:
     cells = ReleasedCells(Released.open(folder), "age_sex")
-    for number in (0.0, np.nan, -3.0, 1e12):
+    for number in (0.0, np.nan, -3.0, 1e12, 1e17):
         chart = chart_of(Held(cells, np.full((1, 6), number)), {"age": "age", "sex": "sex"}, "t")
         assert chart is not None
         assert all(LABELS <= x <= WIDTH for _, x in chart.ticks)
