@@ -188,11 +188,13 @@ class Terms:
         """The entity that is protected, and its population if that has a name of its own."""
         return self.unit if self.population == self.name else f"{self.unit} of {self.population}"
 
+    def closed_on(self, day: str) -> bool:
+        """Whether no new charges are taken on ``day`` (UTC) and after it."""
+        return self.closes_on is not None and day >= self.closes_on
+
     def open_on(self, day: str) -> bool:
         """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""
-        return (self.opens_on is None or self.opens_on <= day) and (
-            self.closes_on is None or day < self.closes_on
-        )
+        return (self.opens_on is None or self.opens_on <= day) and not self.closed_on(day)
 
     def wants_approval(self, *, exact: bool, revises: str | None) -> bool:
         """Whether an officer must have approved the spec of a charge.

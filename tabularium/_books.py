@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -317,7 +317,21 @@ class Books(Shown):
         account, of = self.account(loaded.spec.dataset), loaded.spec
         with self._reading() as ledger:
             known = ledger.published_in(account.name, of.product, of.period)
-        return Decision(loaded, account, published=any(each.spec_digest == loaded.digest for each in known))
+            used = {"period": ledger.periods(account.name), "product": ledger.products(account.name)}
+        terms = account.terms
+        caps = (("period", of.period, terms.cap_per_period), ("product", of.product, terms.cap_per_product))
+        room = account.left
+        for scope, name, cap in caps:
+            if cap is not None:
+                taken = used[scope][name].used if name in used[scope] else Fraction(0)
+                room = min(room, max(cap - taken, Fraction(0)))
+        return Decision(
+            loaded,
+            account,
+            room,
+            published=any(each.spec_digest == loaded.digest for each in known),
+            closed=account.retired or terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"),
+        )
 
     def waiting(self) -> DataFrame:
         """Return what waits for an officer: drafts to be reviewed, and runs whose spec is to be approved.

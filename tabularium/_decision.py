@@ -30,10 +30,14 @@ class Decision:
     cost
         The same; 0 where it is made from measurements that are paid for, or is published.
     left, left_after
-        Of the account, before and after; ``left_after`` is below zero where it cannot pay.
+        Of the account, before and after.
+    room
+        What the account pays at most for this product and period: caps of either may leave less.
     """
 
-    def __init__(self, loaded: Loaded, account: Account, *, published: bool) -> None:
+    def __init__(
+        self, loaded: Loaded, account: Account, room: Fraction, *, published: bool, closed: bool
+    ) -> None:
         spec = loaded.spec
         self._loaded, self._account = loaded, account
         self.product, self.period, self.account = spec.product, spec.period, account.name
@@ -41,17 +45,18 @@ class Decision:
         paid = published or spec.measurements_of is not None
         self.budget: Fraction = spec.privacy.budget
         self.cost = Fraction(0) if paid else self.budget
-        self.left: Fraction = account.left
+        self.published, self._closed = published, closed
+        self.left, self.room = account.left, room
         self.left_after: Fraction = account.left - self.cost
 
     @property
     def can_be_paid(self) -> bool:
-        """Whether what is left is enough."""
-        return self.left_after >= 0
+        """Whether the account takes the charge, as far as its caps and days say."""
+        return not self.cost or (self.cost <= self.room and not self._closed)
 
     @property
     def outside_the_guarantee(self) -> tuple[str, ...]:
-        """What who sees the release will know for certain, whatever the budget."""
+        """What the release tells everybody for certain, whatever the budget."""
         from tabularium.validations.spec.exact_facts import exact_facts
 
         return tuple(fact.what for fact in exact_facts(self._loaded.spec))
@@ -71,19 +76,30 @@ class Decision:
             "outside_the_guarantee": list(self.outside_the_guarantee),
         }
 
-    def __repr__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """What is published and what it costs, in a line."""
         privacy, symbol = self._loaded.spec.privacy, self._loaded.spec.privacy.symbol
         price = f"{symbol} = {self.cost} of account {self.account}, for one {privacy.protects}"
         if (earlier := self._loaded.spec.measurements_of) is not None:
             price = f"made from the measurements of release {earlier}, and costs nothing"
-        after = f"{self.left_after} after it" if self.can_be_paid else "which cannot pay for it"
-        facts = self.outside_the_guarantee
+        elif self.published:
+            price = "published already, which costs nothing more"
+        return f"{self.product} {self.period}: {price}"
+
+    def __repr__(self) -> str:
+        symbol, facts = self._loaded.spec.privacy.symbol, self.outside_the_guarantee
+        after = f"{self.left_after} after it"
+        if self._closed and self.cost:
+            after = "and the account takes no charges any more"
+        elif not self.can_be_paid:
+            after = f"{self.room} of it for this product and period, which does not pay for it"
         return "\n".join(
             [
-                f"{self.product} {self.period}: {price}",
+                self.headline,
                 f"  {symbol} = {self.left} of {self._account.cap} is left, {after}",
                 *self._tables(),
-                *(["outside the guarantee, known for certain:"] if facts else []),
+                *(["outside the guarantee, known for certain to everybody:"] if facts else []),
                 *(f"  {fact}" for fact in facts),
             ]
         )

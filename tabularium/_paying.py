@@ -12,7 +12,7 @@ from tabularium._books import open_ledger
 from tabularium.mechanisms.errors import TabulariumError
 
 if TYPE_CHECKING:
-    from tabularium.ledger import Account
+    from tabularium.ledger import Account, Terms
     from tabularium.validations.spec.model import ReleaseSpec
 
 
@@ -30,6 +30,8 @@ class Paying:
         Of the spec that this pays for: by itself, and beside the account's other products.
     charged
         Periods of the product that are paid for.
+    terms
+        Of the account, for the days on which it takes charges.
     """
 
     words: str
@@ -37,6 +39,7 @@ class Paying:
     periods: int | None = None
     with_others: int | None = None
     charged: frozenset[str] = frozenset()
+    terms: Terms | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -86,7 +89,13 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
         said += f"; {spec.period} was charged already"
     elif most is not None and cost > (room := max(most - taken, Fraction(0))):
         said += f"; of the {most} for one period {room} is left in {spec.period}, which does not pay for it"
-    return Paying(f"{said}.", forecast.left, alone, together, frozenset(own["period"]))
+    opens = account.terms.opens_on
+    if opens is not None and f"{datetime.now(UTC):%Y-%m-%d}" < opens:
+        said += f"; it takes charges from {opens} on"
+    if account.terms.closes_on is not None:
+        said += f"; it takes none from {account.terms.closes_on} on"
+    charges_of = frozenset(own["period"])
+    return Paying(f"{said}.", forecast.left, alone, together, charges_of, account.terms)
 
 
 def _enough(periods: int) -> str:
@@ -101,8 +110,8 @@ def _cannot(account: Account, spec: ReleaseSpec) -> str | None:
     from tabularium.ledger.refusals import Unfit
 
     privacy = spec.privacy
-    if account.retired or not account.terms.open_on(f"{datetime.now(UTC):%Y-%m-%d}"):
-        return "it takes no charges today"
+    if account.retired or account.terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"):
+        return "it takes no charges any more"
     asked = privacy.unit.entity, privacy.relation, privacy.definition, privacy.unit.population
     try:
         require_same_units(account.terms, privacy.budget, *asked)

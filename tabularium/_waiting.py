@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,18 +46,24 @@ class Waits:
 
 def approvals(home: Home) -> Iterator[Waits]:
     """Go through the runs that wait for an approval; none where no Prefect API is known, or it is away."""
-    from tabularium.flows.operations.waiting import runs_to_approve
+    from tabularium.flows.operations.waiting import approving, runs_to_approve
+    from tabularium.validations.spec.load import load_spec
 
     for run in runs_to_approve(home):
         account, amount = "", None
+        asked = run.period or None, run.revises, run.measurements_of
         with suppress(TabulariumError, OSError):
-            from tabularium.validations.spec.load import load_spec
-
-            loaded = load_spec(Path(run.spec), period=run.period or None, revises=run.revises)
-            if loaded.digest == run.spec_digest:
-                account, amount = loaded.spec.dataset, loaded.spec.privacy.budget
-        words = ["tabularium", "ledger", "approve", run.spec]
-        words += ["--period", run.period] if run.period else []
-        words += ["--revises", run.revises] if run.revises else []
-        command = f"{shlex.join(words)}{home.option} --key FILE"
+            period, revises, measurements_of = asked
+            loaded = load_spec(
+                Path(run.spec), period=period, revises=revises, measurements_of=measurements_of
+            )
+            account, amount = loaded.spec.dataset, loaded.spec.privacy.budget
+            if loaded.digest != run.spec_digest:  # the file was changed since: this run waits for what it was
+                amount = None
+        command = approving(run.spec, *asked, str(home.path))
+        if amount is None:
+            command = (
+                f"tabularium ledger approve {run.spec_digest} --account {account or 'ACCOUNT'} --key FILE"
+                f"{home.option}  # {run.spec} has changed since, or cannot be read here"
+            )
         yield Waits("approval", account, run.product, run.period, amount, run.spec_digest, run.since, command)

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 import typer
 
 from tabularium.flows.operations.listeners import LOOPBACK, listening_while_served, port_held, server_command
+from tabularium.flows.operations.names_in_prefect import FLOW
 from tabularium.flows.operations.prefect_limits import SETTINGS_BESIDE
 from tabularium.flows.operations.server_address import (
     answers,
@@ -40,6 +41,7 @@ from tabularium.tasks.runtime.home import Home
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
+    from prefect.client.schemas.responses import DeploymentResponse
 
 #: Flow runs that a server gives at once, at most.
 PAGE = 200
@@ -308,3 +310,20 @@ def runs_of(client: SyncPrefectClient, **filters: Any) -> list[FlowRun]:
         if len(page) < PAGE:
             break
     return list(found.values())
+
+
+def deployments_of_products(client: SyncPrefectClient) -> list[DeploymentResponse]:
+    """Return the deployments of all products: the server gives a page at a time."""
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterName
+    from prefect.client.schemas.sorting import DeploymentSort
+
+    of_products = FlowFilter(name=FlowFilterName(any_=[FLOW]))
+    found: list[DeploymentResponse] = []
+    for offset in count(0, PAGE):
+        page = client.read_deployments(
+            flow_filter=of_products, sort=DeploymentSort.NAME_ASC, limit=PAGE, offset=offset
+        )
+        found += page
+        if len(page) < PAGE:
+            break
+    return found

@@ -215,16 +215,23 @@ def for_officers(error: TabulariumError, request: Request) -> TabulariumError:
     """Return what wants an approval with the whole command that gives it; any other error as it is."""
     if "ledger approve" not in error.mend:
         return error
-    words = ["tabularium", "ledger", "approve", request.spec]
+    command = approving(request.spec, request.period, request.revises, request.measurements_of, request.home)
+    return type(error)(error.what, where=error.where, mend=f"let an officer run: {command}")
+
+
+def approving(
+    spec: str, period: str | None, revises: str | None, measurements_of: str | None, home: str
+) -> str:
+    """Return the command that approves a spec for what a run was asked for."""
+    words = ["tabularium", "ledger", "approve", spec]
     for option, value in (
-        *(("--period", request.period), ("--revises", request.revises)),
-        ("--measurements-of", request.measurements_of),
+        ("--period", period),
+        ("--revises", revises),
+        ("--measurements-of", measurements_of),
+        ("--home", home),
     ):
         words += [option, value] if value is not None else []
-    words += ["--home", request.home]
-    return type(error)(
-        error.what, where=error.where, mend=f"let an officer run: {shlex.join(words)} --key FILE"
-    )
+    return f"{shlex.join(words)} --key FILE"
 
 
 def patience() -> timedelta:
@@ -352,6 +359,7 @@ class ToApprove:
     period: str
     spec: str
     revises: str | None
+    measurements_of: str | None
     spec_digest: str
     since: datetime
 
@@ -382,6 +390,7 @@ def _to_approve(run: FlowRun, state: State[Any]) -> ToApprove:
         about.get("period", ""),
         str(given.get("spec", "")),
         given.get("revises"),
+        given.get("measurements_of"),
         _spec_of(state),
         state.timestamp,
     )

@@ -94,12 +94,17 @@ def approve(
                 (period, found.account, found.spec_digest, str(found.budget))
                 for period, found in zip(each, shown, strict=True)
             ]
-            if not yes and sys.stdin.isatty():
-                typer.confirm("Sign the approval?", abort=True)
+        limits = [
+            exact_or_none(*((budget, "budget") if amount is None else (amount, "--amount")))
+            for *_, budget in wanted
+        ]
+        if amount is not None:
+            say(f"Each may cost {'any amount' if limits[0] is None else f'at most {limits[0]}'}.")
+        if not yes and sys.stdin.isatty():
+            typer.confirm("Sign the approval?", abort=True)
         approved: list[tuple[str | None, str, str]] = []
         try:
-            for period, name, digest, budget in wanted:
-                most = exact_or_none(*((budget, "budget") if amount is None else (amount, "--amount")))
+            for (period, name, digest, _), most in zip(wanted, limits, strict=True):
                 signed = ledger.approve(name, digest, by=by, amount=most, reason=reason)
                 limit = "any amount" if signed.amount is None else f"at most {signed.amount}"
                 approved.append((period, digest, limit))
@@ -137,17 +142,22 @@ def _shown(
         ]
         shown = repr(found[0])
     say(shown)
-    cost = sum((each.cost for each in found), Fraction(0))
+    for other in found[1:]:
+        say(other.headline)
+    cost, left, account = sum((each.cost for each in found), Fraction(0)), found[0].left, found[0].account
     if len(found) > 1:
-        say(f"Likewise for {', '.join(each.period for each in found[1:])}; together they cost {cost}.")
-    left, account = found[0].left, found[0].account
-    if cost > left and not even_if_unpaid:
-        together = "it costs" if len(found) == 1 else "they cost together"
+        say(f"Together they cost {cost}.")
+    unpaid = next((each for each in found if not each.can_be_paid), None)
+    if (unpaid is not None or cost > left) and not even_if_unpaid:
+        costs = f"the {cost} that they cost together"
+        if unpaid is not None:
+            costs = f"{unpaid.product} {unpaid.period}, which costs {unpaid.cost}"
         raise InputError(
-            f"account {account} has {left} left and cannot pay the {cost} that {together}",
+            f"account {account} has {left} left and cannot pay {costs}",
             where=str(spec),
-            mend=f"raise its cap: tabularium ledger change {account} --cap CAP --reason REASON"
-            f"{Home.found(home).option}; or sign it all the same with --even-if-unpaid",
+            mend=f"see its caps and days: tabularium ledger show {account}; an officer raises a cap with "
+            f"tabularium ledger change {account}{Home.found(home).option}; or sign it all the same with "
+            "--even-if-unpaid",
         )
     return found
 

@@ -169,10 +169,16 @@ def _foretold(
     from tabularium.flows.operations.periods import is_template
 
     account = paying(spec, home.path)
-    if account is None or cron is None or period is None or not is_template(period):
+    if account is None or account.terms is None or cron is None or period is None or not is_template(period):
         return account, None
-    schedule, more = (cron, timezone, period), account.with_others or 0
-    return account, foretold(spec, schedule, charged=account.charged, pays_for=more, now=datetime.now(UTC))
+    return account, foretold(
+        spec,
+        (cron, timezone, period),
+        charged=account.charged,
+        pays_for=account.periods or 0,
+        terms=account.terms,
+        now=datetime.now(UTC),
+    )
 
 
 def _make(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tabularium.flows.operations.names_in_prefect import FLOW, WORK_POOL
-from tabularium.flows.operations.prefect_api import configured_url, connected
+from tabularium.flows.operations.names_in_prefect import WORK_POOL
+from tabularium.flows.operations.prefect_api import configured_url, connected, deployments_of_products
 from tabularium.flows.operations.server_address import answers, written_address
 from tabularium.tasks.custody.home_health import Look
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.responses import DeploymentResponse
 
 
 def looks_at_prefect(home: Home) -> Iterator[Look]:
@@ -89,18 +88,12 @@ def _pool(client: SyncPrefectClient, home: Home, name: str) -> Iterator[Look]:
         yield Look("worker", "fail", f"none{of_pool} is online, so that nothing is started", start)
 
 
-def _of_products(client: SyncPrefectClient) -> list[DeploymentResponse]:
-    from prefect.client.schemas.filters import FlowFilter, FlowFilterName
-
-    return client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])))
-
-
 def _pools_of_deployments(client: SyncPrefectClient) -> list[str]:
-    return sorted({each.work_pool_name for each in _of_products(client) if each.work_pool_name})
+    return sorted({each.work_pool_name for each in deployments_of_products(client) if each.work_pool_name})
 
 
 def _deployments(client: SyncPrefectClient) -> Iterator[Look]:
-    found = _of_products(client)
+    found = deployments_of_products(client)
     paused = sorted(each.name for each in found if each.paused)
     if paused:
         yield Look("deployments", "warn", f"paused: {', '.join(paused)}", "resume them in the UI")

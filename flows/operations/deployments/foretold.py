@@ -12,6 +12,7 @@ from tabularium.flows.operations.deployments.deployment import next_time
 from tabularium.flows.operations.periods import resolve
 
 if TYPE_CHECKING:
+    from tabularium.ledger import Terms
     from tabularium.validations.spec.model import ReleaseSpec
 
 YEARS = 10
@@ -30,6 +31,8 @@ class Foretold:
         or all that were looked at can.
     unpaid
         The first period that it does not pay for, and when; None where there was none.
+    closed
+        Whether that is because the account takes no charges then.
     periods
         How many are new in ten years; None where the schedule was not looked at for so long.
     spent
@@ -40,6 +43,7 @@ class Foretold:
 
     last: tuple[str, datetime] | None
     unpaid: tuple[str, datetime] | None
+    closed: bool
     periods: int | None
     spent: Fraction | None
     epsilon: float | None
@@ -51,8 +55,9 @@ class Foretold:
         said = []
         if self.unpaid is not None:
             period, at = self.unpaid
-            paid = "The next run cannot be paid" if self.last is None else f"That is until {self.last[0]}"
-            said.append(f"{paid}; {period}, which runs on {at:%Y-%m-%d}, would be refused.")
+            why = "the account takes no charges then" if self.closed else "nothing is left to pay for it"
+            before = "" if self.last is None else f"This schedule is paid for until period {self.last[0]}. "
+            said.append(f"{before}Period {period}, which runs on {at:%Y-%m-%d}, would be refused: {why}.")
         if self.periods is not None:
             loss = f"ε = {self.epsilon:.3g} at δ = {float(self.delta or 0):g}"
             said.append(
@@ -88,6 +93,7 @@ def foretold(
     *,
     charged: Collection[str],
     pays_for: int,
+    terms: Terms,
     now: datetime,
 ) -> Foretold:
     """Go through a schedule.
@@ -100,27 +106,35 @@ def foretold(
         Periods of the product that are paid for already.
     pays_for
         How many more the account pays for.
+    terms
+        Of the account.
     """
     from tabularium.ledger.review import DELTA, composed
 
     cron, timezone, template = schedule
     end, at, known = now.replace(year=now.year + YEARS, day=min(now.day, 28)), now, set(charged)
     new: list[tuple[str, datetime]] = []
+    ten_years = False
     for _ in range(MOST_RUNS):
         at = next_time(cron, timezone, at)
-        if at > end:
+        if ten_years := at > end:
             break
         period = resolve(template, at, timezone, cron)
-        if period not in known:
+        if period not in known and (terms.opens_on is None or terms.opens_on <= _day(at)):
             known.add(period)
             new.append((period, at))
-    else:
-        end = now  # it runs too often to be told
-    last = new[pays_for - 1] if 0 < pays_for < len(new) else None
-    unpaid = new[pays_for] if pays_for < len(new) else None
-    privacy = spec.privacy
-    if end == now or not new:
-        return Foretold(last, unpaid, None, None, None, None, privacy.symbol)
+    open_for = next((n for n, (_, at) in enumerate(new) if terms.closed_on(_day(at))), len(new))
+    paid = min(pays_for, open_for)
+    last = new[paid - 1] if 0 < paid < len(new) else None
+    unpaid = new[paid] if paid < len(new) else None
+    privacy, closed = spec.privacy, open_for <= pays_for
+    if not ten_years or not new:
+        return Foretold(last, unpaid, closed, None, None, None, None, privacy.symbol)
     delta = privacy.delta or DELTA
     epsilon = composed(privacy.definition, privacy.budget, len(new), delta)
-    return Foretold(last, unpaid, len(new), len(new) * privacy.budget, epsilon, delta, privacy.symbol)
+    spent = len(new) * privacy.budget
+    return Foretold(last, unpaid, closed, len(new), spent, epsilon, delta, privacy.symbol)
+
+
+def _day(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d}"

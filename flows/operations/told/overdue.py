@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tabularium.flows.operations.names_in_prefect import FLOW
 from tabularium.flows.operations.periods import fires_at, is_template, previous_times, resolve, zone
+from tabularium.flows.operations.prefect_api import deployments_of_products
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.runtime.home import Home
@@ -64,23 +64,19 @@ def due(
 
 def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdue]:
     """Return what the deployments of this server should have published from this home, and did not."""
-    from prefect.client.schemas.filters import FlowFilter, FlowFilterName
-
-    wanted = [
-        Overdue(each.name, period, at)
-        for each in client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])))
-        if each.parameters.get("home") in (None, str(home.path))
-        for period, at in _due(each, now)
-    ]
+    wanted = []
+    for each in deployments_of_products(client):
+        if each.parameters.get("home") in (None, str(home.path)):
+            with suppress(TabulariumError):  # its schedule was changed in the UI to what makes no period
+                wanted += [Overdue(each.name, period, at) for period, at in _due(each, now)]
     if not wanted:
         return []
+    ended: set[tuple[str, str]] = set()  # withheld ones are never published, and an officer has said so
     with Ledger.connect(home.ledger_url, make=False) as ledger:
-        accounts = [account.name for account in ledger.accounts()]
-        missing = [
-            each
-            for each in wanted
-            if not any(ledger.published_in(account, each.product, each.period) for account in accounts)
-        ]
+        for account in ledger.accounts():
+            charges = ledger.each_charge(account.name)
+            ended |= {(c.product, c.period) for c in charges if c.state in ("published", "withheld")}
+    missing = [each for each in wanted if (each.product, each.period) not in ended]
     return sorted(missing, key=lambda each: each.since)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tabularium.flows.operations.deployments.foretold import Foretold, foretold
 from tabularium.flows.operations.names_in_prefect import own_tags
+from tabularium.ledger import Terms
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.spec.load import load_spec
 from tabularium.validations.spec.model import ReleaseSpec
@@ -24,25 +26,41 @@ def spec(tmp_path: Path) -> ReleaseSpec:
     return load_spec(write_scene(tmp_path)[0]).spec
 
 
+TERMS = Terms("people", "record", "people", "add-remove", "pure", Fraction(9), Fraction(1), None, None, None)
+
+
 def said(
-    spec: ReleaseSpec, pays_for: int, *charged: str, schedule: tuple[str, str, str] = QUARTERS
+    spec: ReleaseSpec,
+    pays_for: int,
+    *charged: str,
+    schedule: tuple[str, str, str] = QUARTERS,
+    **days: str,
 ) -> Foretold:
-    return foretold(spec, schedule, charged=charged, pays_for=pays_for, now=NOW)
+    terms = replace(TERMS, **days)  # type: ignore[arg-type]
+    return foretold(spec, schedule, charged=charged, pays_for=pays_for, terms=terms, now=NOW)
 
 
 def test_the_last_period_that_is_paid_for_and_the_first_that_is_not(spec: ReleaseSpec) -> None:
-    found = said(spec, 2)
-    assert (
-        found.sentences()[0] == "That is until 2027-Q2; 2027-Q3, which runs on 2027-07-01, would be refused."
+    assert said(spec, 2).sentences()[0] == (
+        "This schedule is paid for until period 2027-Q2. Period 2027-Q3, which runs on 2027-07-01, would be "
+        "refused: nothing is left to pay for it."
     )
     found = said(spec, 2, "2027-Q1")  # paid for already, by hand
-    assert found.sentences()[0].startswith("That is until 2027-Q3; 2027-Q4")
-    found = said(spec, 0)
+    assert found.sentences()[0].startswith("This schedule is paid for until period 2027-Q3. Period 2027-Q4")
     assert (
-        found.sentences()[0]
-        == "The next run cannot be paid; 2027-Q1, which runs on 2027-01-01, would be refused."
+        said(spec, 0).sentences()[0].startswith("Period 2027-Q1, which runs on 2027-01-01, would be refused")
     )
     assert said(spec, 1000).unpaid is None
+
+
+def test_an_account_takes_charges_on_its_days_alone(spec: ReleaseSpec) -> None:
+    found = said(spec, 9, closes_on="2027-04-01")  # 6 o'clock in Berlin is that day in Greenwich, too
+    assert found.sentences()[0].endswith(
+        "2027-Q2, which runs on 2027-04-01, would be refused: the account takes no charges then."
+    )
+    found = said(spec, 1, opens_on="2027-02-01")
+    assert found.last is not None
+    assert found.last[0] == "2027-Q2"
 
 
 def test_ten_years_as_an_epsilon_and_a_delta(spec: ReleaseSpec) -> None:
