@@ -15,8 +15,10 @@ define install
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
 	  { $(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[$(1)]' 2>&1; echo "ended $$?"; } | \
 	    awk '/^ended /{code = $$2; next} !/^ [-+~] /{print; fflush()} END{exit code}'; }; \
+	{ while sleep 8 > /dev/null 2>&1 && kill -0 $$$$; do echo '  still installing'; done; } 2> /dev/null & \
 	uv || { echo 'uv could not; now with pip'; \
-	  $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check -c constraints.txt -e '.[$(1)]'; }
+	  $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check -c constraints.txt -e '.[$(1)]'; }; \
+	code=$$?; kill $$!; exit $$code
 endef
 
 .PHONY: help demo test audit lint types debian bench docs clean

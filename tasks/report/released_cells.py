@@ -29,7 +29,7 @@ from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import readable
 from tabularium.tasks.report.opened import Level, levels_of
 
-FLAGGED = pa.array(("unreliable", "suppressed", "unknown"))
+FLAGGED = ("unreliable", "suppressed", "unknown")
 Floats = NDArray[np.float64]
 
 
@@ -232,7 +232,7 @@ class Columns:
 
 def _as_numbers(column: pa.ChunkedArray) -> Floats:
     if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
-        column = pa.compute.is_in(column.cast(pa.string()), FLAGGED)
+        column = pa.compute.is_in(column.cast(pa.string()), pa.array(FLAGGED))
     if column.null_count:
         column = column.cast(pa.float64()).fill_null(np.nan)
     return np.asarray(column.to_numpy(), np.float64)
