@@ -68,7 +68,7 @@ def test_what_was_published_is_not_overdue(installation: Up, tmp_path: Path) -> 
         assert missing(client, datetime.now(UTC)) == []
         assert missing(client, late + timedelta(minutes=1)) == [str(year), str(year + 1)]
         assert missing(client, late - timedelta(minutes=1)) == [str(year)]
-        (tmp_path / f"people-{year}.csv").write_bytes((tmp_path / "people.csv").read_bytes() + b"A1,30,1\r\n")
+        (tmp_path / f"people-{year}.csv").write_bytes((tmp_path / "people.csv").read_bytes() + b"A2,31,2\r\n")
         installation.call("run", str(spec), "--period", str(year))
         assert missing(client, late + timedelta(minutes=1)) == [str(year + 1)]
     installation.call("deploy", "silent", "--remove")
