@@ -143,7 +143,7 @@ def _answer(best: _Candidate, values: Values, published: Floats, level: float) -
 
 def _of_shares(best: _Candidate) -> str:
     """Say what shares are of, and whether what their parts have in common could not be worked out."""
-    worst = isinstance(best.source, NoisySource) and bool(best.cells.rms_error.any())
+    worst = best.source.method not in ("added up", "unknown") and bool(best.cells.rms_error.any())
     return f"{in_words(best.query)} {WORST}" if worst else in_words(best.query)
 
 

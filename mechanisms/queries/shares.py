@@ -10,7 +10,7 @@ estimates of A and B and how they err together:
   sums were measured. The source is asked for the covariances of each row by itself (``parts``); of more rows
   than that can be done for, only the variances of A and of the whole are used, as if both erred together as
   badly as they can;
-- of published cells whose errors may go together, the bounds of A and of B add up.
+- of published cells whose errors may go together, and of those at several levels, bounds add up.
 
 Invariants are not made use of.
 """
@@ -119,16 +119,8 @@ class Parts:
         whole, part = selected(source, self.whole), selected(source, self.part)
         if not self._cuts_the_tree or (isinstance(source, NoisyTable) and source.of_leaves_alone):
             return self._of_columns(whole, part)
-        if isinstance(source, NoisyTable):
-            return self._of_measured(source)
-        known = None if source.noise is None else self._of_measured(source.noise)
-        values, rms_error, moved = (
-            self._beside(each(part), each(whole), sign)
-            for each, sign in ((_values, -1), (_rms_error, 1), (_moved, 1))
-        )
-        if known is None:
-            return SelectedCells(values, 0 * values, 0 * values, rms_error, moved)
-        return replace(known, values=values, moved=moved)
+        # Published levels need not agree, so that what their errors have in common is not known.
+        return self._of_measured(source) if isinstance(source, NoisyTable) else self._at_worst(source)
 
     @property
     def _cuts_the_tree(self) -> bool:
@@ -177,7 +169,7 @@ class Parts:
             values, variance, steps, nothing, nothing, covariances=covariances, least_variance=least
         )
 
-    def _at_worst(self, source: NoisyTable | LinearTable) -> SelectedCells | None:
+    def _at_worst(self, source: NoisyTable | LinearTable | PublishedTable) -> SelectedCells | None:
         """Return parts and rests whose estimates may have anything in common."""
         if isinstance(source, LinearTable):
             whole, part = source.select(self.whole), source.select(self.part)
@@ -187,8 +179,8 @@ class Parts:
             return None
         values = self._beside(_values(part), _values(whole), -1)
         one, all_ = (np.sqrt(_variance(each)) + _rms_error(each) for each in (part, whole))
-        rms_error = self._beside(one, all_, 1)
-        return SelectedCells(values, 0 * values, 0 * values, rms_error, 0 * values)
+        rms_error, moved = self._beside(one, all_, 1), self._beside(_moved(part), _moved(whole), 1)
+        return SelectedCells(values, 0 * values, 0 * values, rms_error, moved)
 
     def _part(self, each: Floats) -> Floats:
         """Return (rows,) numbers of the parts, 0 where there is no cell."""
@@ -244,8 +236,8 @@ def _moved(cells: SelectedCells) -> Floats:
 
 
 WORST = (
-    "There are too many rows to work out for each what the estimates have in common: the interval is that of "
-    "the worst case, and wider than it need be."
+    "What the numbers of a row have in common is not worked out here: the interval is that of the worst "
+    "case, and wider than it need be."
 )
 
 

@@ -1,7 +1,7 @@
 """One picture of a table: some of its published cells with their margins, as points with a line on each side.
 
 No cell is added to another: whatever the picture does not tell apart is held at one value, which it names. So
-every point is a number of the file, and its line the margin of that number.
+every point is a number of the file, and its line the margin of that number, as far as a true one can lie.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class Chart:
         What the colours and shapes stand for; one empty text where there is one.
     more
         How many rows were left out.
+    cut
+        Whether a line is longer than the picture.
     """
 
     title: str
@@ -88,12 +90,15 @@ class Chart:
     ticks: list[tuple[float, float]]
     height: float
     more: int
+    cut: bool
 
     @property
     def notes(self) -> str:
         """What its marks mean, as far as it has them."""
         points = [point for row in self.rows for point in row.points]
-        said = ["Points are published numbers, lines their margins of error"]
+        said = ["Points are published numbers, lines their margins of error as far as a true number can lie"]
+        if self.cut:
+            said.append("a line that ends at the edge is longer than the picture")
         if any(point is not None and point.low is None for point in points):
             said.append("a point with a ring has no known margin")
         if any(point is not None and point.doubtful for point in points):
@@ -242,6 +247,7 @@ def _drawn(
     first, last = _ends(values[some], low[some], high[some], from_zero=from_zero)
     ticks = _ticks(first, last)
     first, last = min(first, ticks[0]), max(last, ticks[-1])
+    cut = bool(((low < first) | (high > last))[some & known].any())
     low, high = np.clip(low, first, last), np.clip(high, first, last)
 
     def across(number: float) -> float:
@@ -273,6 +279,7 @@ def _drawn(
         [(each, across(each)) for each in ticks],
         round(tall * len(rows) + _FOOT, 2),
         more,
+        cut,
     )
 
 

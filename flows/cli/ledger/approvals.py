@@ -74,7 +74,7 @@ def approve(
 ) -> None:
     """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec.
 
-    First it shows what will be published and what that costs, and at a terminal it asks.
+    Of a spec file it first shows what will be published and what that costs. At a terminal it asks.
     """
     with open_ledger(home) as ledger:
         if account is not None and periods:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 YEARS = 10
 MOST_RUNS = 4_000
-"""Times of a schedule that are looked at; one that runs oftener than daily is not told ten years of."""
+"""Times of a schedule that are looked at: daily ones of ten years, and no more."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Foretold:
         said = []
         if self.unpaid is not None:
             period, at = self.unpaid
-            why = "the account takes no charges then" if self.closed else "nothing is left to pay for it"
+            why = "the account takes no charges then" if self.closed else "what is left does not pay for it"
             before = "" if self.last is None else f"This schedule is paid for until period {self.last[0]}. "
             said.append(f"{before}Period {period}, which runs on {at:%Y-%m-%d}, would be refused: {why}.")
         if self.periods is not None:

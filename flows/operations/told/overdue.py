@@ -35,7 +35,7 @@ class Overdue:
     since: datetime
 
     def line(self) -> str:
-        """Say it."""
+        """Return product, period and since when, on one line."""
         return f"{self.product}, period {self.period}, since {self.since:%Y-%m-%d %H:%M %Z}"
 
 

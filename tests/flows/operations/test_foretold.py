@@ -43,7 +43,7 @@ def said(
 def test_the_last_period_that_is_paid_for_and_the_first_that_is_not(spec: ReleaseSpec) -> None:
     assert said(spec, 2).sentences()[0] == (
         "This schedule is paid for until period 2027-Q2. Period 2027-Q3, which runs on 2027-07-01, would be "
-        "refused: nothing is left to pay for it."
+        "refused: what is left does not pay for it."
     )
     found = said(spec, 2, "2027-Q1")  # paid for already, by hand
     assert found.sentences()[0].startswith("This schedule is paid for until period 2027-Q3. Period 2027-Q4")

@@ -136,6 +136,15 @@ def test_of_few_numbers_or_none_the_axis_is_still_one(folder: Path) -> None:
         assert all(LABELS <= x <= WIDTH for _, x in chart.ticks)
 
 
+def test_a_line_that_is_longer_than_the_picture_is_said_to_be(folder: Path) -> None:
+    cells = ReleasedCells(Released.open(folder), "age_sex")
+    for number, cut in ((100.0, False), (0.001, True)):  # with margins of 1
+        chart = chart_of(Held(cells, np.full((1, 6), number)), {"age": "age", "sex": "sex"}, "t")
+        assert chart is not None
+        assert chart.cut is cut
+        assert ("longer than the picture" in chart.notes) is cut
+
+
 @pytest.mark.parametrize(
     ("low", "high", "ticks"),
     [(0, 100, [0, 20, 40, 60, 80, 100]), (0, 0, [0, 0.2, 0.4, 0.6, 0.8, 1]), (37, 44, [36, 38, 40, 42, 44])],
