@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tabularium._books import Books as Books
     from tabularium._books import Charged as Charged
     from tabularium._books import Forecast as Forecast
+    from tabularium._books import Point as Point
     from tabularium._books import open_ledger as open_ledger
     from tabularium._check import Check as Check
     from tabularium._check import check as check
@@ -25,9 +26,14 @@ if TYPE_CHECKING:
     from tabularium._diff import SpecDiff as SpecDiff
     from tabularium._diff import diff as diff
     from tabularium._init import init as init
+    from tabularium._officer import Decided as Decided
+    from tabularium._officer import Moved as Moved
+    from tabularium._officer import Officer as Officer
+    from tabularium._officer import officer as officer
     from tabularium._plan import Plan as Plan
     from tabularium._plan import plan as plan
     from tabularium._publish import publish as publish
+    from tabularium._published import Published as Published
     from tabularium._rehearse import rehearse as rehearse
     from tabularium._release import Release as Release
     from tabularium._release import open as open
@@ -51,13 +57,15 @@ if TYPE_CHECKING:
 
 _HOLDERS = {
     "tabularium._answer": ("Answer",),
-    "tabularium._books": ("Books", "Charged", "Forecast", "open_ledger"),
+    "tabularium._books": ("Books", "Charged", "Forecast", "Point", "open_ledger"),
     "tabularium._check": ("Check", "check"),
     "tabularium._decision": ("Decision",),
     "tabularium._diff": ("Changes", "SpecDiff", "diff"),
     "tabularium._init": ("init",),
+    "tabularium._officer": ("Decided", "Moved", "Officer", "officer"),
     "tabularium._plan": ("Plan", "plan"),
     "tabularium._publish": ("publish",),
+    "tabularium._published": ("Published",),
     "tabularium._rehearse": ("rehearse",),
     "tabularium._release": ("Release", "open"),
     "tabularium._research": ("Study", "mechanism"),

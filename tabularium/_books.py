@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -13,12 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from tabularium._shown import Shown
-from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError, TabulariumError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from tabularium._decision import Decision
+    from tabularium._published import Published
+    from tabularium._release import Release
+    from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.ledger import Account, Charge, Entry, Ledger
     from tabularium.ledger.drafts import Draft, Withdrawal
     from tabularium.ledger.records import Key, Sums
@@ -31,6 +34,11 @@ class Books(Shown):
 
     Each question opens the ledger anew. Who has many asks them inside ``with open_ledger() as books:``.
     """
+
+    @property
+    def option(self) -> str:
+        """What a command must add to be about this ledger: ``--home …``, or nothing for the default."""
+        return "" if self._home is None else self._home.option
 
     def __init__(self, home: Home | None, export: Path | None = None) -> None:
         self._home, self._export = home, export
@@ -266,6 +274,33 @@ class Books(Shown):
                 return views, [], []
             return views, reviewer.units(delta or DELTA), reviewer.not_composable()
 
+    def course(self, account: str, *, most: int = 2000) -> list[Point]:
+        """Return how the budget of an account went, the first change first and today last.
+
+        Parameters
+        ----------
+        most
+            Some so many points, evenly spread; every change of the cap is among them.
+
+        Raises
+        ------
+        InputError
+            There is no such account.
+        """
+        from tabularium.ledger.amounts import from_text
+
+        self.account(account)
+        found: list[Point] = []
+        cap = Fraction(0)
+        with self._reading() as ledger:
+            for entry in ledger.course(account, most):
+                body = entry.body
+                cap = from_text(body["cap"]) if "cap" in body else cap
+                reserved, spent = from_text(body["account_reserved"]), from_text(body["account_spent"])
+                found.append(Point(datetime.fromisoformat(body["at"]), cap, reserved + spent, spent))
+        last = found[-1]
+        return [*found, replace(last, at=max(datetime.now(UTC), last.at))]
+
     def forecast(self, account: str) -> Forecast:
         """Say how far the budget of an account goes if every product costs again what its last period did.
 
@@ -286,6 +321,22 @@ class Books(Shown):
                     last[charge.product] = (charge.period, spent + charge.amount)
         return Forecast(account, left, [(product, *each) for product, each in sorted(last.items())])
 
+    def ahead(self, account: str) -> list[tuple[str, Foretold]]:
+        """Return what becomes of the schedules of an account's products, if nothing of them changes.
+
+        Of each product that Prefect runs on a schedule for this home: until when the account pays for it, and
+        what ten years of it come to. None where no Prefect API answers.
+        """
+        from tabularium._ahead import ahead
+
+        return [] if self._home is None else list(ahead(self._home, account))
+
+    @property
+    def last_entry(self) -> int:
+        """The number of the last entry; 0 where there is none."""
+        with self._reading() as ledger:
+            return ledger.head().seq
+
     def decision(
         self,
         spec: str | os.PathLike[str],
@@ -293,6 +344,7 @@ class Books(Shown):
         period: str | None = None,
         revises: str | None = None,
         measurements_of: str | None = None,
+        folders: Sequence[str | os.PathLike[str]] = (),
     ) -> Decision:
         """Say what an officer decides who approves a spec. Opens no data, and signs nothing.
 
@@ -302,6 +354,8 @@ class Books(Shown):
             The YAML file.
         period, revises, measurements_of
             As they are approved.
+        folders
+            Copies of publication folders, beside those of the home: what is published there is compared with.
 
         Raises
         ------
@@ -317,6 +371,7 @@ class Books(Shown):
         account, of = self.account(loaded.spec.dataset), loaded.spec
         with self._reading() as ledger:
             known = ledger.published_in(account.name, of.product, of.period)
+            earlier = self._last_release(ledger, of.product, folders)
             used = {"period": ledger.periods(account.name), "product": ledger.products(account.name)}
         terms = account.terms
         caps = (("period", of.period, terms.cap_per_period), ("product", of.product, terms.cap_per_product))
@@ -329,9 +384,84 @@ class Books(Shown):
             loaded,
             account,
             room,
+            earlier,
             published=any(each.spec_digest == loaded.digest for each in known),
             closed=account.retired or terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"),
         )
+
+    def _last_release(
+        self, ledger: Ledger, product: str, folders: Sequence[str | os.PathLike[str]]
+    ) -> Release | None:
+        """Return the release of a product that was published last and lies here, if there is one."""
+        from tabularium._published import releases_of
+        from tabularium._release import open as open_release
+
+        for each in releases_of(ledger, product, self._home, [Path(folder) for folder in folders]):
+            if each.folder is not None:
+                with suppress(TabulariumError):
+                    return open_release(each.folder, verify=False)
+        return None
+
+    def releases(self, product: str, *, folders: Sequence[str | os.PathLike[str]] = ()) -> list[Published]:
+        """Return the releases of a product, the newest first, as the ledger has them.
+
+        Parameters
+        ----------
+        folders
+            Copies of publication folders, beside those of the home: in each lies ``PRODUCT/PERIOD/RELEASE``.
+        """
+        from tabularium._published import releases_of
+
+        with self._reading() as ledger:
+            return releases_of(ledger, product, self._home, [Path(folder) for folder in folders])
+
+    def newest_releases(
+        self, *, folders: Sequence[str | os.PathLike[str]] = ()
+    ) -> list[tuple[Published, int]]:
+        """Return the newest release of each product, and how many releases it has; sorted by product.
+
+        Parameters
+        ----------
+        folders
+            As for :meth:`releases`.
+        """
+        from tabularium._published import newest_releases
+
+        with self._reading() as ledger:
+            return newest_releases(ledger, self._home, [Path(folder) for folder in folders])
+
+    def charged(self, release: str) -> Charged:
+        """Return the charge of a release, and what officers decided about it.
+
+        Raises
+        ------
+        UnknownRelease
+            There is none.
+        """
+        from tabularium.ledger.refusals import unknown_release
+
+        with self._reading() as ledger:
+            charge = ledger.charge(release)
+            if charge is None:
+                raise unknown_release(release)
+            return _charged(ledger, charge)
+
+    def draft_folder(self, release: str, *, folders: Sequence[str | os.PathLike[str]] = ()) -> Path | None:
+        """Return the folder of a draft: where this home laid it out, or a copy in one of ``folders``.
+
+        None where it is not there.
+        """
+        from tabularium._published import folder_of
+        from tabularium.tasks.publish.draft_folder import LaidOut
+
+        if self._home is not None:
+            with suppress(TabulariumError):
+                own = Path(LaidOut.of(self._home, release).draft)
+                if own.is_dir():
+                    return own
+        charge = self.charged(release).charge
+        places = [Path(folder) for folder in folders]
+        return folder_of(release, charge.product, charge.period, None, places)
 
     def waiting(self) -> DataFrame:
         """Return what waits for an officer: drafts to be reviewed, and runs whose spec is to be approved.
@@ -375,6 +505,24 @@ class Books(Shown):
         names = ["account", "cap", "spent", "reserved", "left"]
         rows = [(each.name, each.cap, each.spent, each.reserved, each.left) for each in self.accounts]
         return pd.DataFrame(rows, columns=names)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where an account stood. Made by :meth:`Books.course`.
+
+    Attributes
+    ----------
+    at
+        When, in UTC.
+    cap, used, spent
+        The cap, all that was reserved and spent of it, and what was spent.
+    """
+
+    at: datetime
+    cap: Fraction
+    used: Fraction
+    spent: Fraction
 
 
 @dataclass(frozen=True)

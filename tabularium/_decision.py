@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tabularium.tasks.plan.figures import in_figures
 
 if TYPE_CHECKING:
+    from tabularium._release import Release
+    from tabularium._spec import Spec
     from tabularium.ledger import Account
     from tabularium.tasks.forecast.forecast import Expected
     from tabularium.validations.spec.load import Loaded
@@ -33,10 +36,19 @@ class Decision:
         Of the account, before and after.
     room
         What the account pays at most for this product and period: caps of either may leave less.
+    earlier
+        The last release of the product that lies here, with whose spec this one is compared; or None.
     """
 
     def __init__(
-        self, loaded: Loaded, account: Account, room: Fraction, *, published: bool, closed: bool
+        self,
+        loaded: Loaded,
+        account: Account,
+        room: Fraction,
+        earlier: Release | None = None,
+        *,
+        published: bool,
+        closed: bool,
     ) -> None:
         spec = loaded.spec
         self._loaded, self._account = loaded, account
@@ -48,6 +60,40 @@ class Decision:
         self.published, self._closed = published, closed
         self.left, self.room = account.left, room
         self.left_after: Fraction = account.left - self.cost
+        self.cap: Fraction = account.cap
+        self.earlier = earlier
+
+    @property
+    def spec(self) -> Spec:
+        """The spec, as it was read."""
+        from tabularium._spec import Spec
+
+        return Spec(self._loaded, self.period)
+
+    @property
+    def symbol(self) -> str:
+        """What amounts are called: ε or ρ."""
+        return self._loaded.spec.privacy.symbol
+
+    @cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        """Every number that will be published, with its margin as far as it is known before."""
+        from tabularium.tasks.forecast.forecast import forecast
+
+        return tuple(forecast(self._loaded))
+
+    @property
+    def changes(self) -> list[tuple[str, Any, Any]]:
+        """What differs from the spec of :attr:`earlier`: field, what it was, what it is."""
+        from tabularium._diff import differing
+
+        if self.earlier is None:
+            return []
+        return [
+            each
+            for each in differing(self.earlier.certificate.spec, self._loaded.published_spec)
+            if each[0] != "period"
+        ]
 
     @property
     def can_be_paid(self) -> bool:
@@ -105,10 +151,8 @@ class Decision:
         )
 
     def _tables(self) -> Iterator[str]:
-        from tabularium.tasks.forecast.forecast import forecast
-
         expected: dict[str, list[Expected]] = {}
-        for each in forecast(self._loaded):
+        for each in self.expected:
             expected.setdefault(each.table, []).append(each)
         tables = self._loaded.spec.tables
         for table in tables[:_TABLES]:

@@ -49,7 +49,7 @@ class SpecDiff(Shown):
         one, other = (
             each._loaded.spec.model_dump(mode="json", by_alias=True) for each in (self.before, self.after)
         )
-        return _as_rows(_differing(one, other))
+        return _as_rows(differing(one, other))
 
     @cached_property
     def margins(self) -> DataFrame:
@@ -215,9 +215,7 @@ class Changes(Mapping[str, Table], Shown):
         one, other = (
             {name: each.certificate.document()[name] for name in _HOW} for each in (self.before, self.after)
         )
-        return _as_rows(
-            each for each in _differing(one, other) if not set(each[0].split(".")) & set(_ITS_OWN)
-        )
+        return _as_rows(each for each in differing(one, other) if not set(each[0].split(".")) & set(_ITS_OWN))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -325,14 +323,14 @@ def _margins(spec: Spec) -> dict[tuple[str, str], float]:
     return found
 
 
-def _differing(one: Any, other: Any, path: str = "") -> Iterator[Field]:
+def differing(one: Any, other: Any, path: str = "") -> Iterator[Field]:
     """Yield the fields that differ: path, and both values. Items of lists go by their names, if they have."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in dict.fromkeys([*one, *other]):
             inner = f"{path}.{key}" if path else str(key)
-            yield from _differing(one.get(key), other.get(key), inner)
+            yield from differing(one.get(key), other.get(key), inner)
     elif (ours := _named(one)) is not None and (theirs := _named(other)) is not None:
-        yield from _differing(ours, theirs, path)
+        yield from differing(ours, theirs, path)
     elif one != other:
         yield path, one, other
 

@@ -120,6 +120,10 @@ COMMANDS = {
         "tabularium.flows.cli.operations.up",
         "Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.",
     ),
+    "desk": (
+        "tabularium.flows.cli.operations.desk_command",
+        "Open the officer's desk in a browser: what waits, what it costs and what it says, to be signed.",
+    ),
     "ledger": (
         "tabularium.flows.cli.ledger.group",
         "Open accounts, see what is spent and left, check the chain.",

@@ -17,7 +17,6 @@ from tabularium.flows.cli.ledger.shared_options import (
     cells,
     exact_or_none,
     open_books,
-    open_ledger,
     say,
 )
 from tabularium.flows.cli.options import AsJson, HomePath
@@ -88,12 +87,12 @@ def plot(
     """Plot what was reserved and spent over time, and the cap."""
     from tabularium.flows.cli.ledger.account_plot import FORMATS, plot_spending
 
-    with open_ledger(home, reading=True) as ledger:
+    with open_books(home, None) as books:
         if file.suffix.lower() not in FORMATS:
             raise InputError(
                 "is no kind of picture that is known here", where=str(file), mend="write .svg, .png or .pdf"
             )
-        plot_spending(ledger, account, file)
+        plot_spending(books, account, file)
         say(f"plot {file}")
 
 

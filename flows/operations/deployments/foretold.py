@@ -9,10 +9,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tabularium.flows.operations.deployments.deployment import next_time
-from tabularium.flows.operations.periods import resolve
+from tabularium.flows.operations.periods import is_template, resolve
+from tabularium.flows.operations.prefect_api import configured_url, connected, deployments_of_products
+from tabularium.flows.operations.server_address import written_address
 
 if TYPE_CHECKING:
     from tabularium.ledger import Terms
+    from tabularium.tasks.runtime.home import Home
     from tabularium.validations.spec.model import ReleaseSpec
 
 YEARS = 10
@@ -134,6 +137,33 @@ def foretold(
     epsilon = composed(privacy.definition, privacy.budget, len(new), delta)
     spent = len(new) * privacy.budget
     return Foretold(last, unpaid, closed, len(new), spent, epsilon, delta, privacy.symbol)
+
+
+def schedules_of(home: Home) -> list[tuple[str, str, tuple[str, str, str]]]:
+    """Return the schedules that make periods, of the deployments of a home.
+
+    Returns
+    -------
+    Product, spec file, and schedule as :func:`foretold` takes it; none where no Prefect API answers.
+    """
+    if configured_url() is None and written_address(home) is None:
+        return []
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.schedules import CronSchedule
+
+    with connected(home, needed=False) as url:
+        if url is None:
+            return []
+        with get_client(sync_client=True) as client:
+            deployments = deployments_of_products(client)
+    return [
+        (each.name, str(each.parameters.get("spec", "")), (when.cron, when.timezone or "UTC", period))
+        for each in deployments
+        if each.parameters.get("home") in (None, str(home.path))
+        and is_template(period := str(each.parameters.get("period") or ""))
+        for schedule in each.schedules
+        if schedule.active and isinstance(when := schedule.schedule, CronSchedule)
+    ]
 
 
 def _day(at: datetime) -> str:

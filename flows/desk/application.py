@@ -1,0 +1,139 @@
+"""The application: addresses, pages, and what becomes of an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tabularium.flows.desk import (
+    account_pages,
+    decision_page,
+    draft_page,
+    history_page,
+    release_pages,
+    waiting_page,
+)
+from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
+from tabularium.flows.desk.desk import Desk
+from tabularium.flows.desk.safety import Guard, Session
+from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.report.templates import templates
+
+Given = Page | Elsewhere | Document
+Answers = Callable[[Desk, Asked], Given]
+LARGEST_FORM = 64 * 1024
+"""Bytes of a form, at most."""
+_FORM = "application/x-www-form-urlencoded"
+_STYLES = (
+    Path(__file__).parents[2] / "tasks/report/page/report.css",
+    Path(__file__).parent / "page/desk.css",
+)
+PAGES: dict[tuple[str, str], Answers] = {
+    ("GET", "/"): waiting_page.waiting,
+    ("GET", "/approve"): decision_page.look,
+    ("POST", "/approve"): decision_page.approve,
+    ("GET", "/drafts/{release}"): draft_page.look,
+    ("GET", "/drafts/{release}/report.html"): draft_page.report,
+    ("POST", "/drafts/{release}/accept"): draft_page.accept,
+    ("POST", "/drafts/{release}/withhold"): draft_page.withhold,
+    ("GET", "/attempts/{release}"): decision_page.attempts,
+    ("POST", "/attempts/{release}"): decision_page.allow,
+    ("GET", "/decided/{number}"): decision_page.decided,
+    ("POST", "/unlock"): decision_page.unlock,
+    ("POST", "/lock"): decision_page.lock,
+    ("GET", "/accounts"): account_pages.accounts,
+    ("GET", "/accounts/{account}"): account_pages.account,
+    ("GET", "/releases"): release_pages.products,
+    ("GET", "/releases/{release}"): release_pages.release,
+    ("POST", "/releases/{release}/verify"): release_pages.verify,
+    ("POST", "/releases/{release}/withdraw"): release_pages.withdraw,
+    ("GET", "/products/{product}"): release_pages.product,
+    ("GET", "/history"): history_page.history,
+}
+
+
+def application(desk: Desk, session: Session) -> ASGIApp:
+    """Return the application of a desk, guarded."""
+    routes = [
+        Route(address, _endpoint(desk, session, answers), methods=[method])
+        for (method, address), answers in PAGES.items()
+    ]
+    style = "\n".join(path.read_text(encoding="utf-8") for path in _STYLES)
+
+    async def styles(_request: Request) -> Response:
+        return Response(style, media_type="text/css", headers={"Cache-Control": "private, max-age=3600"})
+
+    async def odd(_request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        what = "There is no such page." if status == 404 else "This page is not asked for in that way."
+        return _rendered(desk, session, Page("error.html.jinja", {"line": what, "signed": None}, status))
+
+    routes.append(Route("/desk.css", styles))
+    return Guard(Starlette(routes=routes, exception_handlers={404: odd, 405: odd}), session)
+
+
+def _endpoint(desk: Desk, session: Session, answers: Answers) -> Callable[[Request], Any]:
+    async def endpoint(request: Request) -> Response:
+        form = None
+        if request.method == "POST":
+            form = await _form_of(request)
+            if form is None or not session.filled_in(form.pop("secret", "")):
+                line = "This form is not one of this session of the desk: go back, load the page again."
+                return _rendered(
+                    desk, session, Page("error.html.jinja", {"line": line, "signed": False}, 403)
+                )
+        asked = Asked(request.path_params, dict(request.query_params), form)
+        return await run_in_threadpool(_answer, desk, session, answers, asked)
+
+    return endpoint
+
+
+async def _form_of(request: Request) -> dict[str, str] | None:
+    """Return what a form holds; None of one that is none, or too large."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != _FORM:
+        return None
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LARGEST_FORM:
+            return None
+    try:
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body)))
+    except ValueError:
+        return None
+
+
+def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked) -> Response:
+    before = desk.last_entry() if asked.form is not None else None
+    try:
+        found = answers(desk, asked)
+    except TabulariumError as error:
+        line, status = error.line(), 400
+    except Exception as error:  # nothing of it is shown: it may hold what is confidential
+        line, status = f"An unexpected {type(error).__name__} stopped this. Try it on the command line.", 500
+    else:
+        return _rendered(desk, session, found)
+    signed = None if before is None else desk.signed_since(before)
+    return _rendered(desk, session, Page("error.html.jinja", {"line": line, "signed": signed}, status))
+
+
+def _rendered(desk: Desk, session: Session, found: Given) -> Response:
+    if isinstance(found, Elsewhere):
+        return RedirectResponse(found.address, 303)
+    if isinstance(found, Document):
+        return Response(
+            found.content, media_type=found.media_type, headers={"Content-Security-Policy": found.policy}
+        )
+    page = templates("tabularium.flows.desk", "tabularium.tasks.report").get_template(found.template)
+    shown = page.render(desk=desk, secret=session.form_secret, **found.shows)
+    return HTMLResponse(shown, found.status)

@@ -1,0 +1,171 @@
+"""A spec to be approved, further attempts to be allowed, and what was decided."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import tabularium
+from tabularium.flows.desk.asked import Asked, Elsewhere, Page
+from tabularium.flows.desk.desk import Desk
+from tabularium.flows.desk.signing_off import decide
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.figures import in_figures
+
+
+def look(desk: Desk, asked: Asked) -> Page:
+    """Show what will be published, at what price, and what is left."""
+    decision = _decision(desk, asked)
+    return Page(
+        "decision.html.jinja",
+        {
+            "decision": decision,
+            "tables": _tables(decision),
+            "bar_shares": _bar(decision),
+            "confidence": float(decision.spec._loaded.spec.publication.confidence),
+            "command": _command(desk, asked, decision),
+            "asked": _named(asked),
+            "here": _address(asked),
+        },
+    )
+
+
+def approve(desk: Desk, asked: Asked) -> Elsewhere | Page:
+    """Approve the spec that was looked at."""
+    decision = _decision(desk, asked)
+    if decision.spec_digest != asked.value("digest"):
+        raise InputError(
+            "the spec has changed since it was looked at",
+            where=asked.value("spec"),
+            mend="nothing was signed; look at it again",
+        )
+    reason, unpaid = asked.value("reason") or None, bool(asked.value("even_if_unpaid"))
+    says = [f"Spec {decision.spec_digest}", f"It may cost at most {decision.symbol} = {decision.budget}."]
+    return decide(
+        *(desk, asked, lambda one: one.approve(decision, reason=reason, even_if_unpaid=unpaid)),
+        title=f"Approve {decision.headline}",
+        says=says if decision.can_be_paid else [*says, "The account cannot pay for it as it stands."],
+        back=_address(asked),
+        address="/approve",
+    )
+
+
+def attempts(desk: Desk, asked: Asked) -> Page:
+    """Show a release whose attempts are used up."""
+    release = asked.path["release"]
+    with desk.books() as books:
+        charged = books.charged(release)
+    command = f"tabularium ledger allow-attempts {release} --reason WHY --key FILE{desk.option}"
+    return Page("attempts.html.jinja", {"charge": charged.charge, "command": command})
+
+
+def allow(desk: Desk, asked: Asked) -> Elsewhere | Page:
+    """Let a release be drawn some times more."""
+    release, reason = asked.path["release"], asked.value("reason")
+    return decide(
+        *(desk, asked, lambda one: one.allow_attempts(release, reason=reason)),
+        title=f"Let release {release} be drawn some times more",
+        says=["Every attempt draws the same noise again: no attempt costs more budget."],
+        back=f"/attempts/{release}",
+        address=f"/attempts/{release}",
+    )
+
+
+def decided(desk: Desk, asked: Asked) -> Page:
+    """Show what came of a decision."""
+    return Page("decided.html.jinja", {"decided": desk.kept(asked.path["number"])})
+
+
+def unlock(desk: Desk, asked: Asked) -> Elsewhere:
+    """Open the key with the passphrase of a form."""
+    if desk.key is not None:
+        desk.key.unlock((asked.form or {}).get("passphrase", ""))
+    return Elsewhere(own_address(asked.value("back")))
+
+
+def lock(desk: Desk, _asked: Asked) -> Elsewhere:
+    """Close the key."""
+    if desk.key is not None:
+        desk.key.close()
+    return Elsewhere("/")
+
+
+def own_address(address: str) -> str:
+    """Return an address of the desk as a form names it; the first page for any other."""
+    return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
+
+
+def _named(asked: Asked) -> dict[str, str]:
+    """Return how a spec is approved, as addresses and forms name it."""
+    names = ("spec", "period", "revises", "measurements_of")
+    return {name: value for name in names if (value := asked.value(name))}
+
+
+def _decision(desk: Desk, asked: Asked) -> tabularium.Decision:
+    named = _named(asked)
+    if "spec" not in named:
+        raise InputError("names no spec", where="spec", mend="give the path of a YAML file")
+    path = Path(named.pop("spec"))
+    if not path.is_file():
+        raise InputError(
+            "no such spec on this machine", where=str(path), mend="copy it here, or approve it where it lies"
+        )
+    with desk.books() as books:
+        return books.decision(path, **named, folders=desk.folders)
+
+
+def _address(asked: Asked) -> str:
+    return f"/approve?{urlencode(_named(asked))}"
+
+
+def _command(desk: Desk, asked: Asked, decision: tabularium.Decision) -> str:
+    from tabularium.flows.operations.waiting import approving
+
+    named = _named(asked)
+    asked_for = decision.period, named.get("revises"), named.get("measurements_of")
+    return approving(named["spec"], *asked_for, str(desk.home))
+
+
+def _tables(decision: tabularium.Decision) -> list[dict[str, Any]]:
+    """Return every table with its universe, and each of its numbers with levels and margins."""
+    numbers: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for each in decision.expected:
+        typical, small = each.in_cells or (None, None)
+        margin = each.of_noise if typical is None else typical.margin
+        numbers[each.table].append(
+            {
+                "name": each.name + (f" ({each.group})" if each.group else ""),
+                "level": each.level or "all cells",
+                "cells": each.cells,
+                "typical": None if typical is None else in_figures(typical.records),
+                "margin": _margin(margin, each.at_least),
+                "small": None if small is None else in_figures(small.records),
+                "in_small": None if small is None else _margin(small.margin, each.at_least),
+                "depends": each.number is None,
+            }
+        )
+    return [
+        {
+            "name": table.name,
+            "dimensions": " × ".join(table.dimensions),
+            "where": table.where,
+            "numbers": numbers[table.name],
+        }
+        for table in decision.spec._loaded.spec.tables
+    ]
+
+
+def _margin(margin: float | None, at_least: bool) -> str | None:
+    if margin is None or margin == float("inf"):
+        return None
+    return f"± {in_figures(margin)}{' or more' if at_least else ''}"
+
+
+def _bar(decision: tabularium.Decision) -> dict[str, Any]:
+    """Return the parts of the cap, each as a share of it: used before, this, left after."""
+    cap, before = decision.cap, decision.cap - decision.left
+    this = min(decision.cost, decision.left)
+    parts = {"used": before, "this": this, "after": cap - before - this}
+    return {name: float(part / cap) if cap else 0.0 for name, part in parts.items()}

@@ -1,0 +1,139 @@
+"""What a desk knows: the home, its ledger, copies of folders, the key, and what it has done so far."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tabularium
+from tabularium.flows.desk.signing import SigningKey
+from tabularium.mechanisms.errors import TabulariumError
+
+Found = TypeVar("Found")
+_MOST_KEPT = 200  # results that are looked at again by their address
+
+
+@dataclass
+class Verification:
+    """A verification of a release that goes on, or is over.
+
+    Attributes
+    ----------
+    began
+        Seconds of :func:`time.monotonic`.
+    verdict, failure
+        What came of it; both None while it goes on.
+    """
+
+    began: float = field(default_factory=time.monotonic)
+    verdict: tabularium.Verdict | None = None
+    failure: str | None = None
+
+    @property
+    def seconds(self) -> int:
+        """For how long it has gone on."""
+        return int(time.monotonic() - self.began)
+
+
+class Desk:
+    """The desk of one installation.
+
+    Parameters
+    ----------
+    home
+        As for :func:`tabularium.open_ledger`.
+    folders
+        Copies of publication folders, or of folders of drafts: in each lies ``PRODUCT/PERIOD/RELEASE``.
+    key
+        The officer's; None where the desk only shows.
+    """
+
+    def __init__(self, home: Path, folders: tuple[Path, ...] = (), key: SigningKey | None = None) -> None:
+        self.home, self.folders, self.key = home, folders, key
+        self.option = tabularium.open_ledger(home).option
+        self._kept: dict[str, object] = {}
+        self._found: dict[str, tuple[int, Any]] = {}
+        self._verifications: dict[str, Verification] = {}
+        self._lock, self._prefect = threading.Lock(), threading.Lock()
+        self._number = 0
+
+    @contextmanager
+    def books(self) -> Iterator[tabularium.Books]:
+        """Open the ledger for one page."""
+        with tabularium.open_ledger(self.home) as books:
+            yield books
+
+    @property
+    def officer(self) -> tabularium.Officer | None:
+        """Who signs; None without a key, or while its passphrase is not known."""
+        return None if self.key is None else self.key.officer()
+
+    @contextmanager
+    def asking_prefect(self) -> Iterator[None]:
+        """Ask Prefect one question at a time: which API is asked is a setting of the whole process."""
+        with self._prefect:
+            yield
+
+    def keep(self, what: object) -> str:
+        """Keep something that a page shows later; return its number."""
+        with self._lock:
+            self._number += 1
+            self._kept[number := str(self._number)] = what
+            for old in list(self._kept)[:-_MOST_KEPT]:
+                del self._kept[old]
+        return number
+
+    def kept(self, number: str) -> object | None:
+        """Return what was kept, if it is still."""
+        return self._kept.get(number)
+
+    def remember(self, about: str, entry: int, find: Callable[[], Found]) -> Found:
+        """Return what was found about something as of an entry of the ledger; it is found once."""
+        known = self._found.get(about)
+        if known is None or known[0] != entry:
+            known = self._found[about] = (entry, find())
+        found: Found = known[1]
+        return found
+
+    def last_entry(self) -> int:
+        """Return the number of the ledger's last entry; 0 where none can be read."""
+        with suppress(TabulariumError), self.books() as books:
+            return books.last_entry
+        return 0
+
+    def signed_since(self, entry: int) -> bool:
+        """Whether the key of this desk has signed an entry after that one."""
+        officer = self.officer
+        if officer is None:
+            return False
+        with suppress(TabulariumError), self.books() as books:
+            written = books.entries(last=books.last_entry - entry)
+            return any(body.get("by") == officer.key for body in written)
+        return False
+
+    def verification(self, release: str) -> Verification | None:
+        """Return the last verification of a release that was begun at this desk."""
+        return self._verifications.get(release)
+
+    def begin_verification(self, release: str, verify: Callable[[], tabularium.Verdict]) -> None:
+        """Verify a release while pages go on; one that goes on is not begun again."""
+        with self._lock:
+            known = self._verifications.get(release)
+            if known is not None and known.verdict is None and known.failure is None:
+                return
+            begun = self._verifications[release] = Verification()
+        threading.Thread(target=_verify, args=(begun, verify), daemon=True).start()
+
+
+def _verify(begun: Verification, verify: Callable[[], tabularium.Verdict]) -> None:
+    try:
+        begun.verdict = verify()
+    except TabulariumError as error:
+        begun.failure = error.line()
+    except Exception as error:  # nothing of it is shown
+        begun.failure = f"an unexpected {type(error).__name__} stopped it; try: tabularium verify"

@@ -1,0 +1,223 @@
+"""A draft to be reviewed: its report, what changed, whether targets are met, and the decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tabularium
+from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
+from tabularium.flows.desk.desk import Desk
+from tabularium.flows.desk.safety import REPORT_POLICY
+from tabularium.flows.desk.signing_off import decide
+from tabularium.mechanisms.errors import InputError, TabulariumError
+from tabularium.tasks.plan.figures import in_figures
+from tabularium.tasks.report.wording import whole
+
+_MOST_CELLS = 8  # that are listed of each table: those that changed most
+_REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Met:
+    """A target of the spec beside what the draft states: its widest margin, and how many cells meet it."""
+
+    about: str
+    wanted: str
+    widest: str
+    cells: int
+    within: int
+
+    @property
+    def met(self) -> bool:
+        """Whether it holds in every cell."""
+        return self.within == self.cells
+
+
+def look(desk: Desk, asked: Asked) -> Page:
+    """Show a draft, and ask for a decision."""
+    name = asked.path["release"]
+    with desk.books() as books:
+        charged = books.charged(name)
+        folder = books.draft_folder(name, folders=desk.folders)
+        since = books.releases(charged.charge.product, folders=desk.folders)
+    if charged.draft is None:
+        raise InputError("waits for no review", where=f"release {name}", mend="see the page of its account")
+    shown: dict[str, Any] = {"draft": None, "changed": None, "targets": [], "report": False, "altered": None}
+    if folder is not None:
+        shown |= _of_folder(folder, charged.draft.digest, since, charged.charge.period)
+    return Page(
+        "draft.html.jinja",
+        {
+            "charge": charged.charge,
+            "laid_out": charged.draft,
+            "standing": charged.standing,
+            "folder": folder,
+            "commands": _commands(desk, name),
+            **shown,
+        },
+    )
+
+
+def report(desk: Desk, asked: Asked) -> Document:
+    """Return the report of a draft, for a frame in which nothing of it runs."""
+    name = asked.path["release"]
+    with desk.books() as books:
+        folder = books.draft_folder(name, folders=desk.folders)
+    if folder is None or not (folder / _REPORT).is_file():
+        raise InputError("has no report here", where=f"release {name}", mend="see its folder")
+    return Document((folder / _REPORT).read_bytes(), "text/html", REPORT_POLICY)
+
+
+def accept(desk: Desk, asked: Asked) -> Elsewhere | Page:
+    """Accept the draft that was looked at."""
+    name, consulted = asked.path["release"], _consulted(asked)
+    with desk.books() as books:
+        folder = books.draft_folder(name, folders=desk.folders)
+    if folder is None:
+        raise InputError(
+            "is not on this machine, and nobody accepts what they have not seen",
+            where=f"the draft of release {name}",
+            mend="copy its folder here and name it with --folder",
+        )
+    copy = folder if _is_copy(desk, folder) else None
+
+    def act(one: tabularium.Officer) -> tabularium.Decided:
+        return one.accept(name, draft=asked.value("draft"), consulted_confidential=consulted, copy=copy)
+
+    return decide(
+        *(desk, asked, act),
+        title=f"Accept the draft of release {name}",
+        says=[
+            "It is published byte for byte as it was laid out. This is not taken back.",
+            *_outside(consulted),
+        ],
+        back=f"/drafts/{name}",
+        address=f"/drafts/{name}/accept",
+    )
+
+
+def withhold(desk: Desk, asked: Asked) -> Elsewhere | Page:
+    """Withhold the draft that was looked at, for one of its criteria."""
+    name, criterion, consulted = asked.path["release"], asked.value("criterion"), _consulted(asked)
+    if not criterion:
+        raise InputError("names no criterion", where="criterion", mend="choose one of those that were agreed")
+
+    def act(one: tabularium.Officer) -> tabularium.Decided:
+        return one.withhold(
+            name, draft=asked.value("draft"), criterion=criterion, consulted_confidential=consulted
+        )
+
+    return decide(
+        *(desk, asked, act),
+        title=f"Withhold the draft of release {name}: {criterion}",
+        says=[
+            "It is never published, and its budget stays spent. This is not taken back.",
+            *_outside(consulted),
+        ],
+        back=f"/drafts/{name}",
+        address=f"/drafts/{name}/withhold",
+    )
+
+
+def _consulted(asked: Asked) -> bool:
+    """Return what was answered: there is no answer that counts unless it is given."""
+    answer = asked.value("consulted")
+    if answer not in ("yes", "no"):
+        raise InputError(
+            "was not answered",
+            where="whether confidential figures were consulted",
+            mend="go back and answer yes or no; either is recorded",
+        )
+    return answer == "yes"
+
+
+def _outside(consulted: bool) -> list[str]:
+    return (
+        ["Confidential figures were consulted: the decision is outside the guarantee."] if consulted else []
+    )
+
+
+def _is_copy(desk: Desk, folder: Path) -> bool:
+    return any(folder.is_relative_to(each) for each in desk.folders)
+
+
+def _commands(desk: Desk, name: str) -> list[str]:
+    rest = f"--key FILE{desk.option}"
+    return [
+        f"tabularium ledger accept {name} {rest}",
+        f"tabularium ledger withhold {name} --criterion CRITERION {rest}",
+    ]
+
+
+def _of_folder(folder: Path, digest: str, since: list[tabularium.Published], period: str) -> dict[str, Any]:
+    """Return what is shown of a draft that lies here; nothing where it is not the one that was laid out."""
+    try:
+        draft = tabularium.open(folder)
+        if draft._released.digest != digest:
+            return {"altered": "this is not the draft that was laid out for review"}
+    except TabulariumError as error:
+        return {"altered": error.line()}
+    before = next((each for each in since if each.period != period and _usable(each)), None)
+    return {
+        "draft": draft,
+        "report": (folder / _REPORT).is_file(),
+        "targets": list(_targets(draft)),
+        "changed": None if before is None else _changed(draft, before),
+    }
+
+
+def _usable(each: tabularium.Published) -> bool:
+    return each.folder is not None and each.state == "current"
+
+
+def _changed(draft: tabularium.Release, before: tabularium.Published) -> dict[str, Any] | None:
+    """Return how many cells changed by more than their margin, beside those expected by chance."""
+    try:
+        changes = tabularium.diff(tabularium.open(before.folder or ""), draft)
+        assert isinstance(changes, tabularium.Changes)  # noqa: S101 - of two releases
+        tables = [
+            {**row, "by_chance": in_figures(row["by_chance"]), "largest": _largest(changes, row["table"])}
+            for row in changes.summary.to_dict("records")
+        ]
+    except TabulariumError as error:
+        return {"period": before.period, "tables": [], "reasons": {before.release: error.line()}}
+    return {"period": before.period, "tables": tables, "reasons": changes.reasons}
+
+
+def _largest(changes: tabularium.Changes, name: str) -> list[dict[str, Any]]:
+    """Return the cells of a table that changed most beside their margins."""
+    frame = changes[name].to_pandas()
+    frame = frame[frame["difference"].notna() & frame["margin"].notna() & (frame["margin"] > 0)]
+    ratio = (frame["difference"].astype(float).abs() / frame["margin"].astype(float)).sort_values()
+    keys = [column for column in frame.columns if column in changes[name].dimensions or column == "level"]
+    return [
+        {
+            "cell": ", ".join(str(row[key]) for key in keys if row[key] not in ("", None)),
+            **{key: whole(row[key]) for key in ("before", "after", "difference", "margin")},
+            "beyond": bool(row["beyond"]),
+        }
+        for row in frame.loc[ratio.index[::-1][:_MOST_CELLS]].to_dict("records")
+    ]
+
+
+def _targets(draft: tabularium.Release) -> list[Met]:
+    """Hold every target of the spec that names a margin against the margins that the draft states."""
+    found = []
+    for target in draft._released.spec.targets:
+        if target.largest is None:
+            continue
+        frame = draft[target.table].to_pandas()
+        column = "margin" if target.measure is None else f"{target.measure}_margin"
+        if target.level is not None and "level" in frame:
+            frame = frame[frame["level"] == target.level]
+        stated = frame[column].dropna() if column in frame else ()
+        margins = [float(each) for each in stated]
+        about = ", ".join(filter(None, (target.table, target.measure, target.level)))
+        if margins:
+            within = sum(each <= float(target.largest) for each in margins)
+            found.append(Met(about, target.words, in_figures(max(margins)), len(margins), within))
+        else:
+            found.append(Met(about, target.words, "none stated", 1, 0))
+    return found

@@ -1,0 +1,153 @@
+"""Who may speak to the desk: the browser of whoever started it, and no page of anybody else.
+
+It listens on 127.0.0.1 alone. The address that is printed holds a token that opens one session; from then on
+a cookie names it, which no script can read and no other site makes the browser send. A form holds a second
+secret of the session. A request that names another host is refused, so that no name that leads to 127.0.0.1
+makes another site's page ours; so is one that comes from another origin.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HOSTS = ("127.0.0.1", "localhost")
+#: Nothing is loaded but the style and the pictures of the desk, and a draft's report in a frame.
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; frame-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+#: Of the report of a draft: whatever it holds, it runs nothing, asks for nothing and leads nowhere.
+REPORT_POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; "
+    "frame-ancestors 'self'; base-uri 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_READING = ("GET", "HEAD")
+
+
+class Session:
+    """The one session of a desk.
+
+    Attributes
+    ----------
+    form_secret
+        What every form of the session holds.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.cookie = f"tabularium-desk-{port}"
+        self.form_secret = secrets.token_urlsafe(32)
+        self._name = secrets.token_urlsafe(32)
+        self._token: str | None = None
+        self.origins = tuple(f"http://{host}:{port}" for host in HOSTS)
+        self.new_token()
+
+    def new_token(self) -> str:
+        """Return a new token that opens the session once; the one before it opens it no more."""
+        self._token = secrets.token_urlsafe(32)
+        return self._token
+
+    def opened_by(self, token: str) -> bool:
+        """Whether a token opens the session; it does so once."""
+        if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
+            return False
+        self._token = None
+        return True
+
+    def is_named_by(self, headers: Headers) -> bool:
+        """Whether the cookie of a request names the session."""
+        found = SimpleCookie()
+        for line in headers.getlist("cookie"):
+            try:
+                found.load(line)
+            except CookieError:
+                return False
+        held = found.get(self.cookie)
+        return held is not None and hmac.compare_digest(held.value.encode(), self._name.encode())
+
+    def filled_in(self, secret: str) -> bool:
+        """Whether a form is one of the session."""
+        return hmac.compare_digest(secret.encode(), self.form_secret.encode())
+
+    def enter(self, response: Response) -> None:
+        """Give the browser the cookie."""
+        response.set_cookie(self.cookie, self._name, httponly=True, samesite="strict", path="/")
+
+
+class Guard:
+    """Around the whole application: refuses whoever is not the session, and says how pages may be used."""
+
+    def __init__(self, inner: ASGIApp, session: Session) -> None:
+        self._inner, self._session = inner, session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102 - ASGI
+        if scope["type"] == "lifespan":
+            await self._inner(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        answer = self._answer(scope) if scope["type"] == "http" else Response(status_code=403)
+        if answer is None:
+            await self._inner(scope, receive, with_headers)
+        else:
+            await answer(scope, receive, with_headers)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """Return what a request gets that the application is not asked about."""
+        headers = Headers(scope=scope)
+        if (why := self._refused(scope["method"], headers)) is not None:
+            return _plainly(why)
+        if scope["path"] == "/enter":
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            if scope["method"] not in _READING or not self._session.opened_by(given):
+                return _plainly(
+                    "This address was used, or is none that was printed. "
+                    "Press Enter where the desk was started: it prints a new one."
+                )
+            entered = RedirectResponse("/", 303)
+            self._session.enter(entered)
+            return entered
+        if not self._session.is_named_by(headers):
+            return _plainly("Open the address that the desk has printed: it lets in who started it.")
+        return None
+
+    def _refused(self, method: str, headers: Headers) -> str | None:
+        """Return why a request is not from a page of the desk, or typed by its user; None if it may be."""
+        own = [origin.partition("//")[2] for origin in self._session.origins]
+        if headers.getlist("host") not in [[host] for host in own]:
+            return f"The desk answers to {_or(own)} alone."
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin is not None and origin not in self._session.origins:
+            return "This was sent by a page of another site."
+        if method not in _READING and (origin is None or site not in (None, "same-origin")):
+            return "A form of the desk is sent by a page of the desk alone."
+        return None
+
+
+def _plainly(why: str) -> Response:
+    return Response(f"{why}\n", 403, media_type="text/plain")
+
+
+def _or(names: Iterable[str]) -> str:
+    return " or ".join(names)

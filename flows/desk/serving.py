@@ -1,0 +1,64 @@
+"""Serving a desk on 127.0.0.1 until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+import uvicorn
+
+from tabularium.flows.desk.application import application
+from tabularium.flows.desk.desk import Desk
+from tabularium.flows.desk.safety import HOSTS, Session
+from tabularium.mechanisms.errors import InputError
+
+
+def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
+    """Serve a desk, and say under which address; a line on standard input asks for a new one.
+
+    Parameters
+    ----------
+    port
+        0 for any that is free.
+    say
+        Is told each address, which lets in whoever opens it first.
+
+    Raises
+    ------
+    InputError
+        The port is in use.
+    """
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOSTS[0], port))
+    except OSError as error:
+        reason = error.strerror
+    else:
+        port = listening.getsockname()[1]
+        session = Session(port)
+        # Neither addresses, which hold the token, nor errors, which may hold more, are logged.
+        config = uvicorn.Config(
+            application(desk, session), log_config=None, access_log=False, server_header=False, lifespan="off"
+        )
+        say(_address(port, session.new_token()))
+        if sys.stdin is not None and sys.stdin.isatty():
+            threading.Thread(target=_new_addresses, args=(session, port, say), daemon=True).start()
+        with listening:
+            asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+        return
+    raise InputError(
+        f"cannot be used ({reason})", where=f"port {port}", mend="name another with --port, or 0"
+    )
+
+
+def _new_addresses(session: Session, port: int, say: Callable[[str], None]) -> None:
+    for _line in sys.stdin:
+        say(_address(port, session.new_token()))
+
+
+def _address(port: int, token: str) -> str:
+    return f"http://{HOSTS[0]}:{port}/enter?token={token}"

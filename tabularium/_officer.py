@@ -1,0 +1,401 @@
+"""An officer who decides: approves specs, accepts and withholds drafts, withdraws releases, and signs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tabularium.mechanisms.errors import InputError, LedgerError
+
+if TYPE_CHECKING:
+    from tabularium._decision import Decision
+    from tabularium.ledger import Draft, Ledger
+    from tabularium.tasks.runtime.home import Home
+
+
+class Moved(LedgerError):
+    """What would be signed is no longer what was shown."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision that stands in the ledger.
+
+    Attributes
+    ----------
+    said
+        What was decided, as sentences.
+    resumed
+        Digests of the specs of the flow runs that go on.
+    untold
+        Why runs that wait could not be told; they go on by themselves once the server runs. Else empty.
+    folder
+        Where the release is published, or will be by the run that goes on; None if this home does not know.
+    """
+
+    said: str
+    resumed: tuple[str, ...] = ()
+    untold: str = ""
+    folder: Path | None = None
+
+
+class Officer:
+    """Who decides, with a key that is enrolled. Made by :func:`officer`; each decision opens the ledger anew.
+
+    A decision that was made before is made once: again, it changes nothing.
+    """
+
+    def __init__(self, home: Home, key: Ed25519PrivateKey) -> None:
+        self._home, self._key = home, key
+
+    @property
+    def key(self) -> str:
+        """The name of the key, as ``tabularium ledger keys`` shows it."""
+        from tabularium.ledger.officers.keys import key_id, public_hex
+
+        return key_id(public_hex(self._key))
+
+    @property
+    def name(self) -> str:
+        """Whose key it is, as it was enrolled.
+
+        Raises
+        ------
+        NotApproved
+            It is not enrolled, or was revoked.
+        """
+        from tabularium.ledger.refusals import NotApproved
+
+        with self._ledger() as ledger:
+            known = ledger.keys().get(self.key)
+        if known is None or not known.active:
+            raise NotApproved(
+                "is not enrolled, or was revoked",
+                where=f"key {self.key}",
+                mend="sign with an enrolled key (tabularium ledger keys lists them)",
+            )
+        return known.officer
+
+    def approve(
+        self, decision: Decision, *, reason: str | None = None, even_if_unpaid: bool = False
+    ) -> Decided:
+        """Approve a spec as it was looked at.
+
+        Raises
+        ------
+        InputError
+            The account cannot pay for it, and that was not said to be known.
+        NotApproved
+            The key is not enrolled.
+        """
+        if not (decision.can_be_paid or even_if_unpaid):
+            raise InputError(
+                f"account {decision.account} cannot pay the {decision.cost} that it costs",
+                where=f"{decision.product} {decision.period}",
+                mend="have its cap raised, or say that it is to be approved even if it cannot be paid",
+            )
+        with self._ledger() as ledger:
+            ledger.approve(
+                decision.account,
+                decision.spec_digest,
+                by=self._key,
+                amount=Fraction(decision.budget),
+                reason=reason,
+            )
+        said = f"{decision.product} {decision.period} is approved, for at most {decision.budget}."
+        return self._go_on(said, spec_digest=decision.spec_digest)
+
+    def accept(
+        self,
+        release: str,
+        *,
+        draft: str,
+        consulted_confidential: bool = False,
+        copy: str | os.PathLike[str] | None = None,
+    ) -> Decided:
+        """Let a draft be published, byte for byte: by the run that waits for it, or here. Not taken back.
+
+        Parameters
+        ----------
+        draft
+            SHA-256 of the certificate that was looked at.
+        consulted_confidential
+            Whether confidential figures were consulted.
+        copy
+            A copy of the draft's folder, where another home laid it out: then it is published there.
+
+        Raises
+        ------
+        WrongState
+            The release waits for no review, or was withheld.
+        Conflict
+            That is not the draft that was laid out.
+        PublicationError
+            The draft is gone or altered, or cannot be published.
+        NotApproved
+            The key is not enrolled.
+        """
+        from tabularium.ledger.measurement.release_lock import hold
+        from tabularium.tasks.publish.draft_folder import LaidOut, publish_accepted, require_whole
+
+        with self._ledger() as ledger:
+            known, charge = _draft(ledger, release), ledger.charge(release)
+            laid_out = None if copy is not None else LaidOut.of(self._home, release)
+            if not known.accepted and charge is not None and not charge.final:
+                require_whole(Path(copy or (laid_out and laid_out.draft) or ""), known)
+            known = ledger.accept(
+                release, draft=draft, by=self._key, consulted_confidential=consulted_confidential
+            )
+            decided = self._go_on(f"Release {release} is accepted.", release_id=release)
+            if laid_out is None:
+                return decided
+            if not decided.resumed:
+                with hold(ledger, release):
+                    publish_accepted(self._home, ledger, release)
+        said = "will be published by the run that waited" if decided.resumed else "is published"
+        return Decided(f"{decided.said} It {said}.", decided.resumed, decided.untold, Path(laid_out.release))
+
+    def withhold(
+        self, release: str, *, draft: str, criterion: str, consulted_confidential: bool = False
+    ) -> Decided:
+        """End a draft: it is never published, and its budget stays spent. Not taken back.
+
+        Parameters
+        ----------
+        criterion
+            For what: one of its own.
+        draft, consulted_confidential
+            As for :meth:`accept`.
+
+        Raises
+        ------
+        WrongState, Conflict, NotApproved
+            As :meth:`accept`.
+        BadValue
+            The criterion is not one of its own.
+        """
+        from tabularium.ledger.measurement.release_lock import hold
+        from tabularium.tasks.publish.draft_folder import remove_draft
+
+        with self._ledger() as ledger:
+            _draft(ledger, release)
+            with hold(ledger, release):
+                ledger.withhold(
+                    release,
+                    draft=draft,
+                    criterion=criterion,
+                    by=self._key,
+                    consulted_confidential=consulted_confidential,
+                )
+                remove_draft(self._home, release)
+        return self._go_on(f"Release {release} is withheld; its budget stays spent.", release_id=release)
+
+    def withdraw(self, release: str, *, reason: str) -> Decided:
+        """Have a published release offered no more. Its folder stays, and its budget stays spent.
+
+        Parameters
+        ----------
+        reason
+            One line that every reader sees; no figures.
+
+        Raises
+        ------
+        InputError
+            These are tallies of a release, and are withdrawn with it.
+        WrongState
+            It is not published.
+        NotApproved
+            The key is not enrolled.
+        """
+        from tabularium.ledger.refusals import unknown_release
+        from tabularium.tasks.publish.period_index import published_like, renew_index
+        from tabularium.tasks.publish.release_folder import published_in
+
+        with self._ledger() as ledger:
+            charge = ledger.charge(release)
+            if charge is None:
+                raise unknown_release(release)
+            main = published_like(ledger, charge).get(charge.publication_digest, charge)
+            if main.release_id != release:
+                raise InputError(
+                    "these are tallies, which are withdrawn with their release",
+                    where=f"release {release}",
+                    mend=f"withdraw {main.release_id}",
+                )
+            ledger.withdraw(release, reason=reason, by=self._key)
+            base = published_in(self._home, release)
+            if base is None:
+                said = "This home did not publish it: the index beside it is renewed by the next run there."
+            else:
+                current = renew_index(ledger, base / charge.product / charge.period)["current"]
+                said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}."
+        return Decided(f"Release {release} is withdrawn; its budget stays spent. {said}")
+
+    def allow_attempts(self, release: str, *, reason: str) -> Decided:
+        """Let a release be drawn some times more whose attempts are used up.
+
+        Raises
+        ------
+        WrongState
+            It is not being drawn.
+        NotApproved
+            The key is not enrolled.
+        """
+        with self._ledger() as ledger:
+            allowed = ledger.allow_attempts(release, reason=reason, by=self._key)
+        return self._go_on(f"Release {release} may be drawn {allowed} times in all.", release_id=release)
+
+    def to_sign(self, decide: Callable[[Officer], object]) -> bytes | None:
+        """Return what a decision would sign, byte for byte; None if it was made before. Nothing is written.
+
+        Parameters
+        ----------
+        decide
+            Makes the decision with the officer that it is given, as ``lambda one: one.approve(decision)``.
+
+        Raises
+        ------
+        TabulariumError
+            As the decision does.
+        """
+        try:
+            decide(Officer(self._home, _Looking(self._key)))
+        except _WouldSign as found:
+            return found.data
+        return None
+
+    def signs_only(self, data: bytes) -> Officer:
+        """Return this officer, who signs nothing but what was shown: anything else raises :class:`Moved`."""
+        return Officer(self._home, _Holding(self._key, data))
+
+    @contextmanager
+    def _ledger(self) -> Iterator[Ledger]:
+        from tabularium.ledger import Ledger
+        from tabularium.ledger.measurement.store import MeasurementStore
+
+        heads = MeasurementStore(self._home.measurements).heads()
+        with Ledger.connect(self._home.ledger_url, known_heads=heads, make=False) as ledger:
+            yield ledger
+
+    def _go_on(self, said: str, *, release_id: str | None = None, spec_digest: str | None = None) -> Decided:
+        """Let the flow runs go on that waited for this: it stands, whatever becomes of them."""
+        from tabularium.flows.operations.waiting import resume_waiting
+
+        try:
+            resumed = resume_waiting(
+                self._home,
+                release_id=release_id,
+                spec_digests=None if spec_digest is None else [spec_digest],
+            )
+        except Exception as error:  # of a library, too
+            return Decided(said, untold=type(error).__name__)
+        return Decided(said, tuple(resumed))
+
+
+def officer(
+    home: str | os.PathLike[str] | None = None,
+    *,
+    key: str | os.PathLike[str],
+    passphrase: str | None = None,
+) -> Officer:
+    """Open an officer's key, to decide with.
+
+    Parameters
+    ----------
+    home
+        As for :func:`open_ledger`.
+    key
+        The PEM file of the private key.
+    passphrase
+        Of the key, if it is encrypted.
+
+    Raises
+    ------
+    InputError
+        There is no such home.
+    BadValue
+        There is no such key, or the passphrase is not its own.
+
+    Examples
+    --------
+    >>> books = tb.open_ledger()                                                # doctest: +SKIP
+    >>> one = tb.officer(key="officer.pem")                                     # doctest: +SKIP
+    >>> one.approve(books.decision("persons.yaml", period="2026"))              # doctest: +SKIP
+    """
+    from tabularium.ledger.officers.keys import read_private
+    from tabularium.tasks.runtime.home import Home
+
+    found = Home.found(None if home is None else Path(home))
+    return Officer(found, read_private(Path(key), None if passphrase is None else passphrase.encode()))
+
+
+class _WouldSign(Exception):
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.data = data
+
+
+class _Looking(Ed25519PrivateKey):
+    """A key that shows what it is given, and signs nothing: the transaction around it ends unwritten."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+
+    def public_key(self) -> Ed25519PublicKey:
+        return self._key.public_key()
+
+    def sign(self, data: object) -> bytes:
+        raise _WouldSign(bytes(data))  # type: ignore[call-overload]
+
+    def private_bytes(self, *_form: object) -> bytes:
+        raise NotImplementedError
+
+    def private_bytes_raw(self) -> bytes:
+        raise NotImplementedError
+
+    def __copy__(self) -> Ed25519PrivateKey:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Ed25519PrivateKey:
+        return self
+
+
+class _Holding(_Looking):
+    """A key that signs what was shown, and nothing else."""
+
+    def __init__(self, key: Ed25519PrivateKey, data: bytes) -> None:
+        super().__init__(key)
+        self._data = data
+
+    def sign(self, data: object) -> bytes:
+        if data != self._data:
+            raise Moved(
+                "what would be signed is not what was shown: the ledger has gone on since",
+                where=f"key {_name(self._key)}",
+                mend="nothing was signed; look again, and decide",
+            )
+        return self._key.sign(self._data)
+
+
+def _name(key: Ed25519PrivateKey) -> str:
+    from tabularium.ledger.officers.keys import key_id, public_hex
+
+    return key_id(public_hex(key))
+
+
+def _draft(ledger: Ledger, release: str) -> Draft:
+    from tabularium.ledger import WrongState
+
+    draft = ledger.draft(release)
+    if draft is None:
+        raise WrongState(
+            "waits for no review", where=f"release {release}", mend="see: tabularium ledger show"
+        )
+    return draft
