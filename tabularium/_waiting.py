@@ -15,6 +15,7 @@ from pandas import DataFrame
 from tabularium.mechanisms.errors import TabulariumError
 
 if TYPE_CHECKING:
+    from tabularium.flows.operations.told.overdue import Overdue
     from tabularium.flows.operations.waiting import WaitingRun
     from tabularium.ledger import Charge, Ledger
     from tabularium.tasks.runtime.home import Home
@@ -43,7 +44,7 @@ class Waits:
     kind
         ``approval`` of a spec for which a run waits; ``review`` of a draft; ``attempts``: a release whose
         drawing was cut off as often as it may; ``refused``: a delivery into a watched folder; ``overdue``:
-        what a schedule should have published.
+        what a schedule should have published, or data that should have arrived.
     account, amount
         What pays, and what it costs; empty and None where that is not known here.
     product, period
@@ -58,7 +59,7 @@ class Waits:
         Who waits: ``run NAME`` or ``deployment NAME`` as Prefect knows them; empty where that is not known.
     about
         What happened, in a few words: ``not approved``, ``draft``, ``drawing was cut off 3 times``,
-        ``not published``, or the kind of the refusal, such as ``refused: data``.
+        ``not published``, ``no data have arrived``, or the kind of the refusal, such as ``refused: data``.
     next
         What happens next, as one sentence.
     """
@@ -189,15 +190,21 @@ def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:
             late = overdue(client, home, datetime.now(UTC))
     except (TabulariumError, HTTPError):
         return [], [], [f"Prefect does not answer: {_SEEN_BY_PREFECT}."]
-    then = "Why stands in the state of its run, in Prefect's UI; it is told again each day."
-    rows = [
-        Waits(
-            "overdue", "", each.product, each.period, None, "", each.since.astimezone(UTC), "",
-            f"deployment {each.product}", "not published", then,
+    return runs, [_overdue(each) for each in late], []
+
+
+def _overdue(late: Overdue) -> Waits:
+    about, then = (
+        "not published",
+        "Why stands in the state of its run, in Prefect's UI; it is told again each day.",
+    )
+    if late.inbox:
+        about, then = (
+            "no data have arrived",
+            f"Ask whoever delivers into {late.inbox}; it is told again each day.",
         )
-        for each in late
-    ]  # fmt: skip
-    return runs, rows, []
+    since, asks = late.since.astimezone(UTC), f"deployment {late.product}"
+    return Waits("overdue", "", late.product, late.period, None, "", since, "", asks, about, then)
 
 
 def _deliveries(ledger: Ledger, home: Home) -> list[Waits]:
