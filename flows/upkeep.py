@@ -15,7 +15,7 @@ from prefect import flow
 from prefect.states import Completed, Failed
 
 from tabularium.flows.operations.events import emit
-from tabularium.flows.operations.names_in_prefect import of_product
+from tabularium.flows.operations.names_in_prefect import of_inbox, of_product
 from tabularium.flows.operations.prefect_limits import limit_prefect
 from tabularium.flows.operations.told.overdue import overdue
 from tabularium.flows.operations.waiting import one_line_for_each_failure
@@ -71,7 +71,7 @@ def sweep(home: str | None = None) -> str:
 
 @flow(name="tell-overdue", persist_result=False, log_prints=False)
 def tell_overdue(home: str | None = None) -> str:
-    """Tell of releases that a schedule should have published by now, each day until they are there.
+    """Tell of releases that should have been published, and of data that should have arrived, each day.
 
     Parameters
     ----------
@@ -88,7 +88,10 @@ def _tell_overdue(home: Home) -> str:
         found = overdue(client, home, datetime.now(UTC))
     for each in found:
         about = {"product": each.product, "period": each.period, "since": each.since.isoformat()}
-        emit("tabularium.release.overdue", of_product(each.product), **about)
+        if each.inbox:
+            emit("tabularium.data.overdue", of_inbox(each.product), **about)
+        else:
+            emit("tabularium.release.overdue", of_product(each.product), **about)
     return f"overdue: {'; '.join(each.line() for each in found)}" if found else "nothing is overdue"
 
 

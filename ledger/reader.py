@@ -9,6 +9,8 @@ from sqlalchemy import Connection
 
 from tabularium.ledger import names
 from tabularium.ledger.chain.continuity import require_continued
+from tabularium.ledger.charges.charge_rules import attempts_used_up
+from tabularium.ledger.officers.countersigning import guarded
 from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
 from tabularium.ledger.refusals import retired_account, unknown_account
 from tabularium.ledger.storage import entry_queries, key_queries
@@ -80,6 +82,16 @@ class Reader:
         """Return a release's charge, or ``None`` if it was never reserved."""
         with self._reading() as connection:
             return entry_queries.charge(connection, names.release_id(release_id))
+
+    def attempts_used_up(self, charge: Charge) -> bool:
+        """Whether drawing began as often as it may: an officer must allow more attempts."""
+        with self._reading() as connection:
+            return charge.state == "drawing" and attempts_used_up(connection, charge)
+
+    def needs_key(self, account: str) -> bool:
+        """Whether what favours the spending of an account needs an officer's key."""
+        with self._reading() as connection:
+            return guarded(connection, known_account(connection, account).terms)
 
     def keys(self) -> dict[str, Key]:
         """Return every officer's key that was ever enrolled, by its name."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tabularium._decision import Decision
     from tabularium._published import Published
     from tabularium._release import Release
+    from tabularium._waiting import Waiting
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.ledger import Account, Charge, Entry, Ledger
     from tabularium.ledger.drafts import Draft, Withdrawal
@@ -463,38 +464,31 @@ class Books(Shown):
         places = [Path(folder) for folder in folders]
         return folder_of(release, charge.product, charge.period, None, places)
 
-    def waiting(self) -> DataFrame:
-        """Return what waits for an officer: drafts to be reviewed, and runs whose spec is to be approved.
+    def waiting(self) -> Waiting:
+        """Return what waits for a person, and which sources of it are away.
 
         A spec that nobody has approved leaves nothing in the ledger: its run is known where a Prefect API is,
-        and only of the installation's own ledger.
+        and so is what is overdue; refused deliveries stand in the database of arrivals.
 
         Returns
         -------
-        DataFrame
-            ``kind`` (``review`` or ``approval``), ``account``, ``product``, ``period``, ``amount`` (a
-            Fraction; None of a spec that cannot be read here), ``digest`` (SHA-256 of the draft or of the
-            spec), ``since`` (UTC), and the ``command`` that an officer types.
+        Waiting
+            A DataFrame with the columns ``kind`` (``approval``, ``review``, ``attempts``, ``refused`` or
+            ``overdue``), ``account``, ``product``, ``period``, ``amount`` (a Fraction; None where it is not
+            known here), ``digest`` (SHA-256 of the draft or of the spec), ``since`` (UTC), the ``command``
+            that a person types, ``asks`` (the run or deployment), ``about`` (what happened), ``next`` (what
+            happens next), ``release`` (of ``review`` and ``attempts``), and ``spec``, ``revises`` and
+            ``measurements_of`` (of ``approval``). Its ``unknown`` has a sentence for each source whose rows are not there.
         """
         from dataclasses import astuple, fields
 
-        import pandas as pd
+        from tabularium._waiting import Waiting, Waits, waiting
 
-        from tabularium._waiting import Waits, approvals
-
-        found, option = [], "" if self._home is None else self._home.option
         with self._reading() as ledger:
-            for account in ledger.accounts():
-                for charge in ledger.each_charge(account.name):
-                    draft = _draft_to_review(ledger, charge)
-                    if draft is not None:
-                        command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
-                        since = datetime.fromisoformat(draft.at)
-                        about = (charge.product, charge.period, charge.amount, draft.digest, since, command)
-                        found.append(Waits("review", account.name, *about))
-        found += [] if self._home is None else approvals(self._home)
-        found.sort(key=lambda each: each.since)
-        return pd.DataFrame([astuple(each) for each in found], columns=[each.name for each in fields(Waits)])
+            found, unknown = waiting(ledger, self._home)
+        frame = Waiting([astuple(each) for each in found], columns=[each.name for each in fields(Waits)])
+        frame.attrs["unknown"] = unknown
+        return frame
 
     def _headline(self) -> str:
         return f"ledger {self._export}" if self._home is None else f"ledger of {self._home.path}"
@@ -574,13 +568,6 @@ class Charged:
 def _charged(ledger: Ledger, charge: Charge) -> Charged:
     gone = ledger.withdrawal(charge.release_id) if charge.state == "published" else None
     return Charged(charge, ledger.draft(charge.release_id), gone)
-
-
-def _draft_to_review(ledger: Ledger, charge: Charge) -> Draft | None:
-    if charge.state != "measured":
-        return None
-    found = _charged(ledger, charge)
-    return found.draft if found.standing == "draft, to review" else None
 
 
 def _charges(ledger: Ledger, account: str, last: int | None) -> Iterator[Charge]:

@@ -1,40 +1,74 @@
-"""What waits for an officer: runs whose spec nobody has approved, and drafts to be reviewed."""
+"""What waits for a person: approvals, drafts, attempts, refused deliveries, and what is overdue."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pandas import DataFrame
+
 from tabularium.mechanisms.errors import TabulariumError
 
 if TYPE_CHECKING:
+    from tabularium.flows.operations.told.overdue import Overdue
+    from tabularium.flows.operations.waiting import WaitingRun
+    from tabularium.ledger import Charge, Ledger
     from tabularium.tasks.runtime.home import Home
+
+_SEEN_BY_PREFECT = "runs that wait for an approval, and what is overdue, are not listed"
+
+
+class Waiting(DataFrame):
+    """Rows as :class:`Waits` has them, the oldest first, and what could not be looked at."""
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """A sentence for each source that did not answer, whose rows are therefore not there."""
+        found: tuple[str, ...] = self.attrs["unknown"]
+        return found
 
 
 @dataclass(frozen=True)
 class Waits:
-    """One thing that waits.
+    """One thing that waits for a person.
+
+    A release that waits for an officer, or whose delivery was refused, is not listed as overdue beside that.
 
     Attributes
     ----------
     kind
-        ``approval`` of a spec, or ``review`` of a draft.
+        ``approval`` of a spec for which a run waits; ``review`` of a draft; ``attempts``: a release whose
+        drawing was cut off as often as it may; ``refused``: a delivery into a watched folder; ``overdue``:
+        what a schedule should have published, or data that should have arrived.
     account, amount
-        What pays, and what it costs; empty and None of a spec that cannot be read here.
+        What pays, and what it costs; empty and None where that is not known here.
+    product, period
+        The period is empty of a delivery whose manifest was refused.
     digest
-        Of the spec, or of the draft.
+        Of the spec (``approval``), of the draft (``review``), otherwise empty.
     since
         UTC.
     command
-        What an officer types.
+        What to type; empty where nothing is to be typed.
+    asks
+        Who waits: ``run NAME`` or ``deployment NAME`` as Prefect knows them; empty where that is not known.
+    about
+        What happened, in a few words: ``not approved``, ``draft``, ``drawing was cut off 3 times``,
+        ``not published``, ``no data have arrived``, or the kind of the refusal, such as ``refused: data``.
+    next
+        What happens next, as one sentence.
+    release
+        Of a draft, or of a release that is being drawn; otherwise empty.
+    spec, revises, measurements_of
+        Of a spec as it is to be approved, where its file is here and has not changed; otherwise empty.
     """
 
-    kind: Literal["approval", "review"]
+    kind: Literal["approval", "review", "attempts", "refused", "overdue"]
     account: str
     product: str
     period: str
@@ -42,28 +76,168 @@ class Waits:
     digest: str
     since: datetime
     command: str
+    asks: str
+    about: str
+    next: str
+    release: str = ""
+    spec: str = ""
+    revises: str = ""
+    measurements_of: str = ""
 
 
-def approvals(home: Home) -> Iterator[Waits]:
-    """Go through the runs that wait for an approval; none where no Prefect API is known, or it is away."""
-    from tabularium.flows.operations.waiting import approving, runs_to_approve
+def waiting(ledger: Ledger, home: Home | None) -> tuple[list[Waits], tuple[str, ...]]:
+    """Return what waits for a person, the oldest first, and a sentence for each source that is away.
+
+    Parameters
+    ----------
+    home
+        Of the installation; None for an export, which tells of its ledger alone.
+    """
+    if home is None:
+        found = list(_decisions(ledger, None, []))
+        unknown = [f"An export tells only of its ledger: {_SEEN_BY_PREFECT}, nor are deliveries."]
+    else:
+        runs, overdue, unknown = _of_prefect(home)
+        found = list(_decisions(ledger, home, runs))
+        drawing = {(each.product, each.period) for each in found if each.kind == "attempts"}
+        found += (
+            _approval(home, run)
+            for run in runs
+            if run.unapproved and (run.product, run.period) not in drawing
+        )
+        try:
+            found += _deliveries(ledger, home)
+        except TabulariumError as error:
+            unknown.append(f"Refused deliveries are not listed: {error.what}.")
+        other = {(each.product, each.period) for each in found}
+        found += (each for each in overdue if (each.product, each.period) not in other)
+    return sorted(found, key=lambda each: each.since), tuple(unknown)
+
+
+def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Iterator[Waits]:
+    """Go through the drafts to be reviewed, and the releases whose attempts to draw are used up."""
+    option = "" if home is None else home.option
+    asking = {run.spec_digest: f"run {run.name}" for run in runs}
+    for account in ledger.accounts():
+        for charge in ledger.each_charge(account.name):
+            name = charge.release_id
+            paid = account.name, charge.product, charge.period, charge.amount
+            asks = asking.get(charge.spec_digest, "")
+            if charge.state == "measured":
+                draft = ledger.draft(charge.release_id)
+                if draft is not None and not draft.accepted:
+                    since = datetime.fromisoformat(draft.at)
+                    command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
+                    then = "Once it is accepted, it is published as it is; withheld, it never is."
+                    yield Waits("review", *paid, draft.digest, since, command, asks, "draft", then, name)
+            elif ledger.attempts_used_up(charge) and not _at_work(ledger, charge):
+                key = " --key FILE" if ledger.needs_key(account.name) else ""
+                command = f'tabularium ledger allow-attempts {charge.release_id} --reason "…"{key}{option}'
+                cut_off = f"drawing was cut off {charge.attempts} times"
+                then = "Find out what ends its runs; once more attempts are allowed, it is drawn again."
+                since = datetime.fromisoformat(charge.changed_at)
+                yield Waits("attempts", *paid, "", since, command, asks, cut_off, then, name)
+
+
+def _at_work(ledger: Ledger, charge: Charge) -> bool:
+    """Whether the last attempt that is allowed is under way."""
+    from tabularium.ledger.measurement.release_lock import hold
+    from tabularium.ledger.refusals import Busy, StorageFailed
+
+    try:
+        with suppress(StorageFailed), hold(ledger, charge.release_id):
+            pass
+    except Busy:
+        return True
+    return False
+
+
+def _approval(home: Home, run: WaitingRun) -> Waits:
+    from tabularium.flows.operations.waiting import approving
     from tabularium.validations.spec.load import load_spec
 
-    for run in runs_to_approve(home):
-        account, amount = "", None
-        asked = run.period or None, run.revises, run.measurements_of
-        with suppress(TabulariumError, OSError):
-            period, revises, measurements_of = asked
-            loaded = load_spec(
-                Path(run.spec), period=period, revises=revises, measurements_of=measurements_of
-            )
-            account, amount = loaded.spec.dataset, loaded.spec.privacy.budget
-            if loaded.digest != run.spec_digest:  # the file was changed since: this run waits for what it was
-                amount = None
-        command = approving(run.spec, *asked, str(home.path))
-        if amount is None:
-            command = (
-                f"tabularium ledger approve {run.spec_digest} --account {account or 'ACCOUNT'} --key FILE"
-                f"{home.option}  # {run.spec} has changed since, or cannot be read here"
-            )
-        yield Waits("approval", account, run.product, run.period, amount, run.spec_digest, run.since, command)
+    account, amount = "", None
+    asked = run.period or None, run.revises, run.measurements_of
+    with suppress(TabulariumError, OSError):
+        period, revises, measurements_of = asked
+        loaded = load_spec(Path(run.spec), period=period, revises=revises, measurements_of=measurements_of)
+        account, amount = loaded.spec.dataset, loaded.spec.privacy.budget
+        if loaded.digest != run.spec_digest:  # the file was changed since: this run waits for what it was
+            amount = None
+    command = approving(run.spec, *asked, str(home.path))
+    if amount is None:
+        command = (
+            f"tabularium ledger approve {run.spec_digest} --account {account or 'ACCOUNT'} --key FILE"
+            f"{home.option}  # {run.spec} has changed since, or cannot be read here"
+        )
+    about = account, run.product, run.period, amount, run.spec_digest, run.since, command
+    then = "Once its spec is approved, the run goes on by itself."
+    looked_at = () if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
+    return Waits("approval", *about, f"run {run.name}", "not approved", then, "", *looked_at)
+
+
+def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:
+    """Return the runs that wait for an officer, what is overdue, and why either is not known."""
+    from tabularium.flows.operations.prefect_api import configured_url, connected
+    from tabularium.flows.operations.server_address import written_address
+
+    if configured_url() is None and written_address(home) is None:
+        return [], [], [f"No Prefect API is known here: {_SEEN_BY_PREFECT}."]
+    from httpx import HTTPError
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    from tabularium.flows.operations.told.overdue import overdue
+    from tabularium.flows.operations.waiting import waiting_runs
+
+    try:  # a minute of tries, as usual, would be no answer either
+        with (
+            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}),
+            connected(home),
+            get_client(sync_client=True) as client,
+        ):
+            runs = waiting_runs(client)
+            late = overdue(client, home, datetime.now(UTC))
+    except (TabulariumError, HTTPError):
+        return [], [], [f"Prefect does not answer: {_SEEN_BY_PREFECT}."]
+    return runs, [_overdue(each) for each in late], []
+
+
+def _overdue(late: Overdue) -> Waits:
+    about, then = (
+        "not published",
+        "Why stands in the state of its run, in Prefect's UI; it is told again each day.",
+    )
+    if late.inbox:
+        about, then = (
+            "no data have arrived",
+            f"Ask whoever delivers into {late.inbox}; it is told again each day.",
+        )
+    since, asks = late.since.astimezone(UTC), f"deployment {late.product}"
+    return Waits("overdue", "", late.product, late.period, None, "", since, "", asks, about, then)
+
+
+def _deliveries(ledger: Ledger, home: Home) -> list[Waits]:
+    """Return the deliveries that were refused, and whose period was not published since."""
+    from tabularium.tasks.arrival.refused_drops import refused_drops
+
+    refused = refused_drops(home)
+    if not refused:
+        return []
+    published = {
+        (charge.product, charge.period, charge.changed_at)
+        for account in ledger.accounts()
+        for charge in ledger.each_charge(account.name)
+        if charge.state == "published"
+    }
+    return [
+        Waits(
+            "refused", "", each.product, each.period, None, "", each.since, each.command,
+            each.run and f"run {each.run}", each.refusal, each.then,
+        )
+        for each in refused
+        if not any(
+            (product, period) == (each.product, each.period) and datetime.fromisoformat(at) > each.since
+            for product, period, at in published
+        )
+    ]  # fmt: skip

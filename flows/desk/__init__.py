@@ -1,1 +1,1 @@
-"""The officer's desk: a web application on this machine. It calls the Python API and has no rule of its own."""
+"""The officer's desk: a web application on this machine, by the Python API, without a rule of its own."""

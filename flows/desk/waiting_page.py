@@ -13,8 +13,8 @@ KINDS = {
     "approval": "Approve a spec",
     "review": "Review a draft",
     "attempts": "Allow more attempts",
-    "refused": "Data were refused",
-    "overdue": "A release is overdue",
+    "refused": "A delivery was refused",
+    "overdue": "Overdue",
 }
 
 
@@ -30,7 +30,7 @@ def waiting(desk: Desk, _asked: Asked) -> Page:
     ]
     return Page(
         "waiting.html.jinja",
-        {"rows": rows, "warnings": warnings, "unknown": found.attrs.get("unknown", ())},
+        {"rows": rows, "warnings": warnings, "unknown": found.unknown},
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 Event = Literal[
     "tabularium.data.arrived",
+    "tabularium.data.overdue",
     "tabularium.drop.quarantined",
     "tabularium.release.published",
     "tabularium.release.refused",

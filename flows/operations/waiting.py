@@ -352,46 +352,53 @@ def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:
 
 
 @dataclass(frozen=True)
-class ToApprove:
-    """A run that waits because no officer has approved its spec: what it was asked for, and since when."""
+class WaitingRun:
+    """A run that waits for an officer.
 
+    Attributes
+    ----------
+    name
+        As Prefect calls it.
+    spec, revises, measurements_of
+        What it was asked for.
+    unapproved
+        Whether it needs an approval of its spec, or further attempts; otherwise its draft is to be reviewed.
+    since
+        UTC.
+    """
+
+    name: str
     product: str
     period: str
     spec: str
     revises: str | None
     measurements_of: str | None
     spec_digest: str
+    unapproved: bool
     since: datetime
 
 
-def runs_to_approve(home: Home) -> list[ToApprove]:
-    """Return the runs that wait for an approval; none where no Prefect API is known or answers."""
-    if configured_url() is None and written_address(home) is None:
-        return []
-    from prefect.client.orchestration import get_client
-
-    with connected(home, needed=False) as url:
-        if url is None:
-            return []
-        with get_client(sync_client=True) as client:
-            return [
-                _to_approve(run, run.state)
-                for run in suspended_runs(client)
-                if run.state is not None
-                and (run.state.state_details.pause_key or "").startswith(f"{_MARK} {NotApproved.__name__} ")
-            ]
+def waiting_runs(client: SyncPrefectClient) -> list[WaitingRun]:
+    """Return the runs that wait for an officer."""
+    return [
+        _waiting_run(run, run.state)
+        for run in suspended_runs(client)
+        if run.state is not None and _spec_of(run.state)
+    ]
 
 
-def _to_approve(run: FlowRun, state: State[Any]) -> ToApprove:
+def _waiting_run(run: FlowRun, state: State[Any]) -> WaitingRun:
     about = dict(tag.split(":", 1) for tag in run.tags if ":" in tag)
     given = run.parameters
-    return ToApprove(
+    return WaitingRun(
+        run.name,
         about.get("product", run.name),
         about.get("period", ""),
         str(given.get("spec", "")),
         given.get("revises"),
         given.get("measurements_of"),
         _spec_of(state),
+        (state.state_details.pause_key or "").startswith(f"{_MARK} {NotApproved.__name__} "),
         state.timestamp,
     )
 

@@ -133,13 +133,18 @@ def require_allowed(charge: Charge, step: str) -> None:
         )
 
 
+def attempts_used_up(connection: Connection, charge: Charge) -> bool:
+    """Whether drawing began as often as it may, of a release that is being drawn."""
+    return charge.fence >= ATTEMPTS and charge.fence >= entry_queries.attempts_allowed(connection, charge)
+
+
 def require_attempt(connection: Connection, charge: Charge) -> None:
     """Refuse to begin drawing more often than three times, unless officers have allowed more.
 
     If a crash hung on the noise, what is stored in the end would be chosen among as many draws as there were
     attempts.
     """
-    if charge.fence >= ATTEMPTS and charge.fence >= entry_queries.attempts_allowed(connection, charge):
+    if attempts_used_up(connection, charge):
         raise NotApproved(
             f"its drawing was cut off {charge.fence} times, and an officer must allow more attempts",
             where=f"release {charge.release_id}",

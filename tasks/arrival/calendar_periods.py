@@ -7,6 +7,7 @@ difference. So whoever writes into an inbox gets no more of them than the calend
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import date, timedelta
 
 _FORMS = {
@@ -42,6 +43,44 @@ def first_and_last(period: str) -> tuple[date, date] | None:
         year, month = divmod(first.year * 12 + first.month - 1 + _MONTHS[form], 12)
         return first, date(year, month + 1, 1) - timedelta(days=1)
     return first, first + timedelta(days=6 if form == "week" else 0)
+
+
+def periods_ending(own: str, first: date, until: date) -> Iterator[tuple[str, date, date]]:
+    """Yield the calendar's periods that a product may have data of, and that end between two days.
+
+    Parameters
+    ----------
+    own
+        The period of the product's spec; of one that is none of the calendar's nothing follows.
+    first, until
+        Both included.
+
+    Yields
+    ------
+    Each period, ``own`` or a later one of its form, with its first and its last day
+    """
+    found = _begins(own)
+    if found is None:
+        return
+    form, day = found[0], max(found[1], first)
+    while day <= until and (days := first_and_last(_containing(form, day))) is not None and days[1] <= until:
+        yield _containing(form, day), *days
+        day = days[1] + timedelta(days=1)
+
+
+def _containing(form: str, day: date) -> str:
+    """Return the period of a form in which a day is."""
+    if form == "week":
+        year, week, _ = day.isocalendar()
+        return f"{year:04}-W{week:02}"
+    year, month = f"{day.year:04}", day.month - 1
+    return {
+        "year": year,
+        "half": f"{year}-H{1 + month // 6}",
+        "quarter": f"{year}-Q{1 + month // 3}",
+        "month": f"{year}-{1 + month:02}",
+        "day": day.isoformat(),
+    }[form]
 
 
 def _begins(period: str) -> tuple[str, date] | None:

@@ -44,6 +44,9 @@ class Inbox:
         may have changed before it is quarantined.
     timezone
         Where a day begins, from which on a drop may name a period.
+    due
+        Days after the end of a period of the calendar until when its data are due; None for as many as the
+        period has, 30 at most.
     limits
         How large drops may be, and how many are looked at in one look.
     """
@@ -56,6 +59,7 @@ class Inbox:
     poll: float = 60.0
     patience: float = 30.0
     timezone: str = "UTC"
+    due: float | None = None
     limits: InboxLimits = DEFAULT
 
     @property

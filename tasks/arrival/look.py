@@ -42,11 +42,13 @@ from tabularium.tasks.runtime.home import Home
 if TYPE_CHECKING:
     from tabularium.validations.spec.model import ReleaseSpec
 
+#: Begins what is said of a drop whose period was published before.
+PUBLISHED_BEFORE = "period already published"
 _PUBLISHED = (
-    "period already published; somebody may run it as a revision, which an officer approves: "
+    f"{PUBLISHED_BEFORE}; somebody may run it as a revision, which an officer approves: "
     "tabularium run {} --source drop:{} --period {} --revises REASON --home {}"
 )
-_TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
+TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
 _ENDED: tuple[State, ...] = ("published", "refused", "quarantined")
 #: After so long a part of a look begins nothing more.
 _SECONDS = 10.0
@@ -223,7 +225,7 @@ class _Judge:
             if self._take(first, changed):
                 return True
         words = (quote(self._inbox.spec), about["id"], quote(manifest.period), quote(str(self._home.path)))
-        about["why"] = _PUBLISHED.format(*words) if charged else _TAKEN
+        about["why"] = _PUBLISHED.format(*words) if charged else TAKEN
         self.refused.append(_Refused(name, changed, about))
         return False
 

@@ -10,9 +10,12 @@ import pytest
 import tabularium as tb
 from tabularium.ledger import Ledger
 from tabularium.ledger.chain.export import export
+from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.refusals import AwaitingReview
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival.drop_runs import finished
 from tests.flows.release.scene import let_sign, write_scene
+from tests.tasks.arrival.drops import seen, write_drop, write_inbox
 
 
 def test_a_budget_goes_as_far_as_the_last_periods_cost(tmp_path: Path) -> None:
@@ -66,6 +69,61 @@ def test_a_draft_waits_until_it_is_decided(tmp_path: Path) -> None:
     (charged,) = books.charges("people")
     assert (charged.standing, charged.charge.state) == ("draft, to review", "measured")
     assert charged.draft is not None and charged.draft.digest == draft["digest"]
+
+
+def test_a_release_waits_whose_attempts_are_used_up(tmp_path: Path) -> None:
+    _, home = write_scene(tmp_path)
+    let_sign(home)
+    with Ledger.connect(home.ledger_url) as ledger:
+        about = {"amount": Fraction(1), "product": "small", "period": "2026", "spec_digest": "0" * 64}
+        ledger.reserve("people", release_id="r1", **about)  # type: ignore[arg-type]
+        for _ in range(3):
+            ledger.drawing("r1")
+        export(ledger, tmp_path / "books.txt")
+        with hold(ledger, "r1"):  # the third attempt is under way
+            assert tb.open_ledger(home.path).waiting().empty
+    (waits,) = tb.open_ledger(home.path).waiting().to_dict("records")
+    assert (waits["kind"], waits["about"], waits["amount"]) == ("attempts", "drawing was cut off 3 times", 1)
+    assert waits["command"] == (
+        f'tabularium ledger allow-attempts r1 --reason "…" --key FILE --home {home.path}'
+    )
+    exported = tb.open_ledger(export=tmp_path / "books.txt").waiting()
+    assert [*exported["kind"]] == ["attempts"] and "An export tells only of" in exported.unknown[0]
+
+
+def test_a_refused_delivery_waits_until_another_one_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, inbox = write_inbox(tmp_path)
+    write_drop(inbox, "secret-name", digest="0" * 64)
+    seen(home, inbox)
+    write_drop(inbox, "whole")
+    (drop,) = [each for each in seen(home, inbox) if each.state == "arrived"]
+    books = tb.open_ledger(home.path)
+    assert books.waiting().empty, "of this product one was taken up later"
+    finished(home, f"drop:{drop.id}", "refused", run="20261122T143000-1f3a9c2e")
+    found = books.waiting()
+    rows = {each["about"]: each for each in found.to_dict("records")}
+    assert set(rows) == {"refused: data", "refused: manifest"} and set(found["kind"]) == {"refused"}
+    data = rows["refused: data"]
+    assert (data["product"], data["period"], data["asks"]) == (
+        *("small", "2026"), "run 20261122T143000-1f3a9c2e",
+    )  # fmt: skip
+    assert data["command"] == f"tabularium diagnose 20261122T143000-1f3a9c2e --home {home.path}"
+    assert "secret-name" not in str(rows) and "people.csv" not in str(rows)
+    write_drop(inbox, "mended")
+    seen(home, inbox)
+    assert books.waiting().empty
+    monkeypatch.setenv("TABULARIUM_ARRIVALS", f"sqlite:///{tmp_path}/nowhere/arrivals.db")
+    assert books.waiting().unknown[-1].startswith("Refused deliveries are not listed: ")
+
+
+def test_who_does_not_know_of_prefect_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, home = write_scene(tmp_path)
+    books = tb.open_ledger(home.path)
+    assert books.waiting().unknown[0].startswith("No Prefect API is known here: ")
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    assert books.waiting().unknown[0].startswith("Prefect does not answer: ")
 
 
 def test_a_spec_that_is_not_approved_leaves_nothing_in_the_ledger(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``tabularium ledger waiting|accept|withhold``: what waits for officers, and decisions about drafts."""
+"""``tabularium ledger waiting|accept|withhold``: what waits for a person, and decisions about drafts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tabularium.flows.cli.ledger.shared_options import (
     say,
 )
 from tabularium.flows.cli.options import AsJson, HomePath
-from tabularium.flows.cli.terminal import out, print_json, table, working
+from tabularium.flows.cli.terminal import err, out, print_json, table, working
 from tabularium.ledger import Draft, Ledger, WrongState
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.officers.keys import read_private
@@ -36,14 +36,23 @@ Consulted = Annotated[
 
 @app.command("waiting", epilog="Example:  tabularium ledger waiting --json")
 def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
-    """Show what waits for an officer: specs to be approved, drafts to be reviewed, the oldest first.
+    """Show what waits for a person, the oldest first.
 
-    With --json a list: kind (approval or review), account, product, period, amount (an exact fraction, or
-    null where the spec cannot be read here), digest (of the spec or draft), since, and command.
+    That is specs to be approved, drafts to be reviewed, releases that need more attempts, refused deliveries,
+    and what a schedule should have published. What could not be looked at is said on standard error.
+
+    With --json a list: kind (approval, review, attempts, refused or overdue), account, product, period,
+    amount (an exact fraction, or null where it is not known here), digest (of the spec or draft), since,
+    command (empty where nothing is to be typed), asks (the run or deployment that waits), about (what
+    happened, such as "refused: data"), next (what happens next), release (of review and attempts), and spec,
+    revises and measurements_of (of approval; empty where its file is not here, or has changed).
     """
     with open_books(home, None) as books:
         with working("looking"):
-            found = books.waiting().to_dict("records")
+            found = books.waiting()
+        for unknown in found.unknown:
+            err.print(unknown, soft_wrap=True, markup=False, highlight=False)
+        rows = found.to_dict("records")
         if as_json:
             print_json(
                 [
@@ -52,21 +61,25 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
                         "amount": None if each["amount"] is None else str(each["amount"]),
                         "since": each["since"].isoformat(),
                     }
-                    for each in found
+                    for each in rows
                 ]
             )
             return
-        if not found:
-            say("Nothing waits for an officer.")
+        if not rows:
+            say("Nothing waits for a person.")
             return
-        rows = table("what", "product", "period", ">cost", "since")
-        for each in found:
+        shown = table("what", "product", "period", ">cost", "since", "about")
+        for each in rows:
             cost = "" if each["amount"] is None else each["amount"]
             since = f"{each['since']:%Y-%m-%d %H:%M}"
-            rows.add_row(*cells(each["kind"], each["product"], each["period"], cost, since))
-        out.print(rows)
-        for each in found:
-            say(each["command"])
+            about = cells(each["kind"], each["product"], each["period"], cost, since, each["about"])
+            shown.add_row(*about)
+        out.print(shown)
+        for each in rows:
+            where = ", ".join(filter(None, (each["product"], each["period"])))
+            say(f"{where}: {each['next']}")
+            if each["command"]:
+                say(f"  {each['command']}")
 
 
 @app.command("accept", epilog="Example:  tabularium ledger accept RELEASE --key officer.pem")

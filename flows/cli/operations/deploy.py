@@ -46,6 +46,15 @@ def deploy(
     ] = "",
     retention: Annotated[float, typer.Option(help="Days after which drops that are done are deleted.")] = 30,
     poll: Annotated[float, typer.Option(help="Seconds between two looks into the inbox.")] = 60,
+    due: Annotated[
+        float | None,
+        typer.Option(
+            help="Days after the end of a period until its data are due; default: as many as it has, "
+            "at most 30.",
+            metavar="DAYS",
+            min=0,
+        ),
+    ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
@@ -135,6 +144,7 @@ def deploy(
                     retention,
                     poll,
                     timezone=timezone,
+                    due=due,
                     limits=limits,
                 )
             with working("telling Prefect's server"):

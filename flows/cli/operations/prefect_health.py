@@ -107,9 +107,14 @@ def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
     from tabularium.flows.operations.told.overdue import overdue
 
     found = overdue(client, home, datetime.now(UTC))
-    if found:
-        said = f"overdue: {'; '.join(each.line() for each in found)}"
+    releases = [each for each in found if not each.inbox]
+    if releases:
+        said = f"overdue: {'; '.join(each.line() for each in releases)}"
         yield Look("releases", "warn", said, "see what became of their runs in the UI")
+    for each in found:
+        if each.inbox:
+            mend = f"ask whoever delivers into {each.inbox}, or deploy with another --due"
+            yield Look("deliveries", "warn", f"no data have arrived: {each.line()}", mend)
 
 
 def _runs(client: SyncPrefectClient, home: Home) -> Iterator[Look]:

@@ -1,4 +1,4 @@
-"""Releases that a schedule should have published by now, and that nobody has."""
+"""Silence: releases that a schedule should have published by now, and data that should have arrived."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from tabularium.flows.operations.periods import fires_at, is_template, previous_
 from tabularium.flows.operations.prefect_api import deployments_of_products
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.arrival.claims import LIVE, Claims
+from tabularium.tasks.arrival.due_deliveries import due_deliveries
+from tabularium.tasks.arrival.inboxes import Inbox, inboxes
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -28,11 +31,20 @@ _MOST_RUNS = 400
 
 @dataclass(frozen=True)
 class Overdue:
-    """A release that is missing: of a product and period, and when its run was scheduled first."""
+    """What is missing of a product and period.
+
+    Attributes
+    ----------
+    since
+        When its run was scheduled first, or when its data were due.
+    inbox
+        Where the data should have arrived; empty of a release that a schedule should have published.
+    """
 
     product: str
     period: str
     since: datetime
+    inbox: str = ""
 
     def line(self) -> str:
         """Return product, period and since when, on one line."""
@@ -63,12 +75,22 @@ def due(
 
 
 def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdue]:
-    """Return what the deployments of this server should have published from this home, and did not."""
-    wanted = []
+    """Return what the deployments of this server should have published from this home, and did not.
+
+    Of a product with an inbox that is also what should have arrived there, and did not
+    (:mod:`tabularium.tasks.arrival.due_deliveries`).
+    """
+    wanted: dict[tuple[str, str], Overdue] = {}
+    watched = {inbox.product: inbox for inbox in inboxes(home)}
     for each in deployments_of_products(client):
         if each.parameters.get("home") in (None, str(home.path)):
             with suppress(TabulariumError):  # its schedule was changed in the UI to what makes no period
-                wanted += [Overdue(each.name, period, at) for period, at in _due(each, now)]
+                for period, at in _due(each, now):
+                    wanted[each.name, period] = Overdue(each.name, period, at)
+            if each.name in watched:
+                for period, at in _deliveries_due(each, watched[each.name], now):
+                    late = Overdue(each.name, period, at, watched[each.name].address)
+                    wanted.setdefault((each.name, period), late)
     if not wanted:
         return []
     ended: set[tuple[str, str]] = set()  # withheld ones are never published, and an officer has said so
@@ -76,8 +98,19 @@ def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdu
         for account in ledger.accounts():
             charges = ledger.each_charge(account.name)
             ended |= {(c.product, c.period) for c in charges if c.state in ("published", "withheld")}
-    missing = [each for each in wanted if (each.product, each.period) not in ended]
+    missing = [each for name, each in wanted.items() if name not in ended]
+    if any(each.inbox for each in missing):  # what became of data that arrived, others tell
+        arrived = {(drop.product, drop.period) for drop in Claims.known(home) if drop.state in LIVE}
+        missing = [each for each in missing if not each.inbox or (each.product, each.period) not in arrived]
     return sorted(missing, key=lambda each: each.since)
+
+
+def _deliveries_due(
+    deployment: DeploymentResponse, inbox: Inbox, now: datetime
+) -> Iterator[tuple[str, datetime]]:
+    own = _of_spec(deployment)
+    if own and deployment.created:
+        yield from due_deliveries(inbox, own, since=deployment.created, now=now)
 
 
 def _due(deployment: DeploymentResponse, now: datetime) -> Iterator[tuple[str, datetime]]:

@@ -1,7 +1,8 @@
-"""Silence is noticed: what a schedule should have published and nobody has."""
+"""Silence is noticed: what a schedule should have published, and data that should have arrived."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tabularium.flows.operations.told.overdue import PATIENCE, due, overdue
+from tabularium.tasks.arrival.claims import Claims, drop_found
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import open_account
 from tests.flows.release.scene import write_scene
@@ -49,7 +51,9 @@ def test_a_period_is_due_since_its_first_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("operations")
-def test_what_was_published_is_not_overdue(installation: Up, tmp_path: Path) -> None:
+def test_what_was_published_is_not_overdue(
+    installation: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, _ = write_scene(tmp_path)
     open_account(installation.home)
     spec.write_text(
@@ -71,4 +75,33 @@ def test_what_was_published_is_not_overdue(installation: Up, tmp_path: Path) -> 
         (tmp_path / f"people-{year}.csv").write_bytes((tmp_path / "people.csv").read_bytes() + b"A2,31,2\r\n")
         installation.call("run", str(spec), "--period", str(year))
         assert missing(client, late + timedelta(minutes=1)) == [str(year + 1)]
+    monkeypatch.setattr("tabularium.flows.operations.told.overdue.PATIENCE", datetime.now(UTC) - late)
+    listed = json.loads(installation.call("ledger", "waiting", "--json").stdout)
+    (waits,) = [each for each in listed if each["product"] == "silent"]
+    assert (waits["kind"], waits["period"], waits["about"]) == ("overdue", str(year + 1), "not published")
+    assert (waits["asks"], waits["command"]) == ("deployment silent", "")
     installation.call("deploy", "silent", "--remove")
+
+
+def test_data_that_never_come_are_overdue(installation: Up, tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path)
+    open_account(installation.home)
+    year, inbox = datetime.now(UTC).year, tmp_path / "inbox"
+    text = spec.read_text().replace("product: small", "product: unfed")
+    spec.write_text(text.replace('"2026"', f'"{year}"'))
+    inbox.mkdir()
+    installation.call("deploy", str(spec), "--on-arrival", str(inbox), "--due", "10")
+
+    def missing(client: Any, now: datetime) -> list[str]:
+        found = overdue(client, installation.home, now)
+        return [f"{each.period} {each.inbox}" for each in found if each.product == "unfed"]
+
+    with installation.client() as client:
+        late = at(year + 1, 1, 11)
+        assert missing(client, late - timedelta(minutes=1)) == []
+        assert missing(client, late) == [f"{year} {inbox}"]
+        (inbox / "a").mkdir()  # and nobody may say that it is gone
+        with Claims.at(installation.home) as claims:
+            claims.take(drop_found("unfed", "a", period=str(year), state="failed"))
+        assert missing(client, late) == []
+    installation.call("deploy", "unfed", "--remove")

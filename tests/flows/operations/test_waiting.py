@@ -85,6 +85,7 @@ def waits_for_its_officer(up: Up, client: Any, folder: Path) -> None:
     ]
     assert (waits["kind"], waits["account"], waits["amount"]) == ("approval", "approved", "1")
     assert waits["command"].startswith(f"tabularium ledger approve {product.spec} --period 2026")
+    assert waits["asks"] == f"run {client.read_flow_run(run).name}"
     said = " ".join(up.call(*approving, "--period", "2031", "--even-if-unpaid").stdout.split())
     assert "No run waits for this; waiting for an officer: " in said and "waits, period 2026" in said
     said = up.run_cli(*approving).stdout

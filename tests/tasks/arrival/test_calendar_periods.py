@@ -1,12 +1,15 @@
-"""Which periods a drop may name by default: no more of them than the calendar has."""
+"""Which periods a drop may name by default, and when its data are due."""
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from tabularium.tasks.arrival.calendar_periods import has_come
+from tabularium.tasks.arrival.due_deliveries import due_deliveries
+from tabularium.tasks.arrival.inboxes import Inbox
 
 TODAY = date(2028, 5, 10)  # in week 19
 
@@ -35,3 +38,38 @@ def test_of_all_that_can_be_written_there_are_as_many_as_days_and_years() -> Non
     found = [each for each in days if has_come(each, "2028-01-01", TODAY)]
     assert len(found) == (TODAY - date(2028, 1, 1) + timedelta(1)).days
     assert sum(has_come(f"{year:04}", "2026", TODAY) for year in range(10_000)) == 3
+
+
+def moment(*when: int) -> datetime:
+    return datetime(*when, tzinfo=UTC)  # type: ignore[arg-type,misc]
+
+
+@pytest.mark.parametrize(
+    ("own", "settings", "found"),
+    [
+        # Deployed on 15 February 2028, looked at on 10 May 2028.
+        ("2027-Q1", {}, {"2028-Q1": moment(2028, 5, 1)}),
+        ("2028-Q1", {"due": 60.0}, {}),
+        ("2027-Q4", {"due": 60.0}, {"2027-Q4": moment(2028, 3, 1)}),
+        ("2027", {"due": 0.0}, {}),  # due before it was deployed
+        ("2028-02", {}, {"2028-02": moment(2028, 3, 30), "2028-03": moment(2028, 5, 1)}),
+        ("2028-02", {"periods": "2028-0[13579]"}, {"2028-03": moment(2028, 5, 1)}),
+        ("2028-W16", {}, {"2028-W16": moment(2028, 5, 1), "2028-W17": moment(2028, 5, 8)}),
+        ("2028-05-08", {}, {"2028-05-08": moment(2028, 5, 10)}),
+        ("2028-H1", {}, {}),
+        ("9999", {}, {}),
+        ("spring-1", {}, {}),
+    ],
+)
+def test_data_are_due_some_days_after_their_period(
+    own: str, settings: dict[str, Any], found: dict[str, datetime]
+) -> None:
+    inbox = Inbox("small", "/inbox", "/spec.yaml", **settings)
+    due = due_deliveries(inbox, own, since=moment(2028, 2, 15), now=moment(2028, 5, 10, 12))
+    assert dict(due) == found
+
+
+def test_a_day_ends_where_the_inbox_is() -> None:
+    inbox = Inbox("small", "/inbox", "/spec.yaml", timezone="Europe/Berlin", due=0.0)
+    (due,) = due_deliveries(inbox, "2026", since=moment(2026, 6, 1), now=moment(2026, 12, 31, 23))
+    assert due == ("2026", moment(2026, 12, 31, 23))
