@@ -478,7 +478,8 @@ class Books(Shown):
             known here), ``digest`` (SHA-256 of the draft or of the spec), ``since`` (UTC), the ``command``
             that a person types, ``asks`` (the run or deployment), ``about`` (what happened), ``next`` (what
             happens next), ``release`` (of ``review`` and ``attempts``), and ``spec``, ``revises`` and
-            ``measurements_of`` (of ``approval``). Its ``unknown`` has a sentence for each source whose rows are not there.
+            ``measurements_of`` (of ``approval``). Its ``unknown`` has a sentence for each source whose rows
+            are not there.
         """
         from dataclasses import astuple, fields
 

@@ -78,7 +78,10 @@ def application(desk: Desk, session: Session) -> ASGIApp:
         what = "There is no such page." if status == 404 else "This page is not asked for in that way."
         return _rendered(desk, session, Page("error.html.jinja", {"line": what, "signed": None}, status))
 
-    routes.append(Route("/desk.css", styles))
+    async def no_picture(_request: Request) -> Response:  # browsers ask for it by themselves
+        return Response(status_code=204)
+
+    routes += [Route("/desk.css", styles), Route("/favicon.ico", no_picture)]
     return Guard(Starlette(routes=routes, exception_handlers={404: odd, 405: odd}), session)
 
 

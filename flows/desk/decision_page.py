@@ -152,6 +152,7 @@ def _tables(decision: tabularium.Decision) -> list[dict[str, Any]]:
             "dimensions": " × ".join(table.dimensions),
             "where": table.where,
             "numbers": numbers[table.name],
+            "has_sizes": any(each["small"] for each in numbers[table.name]),
         }
         for table in decision.spec._loaded.spec.tables
     ]

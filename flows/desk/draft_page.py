@@ -179,7 +179,7 @@ def _changed(draft: tabularium.Release, before: tabularium.Published) -> dict[st
         assert isinstance(changes, tabularium.Changes)  # noqa: S101 - of two releases
         tables = [
             {**row, "by_chance": in_figures(row["by_chance"]), "largest": _largest(changes, row["table"])}
-            for row in changes.summary.to_dict("records")
+            for row in changes.summary.astype({"level": object}).fillna({"level": ""}).to_dict("records")
         ]
     except TabulariumError as error:
         return {"period": before.period, "tables": [], "reasons": {before.release: error.line()}}

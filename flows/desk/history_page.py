@@ -9,6 +9,28 @@ from tabularium.flows.desk.desk import Desk
 from tabularium.mechanisms.errors import InputError
 
 _ON_A_PAGE = 50
+#: What an entry says, where its name alone does not.
+WORDS = {
+    "account": "account opened",
+    "terms": "terms changed",
+    "retired": "account retired",
+    "reserved": "budget reserved",
+    "drawing": "noise is drawn",
+    "measured": "measured: spent",
+    "drafted": "draft laid out",
+    "acceptance": "draft accepted",
+    "withheld": "draft withheld",
+    "withdrawn": "release withdrawn",
+    "voided": "charge voided",
+    "remade": "made from earlier measurements",
+    "attempts": "more attempts allowed",
+    "key": "officer's key enrolled",
+    "release_key": "key for releases enrolled",
+    "revocation": "key revoked",
+    "approval": "spec approved",
+    "unapproval": "approval taken back",
+    "evidence": "evidence asked for",
+}
 
 
 def history(desk: Desk, asked: Asked) -> Page:
@@ -17,7 +39,10 @@ def history(desk: Desk, asked: Asked) -> Page:
     with desk.books() as books:
         found = list(books.entries(account, last=number * _ON_A_PAGE))
         entries = found[: max(0, len(found) - (number - 1) * _ON_A_PAGE)][::-1]
-        shown: list[dict[str, Any]] = [{**each, "about": books.explain(each)} for each in entries]
+        shown: list[dict[str, Any]] = [
+            {**each, "what": WORDS.get(each["kind"], each["kind"]), "about": books.explain(each)}
+            for each in entries
+        ]
         accounts = [each.name for each in books.accounts]
     return Page(
         "history.html.jinja",

@@ -23,7 +23,7 @@ def desk(
         list[Path] | None,
         typer.Option(
             "--folder",
-            help="A copy of a publication folder or of drafts, where the home lies elsewhere; may be repeated.",
+            help="A copy of the publication folder or of drafts, for a home elsewhere; may be repeated.",
         ),
     ] = None,
     home: HomePath = None,
