@@ -35,6 +35,7 @@ def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOSTS[0], port))
+        listening.listen()  # whoever is told the address may come before the first page can be made
     except OSError as error:
         reason = error.strerror
     else:
