@@ -137,9 +137,9 @@ def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, A
 def retired_account(name: str) -> Conflict:
     """Return the refusal of a name whose account was retired."""
     return Conflict(
-        "is retired, and its name is never used again",
+        "is retired",
         where=f"account {name}",
-        mend="open an account under another name, and charge that one",
+        mend=f"open it again, on other terms: tabularium ledger open {name} …; or charge another account",
     )
 
 
