@@ -189,7 +189,8 @@ def retire(
     """
     with open_ledger(home) as ledger:
         ledger.retire_account(account, reason=reason, by=signer(key))
-        say(f"Account {account} is retired. To open it again: tabularium ledger open {account} …")
+        again = f"tabularium ledger open {account} …{ledger.key_option()}"
+        say(f"Account {account} is retired. To open it again: {again}")
 
 
 @app.command("void", epilog='Example:  tabularium ledger void RELEASE --reason "wrong period"')
