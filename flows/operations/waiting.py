@@ -29,7 +29,6 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 from tabularium.flows.operations.names_in_prefect import FLOW
@@ -185,7 +184,9 @@ def _suspended(
     mark = f"{_MARK} {type(error).__name__} {spec_digest} "
     # However often it is resumed meanwhile: the time counts from when it first waited for this.
     since = [state.timestamp for state in history if (state.state_details.pause_key or "").startswith(mark)]
-    desk = f"tabularium desk --key FILE{Home(Path(request.home)).option}"
+    desk = (
+        f"tabularium desk --key FILE --home {shlex.quote(request.home)}"  # who reads it has another default
+    )
     return Suspended(
         message=f"{told_to_officers(error, request)}; or open the desk: {desk}",
         pause_expiration_time=min(since, default=now("UTC")) + patience(),
