@@ -13,8 +13,9 @@ from tabularium.ledger import amounts, names
 from tabularium.ledger.officers.countersigning import countersignature, guarded
 from tabularium.ledger.reader import known_account, usable_account
 from tabularium.ledger.records import Account, Sums, Terms
-from tabularium.ledger.refusals import BadAmount, Conflict, require_same, retired_account
+from tabularium.ledger.refusals import BadAmount, Conflict, require_same
 from tabularium.ledger.storage import entry_queries, key_queries
+from tabularium.ledger.storage.append import Append
 from tabularium.ledger.terms import agreed
 from tabularium.ledger.transactions import Transactions
 
@@ -48,7 +49,8 @@ class Accounts:
     ) -> Account:
         """Open an account, or return it if it is open on the very same terms.
 
-        While an officer's key is enrolled the opening is signed.
+        While an officer's key is enrolled the opening is signed. One that was retired opens again, on these
+        terms, if no spec was ever approved for it; its entry is a change of all its terms.
 
         Parameters
         ----------
@@ -82,7 +84,7 @@ class Accounts:
         Raises
         ------
         Conflict
-            If the account is open on other terms, or was retired.
+            If the account is open on other terms, or was retired after specs were approved for it.
         NotApproved
             If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
@@ -114,10 +116,25 @@ class Accounts:
                 )
                 append.append("account", {**fields, **signature}, self._transactions.tolerance)
             elif known.retired:
-                raise retired_account(terms.name)
+                self._reopen(append, terms, by)
             else:
                 require_same("account", terms.name, terms.fields(), known.terms.fields())
         return self._account(terms.name)
+
+    def _reopen(self, append: Append, terms: Terms, by: Ed25519PrivateKey | None) -> None:
+        """Put other terms in the place of those of an account that was retired."""
+        where = f"account {terms.name}"
+        if entry_queries.any_decision(append.connection, terms.name):
+            raise Conflict(
+                "is retired, and specs were approved for it, so that its name is not used again",
+                where=where,
+                mend="open an account under another name",
+            )
+        fields = {**terms.fields(), **Sums().texts("account"), "reason": "opened again"}
+        what = "opening an account" if key_queries.any_active(append.connection) else None
+        turn = entry_queries.terms_turn(append.connection, terms.name)
+        signature = countersignature(append, "terms", fields, turn, by, what, where, "open")
+        append.append("terms", {**fields, **signature}, self._transactions.tolerance)
 
     def change_account(
         self,
@@ -194,7 +211,9 @@ class Accounts:
         return self.change_account(name, reason=reason, closes_on=today)
 
     def retire_account(self, name: str, *, reason: str, by: Ed25519PrivateKey | None = None) -> Account:
-        """Retire an account that was never charged, as one that was misnamed; nothing may follow.
+        """Retire an account that was never charged, as one that was opened by mistake.
+
+        Nothing may follow but :meth:`open_account` on terms that are right.
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
 
@@ -223,7 +242,8 @@ class Accounts:
                     )
                 fields = {"account": known.name, "reason": reason, **Sums().texts("account")}
                 what = "retiring an account" if guarded(append.connection, known.terms) else None
-                signature = countersignature(append, "retired", fields, 0, by, what, where, "retire")
+                turn = entry_queries.retirements(append.connection, known.name)
+                signature = countersignature(append, "retired", fields, turn, by, what, where, "retire")
                 append.append("retired", {**fields, **signature})
         return self._account(known.name)
 

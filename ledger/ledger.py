@@ -58,7 +58,7 @@ class Ledger:
         self.account, self.accounts, self.balance = reader.account, reader.accounts, reader.balance
         self.sums, self.periods, self.products = reader.sums, reader.periods, reader.products
         self.charge, self.keys = reader.charge, reader.keys
-        self.attempts_used_up, self.needs_key = reader.attempts_used_up, reader.needs_key
+        self.attempts_used_up, self.key_option = reader.attempts_used_up, reader.key_option
         self.approval, self.approvals = reader.approval, reader.approvals
         self.head, self.holds, self.entries = reader.head, reader.holds, reader.entries
         self.chain = reader.chain

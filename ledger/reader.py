@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from tabularium.ledger import names
 from tabularium.ledger.chain.continuity import require_continued
 from tabularium.ledger.charges.charge_rules import attempts_used_up
-from tabularium.ledger.officers.countersigning import guarded
+from tabularium.ledger.officers.countersigning import key_option
 from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
 from tabularium.ledger.refusals import retired_account, unknown_account
 from tabularium.ledger.storage import entry_queries, key_queries
@@ -30,7 +30,7 @@ def usable_account(connection: Connection, name: str) -> Account:
     """Return an account about which entries may follow, or raise ``UnknownAccount`` or ``Conflict``."""
     found = known_account(connection, name)
     if found.retired:
-        raise retired_account(found.name)
+        raise retired_account(found.name, key_option(connection))
     return found
 
 
@@ -88,10 +88,17 @@ class Reader:
         with self._reading() as connection:
             return charge.state == "drawing" and attempts_used_up(connection, charge)
 
-    def needs_key(self, account: str) -> bool:
-        """Whether what favours the spending of an account needs an officer's key."""
+    def key_option(self, account: str | None = None) -> str:
+        """Return `` --key FILE`` where what favours the spending of an account needs an officer's key.
+
+        Parameters
+        ----------
+        account
+            None for opening one.
+        """
         with self._reading() as connection:
-            return guarded(connection, known_account(connection, account).terms)
+            terms = None if account is None else known_account(connection, account).terms
+            return key_option(connection, terms)
 
     def keys(self) -> dict[str, Key]:
         """Return every officer's key that was ever enrolled, by its name."""

@@ -235,7 +235,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Account:
-    """An account's terms and where it stands; what is ``retired`` was never charged and never will be."""
+    """An account's terms and where it stands; what is ``retired`` was never charged, and takes no charge."""
 
     terms: Terms
     reserved: Fraction

@@ -134,12 +134,12 @@ def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, A
         )
 
 
-def retired_account(name: str) -> Conflict:
-    """Return the refusal of a name whose account was retired."""
+def retired_account(name: str, key: str) -> Conflict:
+    """Return the refusal of a name whose account was retired; ``key``: what opening one needs besides."""
     return Conflict(
-        "is retired, and its name is never used again",
+        "is retired",
         where=f"account {name}",
-        mend="open an account under another name, and charge that one",
+        mend=f"open it again, on other terms: tabularium ledger open {name} …{key}; or charge another one",
     )
 
 

@@ -96,6 +96,12 @@ class Books(Shown):
             return found if ledger.witnessed_elsewhere else [*found, f"There is {ALONE}."]
 
     @property
+    def key_option(self) -> str:
+        """What a command that opens an account needs besides: `` --key FILE`` while a key is enrolled."""
+        with self._reading() as ledger:
+            return ledger.key_option()
+
+    @property
     def accounts(self) -> list[Account]:
         """Every account: its terms, and ``cap``, ``spent``, ``reserved``, ``left`` as exact fractions."""
         with self._reading() as ledger:

@@ -19,6 +19,7 @@ _TERMS = {
     "needs_approval": "needs approval",
     "approve_exact": "needs approval of exact facts",
 }
+_OPENED_ON = ("unit", "population", "relation", "definition")
 _AMOUNTS = ("cap", "cap_per_period", "cap_per_product")
 
 
@@ -99,6 +100,8 @@ def _changes(ledger: Ledger, body: Mapping[str, Any]) -> Iterator[str]:
     """Say which terms changed: what they were, and what they are now."""
     known = ledger.terms_before(body["account"], body["seq"])
     before, after = ({} if known is None else known.fields()), Terms.of(body).fields()
+    if any(before.get(term) != after[term] for term in _OPENED_ON):  # it was retired, and opens again
+        yield f"{Terms.of(body).protects}, {body['relation']}, {body['definition']}"
     for term, name in _TERMS.items():
         if before.get(term) != after[term]:
             yield f"{name}: {_value(term, before.get(term))} → {_value(term, after[term])}"

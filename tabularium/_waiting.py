@@ -131,7 +131,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
                     then = "Once it is accepted, it is published as it is; withheld, it never is."
                     yield Waits("review", *paid, draft.digest, since, command, asks, "draft", then, name)
             elif ledger.attempts_used_up(charge) and not _at_work(ledger, charge):
-                key = " --key FILE" if ledger.needs_key(account.name) else ""
+                key = ledger.key_option(account.name)
                 command = f'tabularium ledger allow-attempts {charge.release_id} --reason "…"{key}{option}'
                 cut_off = f"drawing was cut off {charge.attempts} times"
                 then = "Find out what ends its runs; once more attempts are allowed, it is drawn again."

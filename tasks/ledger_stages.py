@@ -141,7 +141,7 @@ def check_account(run: Run) -> None:
                     f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
                     where=f"account {spec.dataset}",
                     mend="change privacy in the spec, or charge another account (dataset), which an officer "
-                    f"opens: {_opening(spec, 'NAME', account.population)}{home.option}",
+                    f"opens: {_opening(ledger, spec, 'NAME', account.population)}{home.option}",
                 )
         _precheck(run, ledger)
 
@@ -150,7 +150,7 @@ def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
     try:
         account = ledger.account(spec.dataset)
         if account.retired:
-            raise retired_account(account.name)
+            raise retired_account(account.name, ledger.key_option())
         return account
     except UnknownAccount:
         names = sorted(account.terms.name for account in ledger.accounts())
@@ -159,12 +159,12 @@ def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
             f"no such account; {known}",
             where=f"account {spec.dataset} in {ledger.name}, home {home.path}",
             mend="check --home and TABULARIUM_HOME, or let a disclosure officer open it: "
-            f"{_opening(spec, spec.dataset, None)}{home.option}",
+            f"{_opening(ledger, spec, spec.dataset, None)}{home.option}",
         )
     raise failure
 
 
-def _opening(spec: ReleaseSpec, name: str, population: str | None) -> str:
+def _opening(ledger: Ledger, spec: ReleaseSpec, name: str, population: str | None) -> str:
     """Return the command that opens an account which the spec could charge."""
     privacy = spec.privacy
     words = f"tabularium ledger open {name} --cap {privacy.budget} --unit {shlex.quote(privacy.protects)}"
@@ -173,7 +173,7 @@ def _opening(spec: ReleaseSpec, name: str, population: str | None) -> str:
     words += f" --relation {privacy.relation}"
     if privacy.definition == "zcdp":
         words += f" --definition zcdp --delta {privacy.delta}"
-    return words
+    return words + ledger.key_option()
 
 
 def find_charge(run: Run) -> ChargeHandle:

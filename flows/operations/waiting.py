@@ -184,8 +184,11 @@ def _suspended(
     mark = f"{_MARK} {type(error).__name__} {spec_digest} "
     # However often it is resumed meanwhile: the time counts from when it first waited for this.
     since = [state.timestamp for state in history if (state.state_details.pause_key or "").startswith(mark)]
+    desk = (
+        f"tabularium desk --key FILE --home {shlex.quote(request.home)}"  # who reads it has another default
+    )
     return Suspended(
-        message=told_to_officers(error, request),
+        message=f"{told_to_officers(error, request)}; or open the desk: {desk}",
         pause_expiration_time=min(since, default=now("UTC")) + patience(),
         pause_key=f"{mark}{seen.seq}:{seen.hash} {uuid.uuid4().hex}",
     )

@@ -92,6 +92,8 @@ def _account(entry: Any, before: Mapping[str, str | None]) -> AccountState:
     if before["terms"] is None or before["account"] is None:
         broken(entry.seq, "names an account that was never opened")
     if entry_queries.checked_body(before["account"])["kind"] == "retired":
+        if entry.kind == "terms":  # it opens again, never having been charged
+            return AccountState(entry.terms)
         broken(entry.seq, "names an account that was retired, which nothing may follow")
     account = AccountState(Terms.of(entry_queries.checked_body(before["terms"])))
     account.total = _sum(account, before["account"], "account")

@@ -193,13 +193,13 @@ class Opening(_OfAccount):
 
 
 class NewTerms(Opening):
-    """The terms of an account are changed."""
+    """The terms of an account are changed; of one that was retired, all of them: it opens again."""
 
     reason: Line
 
 
 class Retirement(_OfAccount):
-    """An account that was never charged is retired, and its name with it."""
+    """An account that was never charged is retired."""
 
     kind: Literal["retired"]
     reason: Line

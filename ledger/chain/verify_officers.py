@@ -21,11 +21,16 @@ def open_account(state: LedgerState, entry: entries.Opening) -> None:
         broken(entry.seq, "opens an account that is open")
     countersigned(state, entry, 0, "opens an account" if state.any_active_key() else None)
     account = state.accounts[entry.account] = AccountState(entry.terms)
+    state.populations.add(entry.terms.population)
     leaves_the_sums(account, entry)
 
 
 def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
     """Caps, dates and the need of approval may change; what loosens them may need a signature."""
+    known = state.accounts.get(entry.account)
+    if known is not None and known.retired:
+        _open_again(state, entry, known)
+        return
     account, after = state.account(entry.seq, entry.account), entry.terms
     before = account.terms
     if after == before or after != replace(before, **{name: getattr(after, name) for name in CHANGEABLE}):
@@ -39,14 +44,27 @@ def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
     leaves_the_sums(account, entry)
 
 
+def _open_again(state: LedgerState, entry: entries.NewTerms, retired: AccountState) -> None:
+    """An account that was retired opens on any terms, if no spec was ever approved for it."""
+    if any(name == entry.account for name, _spec in state.decisions):
+        broken(entry.seq, "opens an account again for which specs were approved")
+    countersigned(state, entry, retired.changes, "opens an account" if state.any_active_key() else None)
+    account = state.accounts[entry.account] = AccountState(entry.terms)
+    account.changes, account.retirements = retired.changes + 1, retired.retirements
+    state.populations.add(entry.terms.population)
+    leaves_the_sums(account, entry)
+
+
 def retire_account(state: LedgerState, entry: entries.Retirement) -> None:
-    """An account may be retired while it was never charged; nothing follows."""
+    """An account may be retired while it was never charged; nothing follows but that it opens again."""
     account = state.account(entry.seq, entry.account)
     if account.periods:
         broken(entry.seq, "retires an account that was charged")
-    countersigned(state, entry, 0, "retires an account" if _is_guarded(state, account) else None)
+    guarded = _is_guarded(state, account)
+    countersigned(state, entry, account.retirements, "retires an account" if guarded else None)
     leaves_the_sums(account, entry)
     account.retired = True
+    account.retirements += 1
 
 
 def may_end(state: LedgerState, entry: entries.Voiding) -> None:
@@ -172,7 +190,7 @@ def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
 def separate(state: LedgerState, entry: entries.Separating) -> None:
     """An officer says that two populations are disjoint, or withdraws what stands."""
     pair = (entry.population, entry.other)
-    if not {account.terms.population for account in state.accounts.values()}.issuperset(pair):
+    if not state.populations.issuperset(pair):
         broken(entry.seq, "names a population that no account is about")
     last = state.separations.get(pair)
     if entry.kind == "overlapping" and (last is None or last.kind != "disjoint"):

@@ -85,6 +85,7 @@ class AccountState:
         self.changes = 0  # how often the terms were changed
         self.evidence = 0  # how often evidence was asked for
         self.retired = False
+        self.retirements = 0
         self.agree(terms)
 
     def agree(self, terms: Terms) -> None:
@@ -118,6 +119,7 @@ class LedgerState:
 
     first: str = GENESIS  # the first entry's hash, which names the ledger
     accounts: dict[str, AccountState] = field(default_factory=dict)
+    populations: set[str] = field(default_factory=set)  # that an account is, or was, about
     charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
     #: release -> the account that paid for it; those that are published and not withdrawn
     published: dict[str, str] = field(default_factory=dict)

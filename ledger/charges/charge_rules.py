@@ -8,6 +8,7 @@ from fractions import Fraction
 from sqlalchemy import Connection
 
 from tabularium.ledger.charges import composition
+from tabularium.ledger.officers.countersigning import key_option
 from tabularium.ledger.records import ATTEMPTS, STEPS, Charge, Sums, Terms, change
 from tabularium.ledger.refusals import (
     AccountClosed,
@@ -48,7 +49,7 @@ def _in_parallel(
     return inside, parts.get(charge.part, Sums()).plus(added)
 
 
-def require_open(terms: Terms, at: str) -> None:
+def require_open(connection: Connection, terms: Terms, at: str) -> None:
     """Refuse a charge of an account that is not open at the time ``at``."""
     day = at[:10]
     if terms.open_on(day):
@@ -58,7 +59,8 @@ def require_open(terms: Terms, at: str) -> None:
         f"takes charges only from {terms.opens_on} on" if early else f"is closed since {terms.closes_on}",
         where=f"account {terms.name}",
         mend=("wait, or " if early else "")
-        + "have a disclosure officer change its dates: tabularium ledger change",
+        + "have a disclosure officer change its dates: tabularium ledger change "
+        f"{terms.name} --reason …{key_option(connection, terms)}",
     )
 
 
@@ -138,6 +140,12 @@ def attempts_used_up(connection: Connection, charge: Charge) -> bool:
     return charge.fence >= ATTEMPTS and charge.fence >= entry_queries.attempts_allowed(connection, charge)
 
 
+def _key_option(connection: Connection, charge: Charge) -> str:
+    """Return what a hint adds to a command about a charge, where its account wants an officer's key."""
+    account = entry_queries.account(connection, charge.account)
+    return "" if account is None else key_option(connection, account.terms)
+
+
 def require_attempt(connection: Connection, charge: Charge) -> None:
     """Refuse to begin drawing more often than three times, unless officers have allowed more.
 
@@ -149,7 +157,7 @@ def require_attempt(connection: Connection, charge: Charge) -> None:
             f"its drawing was cut off {charge.fence} times, and an officer must allow more attempts",
             where=f"release {charge.release_id}",
             mend="find out what ends the runs, then: tabularium ledger allow-attempts"
-            f" {charge.release_id} --reason …",
+            f" {charge.release_id} --reason …{_key_option(connection, charge)}",
         )
 
 
@@ -181,7 +189,7 @@ def require_offered(connection: Connection, priors: Mapping[str, str], charge: C
             "nothing was charged"
             if charge is None
             else "no noise was drawn, and the budget is given back by: tabularium ledger void "
-            f"{charge.release_id} --reason …"
+            f"{charge.release_id} --reason …{_key_option(connection, charge)}"
         )
         raise NotOffered(what, where=f"prior {release}", mend=f"{mend}; {left}")
 

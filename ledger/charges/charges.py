@@ -31,7 +31,12 @@ from tabularium.ledger.charges.charge_rules import (
 from tabularium.ledger.charges.charge_steps import current_charge, known_charge, stale, stepped
 from tabularium.ledger.charges.composition import Partition
 from tabularium.ledger.charges.unit_check import require_same_units
-from tabularium.ledger.officers.countersigning import countersignature, guarded, require_active_release_key
+from tabularium.ledger.officers.countersigning import (
+    countersignature,
+    guarded,
+    key_option,
+    require_active_release_key,
+)
 from tabularium.ledger.reader import known_account, usable_account
 from tabularium.ledger.records import ASKED, Account, Charge, Terms
 from tabularium.ledger.refusals import (
@@ -134,7 +139,7 @@ class Charges:
             if stands.terms is None:
                 raise unknown_account(charge.account)
             if stands.retired:
-                raise retired_account(charge.account)
+                raise retired_account(charge.account, key_option(append.connection))
             terms = stands.terms
             require_same_units(terms, charge.amount, unit, relation, definition, population)
             amounts.multiple(charge.amount, terms.quantum, field="amount")
@@ -142,7 +147,7 @@ class Charges:
             if stands.charge is not None:
                 require_same("release", charge.release_id, _content(charge), _content(stands.charge))
                 return stands.charge
-            require_open(terms, append.time(tolerance))
+            require_open(append.connection, terms, append.time(tolerance))
             require_offered(append.connection, priors or {}, None)
             require_approved(
                 append.connection,
@@ -196,7 +201,7 @@ class Charges:
             amounts.multiple(asked, terms.quantum, field="amount")
             append = Append(connection, self._transactions.clock(), read_head(connection))
             try:
-                require_open(terms, append.time(self._transactions.tolerance))
+                require_open(connection, terms, append.time(self._transactions.tolerance))
                 require_approved(
                     *(connection, terms, digest, asked),
                     exact=exact,

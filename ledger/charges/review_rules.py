@@ -15,7 +15,7 @@ from tabularium.ledger.records import Charge
 from tabularium.ledger.refusals import Conflict, WrongState
 from tabularium.ledger.storage import draft_queries
 
-_DECIDE = "let one run: tabularium ledger accept, or tabularium ledger withhold"
+_DECIDE = "let one run: tabularium ledger accept RELEASE --key FILE, or tabularium ledger withhold"
 
 
 def another_is_open(
@@ -51,7 +51,8 @@ def require_published_as_accepted(connection: Connection, charge: Charge, digest
         raise Conflict(
             "is not the draft that was accepted",
             where=where,
-            mend="publish the draft as it was laid out: tabularium ledger accept",
+            mend="publish the draft as it was laid out: tabularium ledger accept "
+            f"{charge.release_id} --key FILE",
         )
 
 

@@ -19,6 +19,12 @@ def guarded(connection: Connection, terms: Terms) -> bool:
     return terms.needs_approval or terms.approve_exact or key_queries.any_active(connection)
 
 
+def key_option(connection: Connection, terms: Terms | None = None) -> str:
+    """Return what a hint adds to a command that favours the spending of an account, or opens one."""
+    needed = key_queries.any_active(connection) if terms is None else guarded(connection, terms)
+    return " --key FILE" if needed else ""
+
+
 def countersignature(
     append: Append,
     kind: str,

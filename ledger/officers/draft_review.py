@@ -174,7 +174,7 @@ class DraftReview:
                 raise WrongState(
                     "was accepted, which is not taken back",
                     where=f"release {release_id}",
-                    mend="publish it: tabularium ledger accept, or run it again",
+                    mend=f"publish it: tabularium ledger accept {release_id} --key FILE, or run it again",
                 )
             names.one_of(criterion, known.criteria, field="criterion")
             require_active(append.connection, signer)

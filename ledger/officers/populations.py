@@ -18,7 +18,7 @@ from tabularium.ledger.storage.entry_queries import HASHED_BODY, checked_body
 from tabularium.ledger.storage.schema import STATES_TERMS, entries
 from tabularium.ledger.transactions import Transactions
 
-_OPENINGS = select(HASHED_BODY).where(STATES_TERMS, entries.c.kind == "account")
+_STATED = select(HASHED_BODY).where(STATES_TERMS)
 _SAID = (
     select(HASHED_BODY)
     .where(entries.c.account == "", entries.c.kind.in_(("disjoint", "overlapping")))
@@ -99,8 +99,8 @@ class Populations:
 
 
 def _populations(connection: Connection) -> set[str]:
-    """Return the population of every account."""
-    return {checked_body(text)["population"] for text in connection.execute(_OPENINGS).scalars()}
+    """Return every population that an account is, or was, about."""
+    return {checked_body(text)["population"] for text in connection.execute(_STATED).scalars()}
 
 
 def _said(connection: Connection) -> dict[tuple[str, str], Separation]:

@@ -141,6 +141,8 @@ _ACCOUNTS = (
     .group_by(_c.account)
     .order_by(func.min(_c.seq))
 )
+_RETIREMENTS = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "retired")
+_DECIDED = select(_c.seq).where(_ACCOUNT, _c.kind.in_(("approval", "unapproval"))).limit(1)
 _CHARGED = select(_c.seq).where(_ACCOUNT, _c.kind == "reserved").limit(1)
 _PAGE = (
     select(
@@ -277,7 +279,7 @@ def last_of_account(connection: Connection, name: str) -> list[str]:
 
 
 def _is_retired(last_of_account: Mapping[str, Any] | None) -> bool:
-    """Whether an account is retired: then nothing follows the entry that says so."""
+    """Whether an account is retired: nothing follows the entry that says so, but that it is opened again."""
     return last_of_account is not None and last_of_account["kind"] == "retired"
 
 
@@ -295,6 +297,16 @@ def charge(connection: Connection, release_id: str) -> Charge | None:
 def any_charge(connection: Connection, account: str) -> bool:
     """Whether an account was ever charged, whatever became of it."""
     return connection.execute(_CHARGED, {"account": account}).first() is not None
+
+
+def any_decision(connection: Connection, account: str) -> bool:
+    """Whether a spec was ever approved for an account, also if that was taken back."""
+    return connection.execute(_DECIDED, {"account": account}).first() is not None
+
+
+def retirements(connection: Connection, account: str) -> int:
+    """Return how often an account was retired so far."""
+    return int(connection.execute(_RETIREMENTS, {"account": account}).scalar_one())
 
 
 def any_counts(connection: Connection, releases: Iterable[str]) -> bool:

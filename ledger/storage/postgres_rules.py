@@ -285,7 +285,12 @@ BEGIN
     ELSIF terms IS NULL THEN
         RETURN 'names an account that was never opened';
     ELSIF known ->> 'kind' = 'retired' THEN
-        RETURN 'names an account that was retired, which nothing may follow';
+        RETURN CASE WHEN k <> 'terms' THEN 'names an account that was retired, which nothing may follow'
+            WHEN EXISTS (SELECT FROM %(schema)s.entries e
+                WHERE e.account = p_account AND e.kind IN ('approval', 'unapproval'))
+                THEN 'opens an account again for which specs were approved'
+            WHEN b ->> 'account_reserved' <> '0/1' OR b ->> 'account_spent' <> '0/1'
+                THEN 'has a wrong running sum of its account' END;
     END IF;
     per_unit := split_part(terms ->> 'quantum', '/', 2)::numeric;
     p_release_id := coalesce(release, b ->> 'release', b ->> 'of_release');

@@ -71,16 +71,17 @@ def periods_ending(own: str, first: date, until: date) -> Iterator[tuple[str, da
 def _containing(form: str, day: date) -> str:
     """Return the period of a form in which a day is."""
     if form == "week":
-        year, week, _ = day.isocalendar()
-        return f"{year:04}-W{week:02}"
+        of = day.isocalendar()
+        return f"{of.year:04}-W{of.week:02}"
     year, month = f"{day.year:04}", day.month - 1
-    return {
+    written: dict[str, str] = {
         "year": year,
         "half": f"{year}-H{1 + month // 6}",
         "quarter": f"{year}-Q{1 + month // 3}",
         "month": f"{year}-{1 + month:02}",
         "day": day.isoformat(),
-    }[form]
+    }
+    return written[form]
 
 
 def _begins(period: str) -> tuple[str, date] | None:

@@ -182,13 +182,15 @@ def retire(
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Retire an account that was opened by mistake and never charged; its name is never used again.
+    """Retire an account that was opened by mistake and never charged.
 
+    Open it again on the right terms, unless specs were approved for it: then its name is not used again.
     While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
     """
     with open_ledger(home) as ledger:
         ledger.retire_account(account, reason=reason, by=signer(key))
-        say(f"Account {account} is retired; its name is never used again.")
+        again = f"tabularium ledger open {account} …{ledger.key_option()}"
+        say(f"Account {account} is retired. To open it again: {again}")
 
 
 @app.command("void", epilog='Example:  tabularium ledger void RELEASE --reason "wrong period"')

@@ -156,8 +156,8 @@ def _shown(
             f"account {account} has {left} left and cannot pay {costs}",
             where=str(spec),
             mend=f"see its caps and days: tabularium ledger show {account}; an officer raises a cap with "
-            f"tabularium ledger change {account}{Home.found(home).option}; or sign it all the same with "
-            "--even-if-unpaid",
+            f"tabularium ledger change {account} --cap … --reason … --key FILE{Home.found(home).option}; "
+            "or sign it all the same with --even-if-unpaid",
         )
     return found
 

@@ -63,7 +63,8 @@ def show(
             say(warning, style="yellow", whole=False)
         accounts = [books.account(account)] if account else books.accounts
         if not accounts:
-            say(f"No account is open in {books.name} yet: tabularium ledger open NAME --cap 1")
+            command = f"tabularium ledger open NAME --cap 1{books.key_option}"
+            say(f"No account is open in {books.name} yet: {command}")
         for entry in accounts:
             _show_account(books, entry)
             if charges:

@@ -81,6 +81,7 @@ def test_resuming_does_not_lengthen_the_time_for_an_answer(tmp_path: Path) -> No
     history = passed("Suspended", "Running", "Suspended", "Running", minutes=60 * 24, key=key)
     state = _suspended(UNSIGNED, request, "abc", history, EMPTY)
     assert state.name == "Suspended" and state.state_details.pause_key != key
+    assert str(state.message).endswith(f"; or open the desk: tabularium desk --key FILE --home {tmp_path}")
     first = history[0].timestamp
     assert state.state_details.pause_timeout == first + timedelta(days=30)
     other = _suspended(

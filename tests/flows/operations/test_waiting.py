@@ -73,7 +73,8 @@ def waits_for_its_officer(up: Up, client: Any, folder: Path) -> None:
     others = set(home.workspaces.iterdir())
     run = product.start(client)
     message = comes_to(client, run, "Suspended")
-    assert message.endswith(f"tabularium ledger approve {product.spec} --home {home.path} --key FILE")
+    command = f"tabularium ledger approve {product.spec} --home {home.path} --key FILE"
+    assert message.endswith(f"{command}; or open the desk: tabularium desk --key FILE --home {home.path}")
     assert not [each for each in charges(home) if each.product == "waits"]
     here = set(home.workspaces.iterdir()) - others
     assert not [path for path in here if not path.name.startswith(".new-")]

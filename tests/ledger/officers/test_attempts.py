@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tabularium.ledger import ChainBroken, Ledger, NotApproved, UnknownRelease, WrongState
+from tabularium.ledger import AccountClosed, ChainBroken, Ledger, NotApproved, UnknownRelease, WrongState
 from tabularium.ledger.officers.keys import public_hex
 from tests.ledger.chain.test_verify_forged import CHARGED, DRAWING, OPENED, TERMS, Step, chain
 from tests.ledger.scene import reserve, verify_entries
@@ -52,6 +52,21 @@ def test_a_fourth_attempt_is_asked_for_and_three_more_are_allowed(books: Ledger)
     account = books.account("census")
     assert (account.reserved, account.spent) == (0, account.cap - account.left)
     assert books.verify().charges == 2
+
+
+def test_a_hint_names_the_key_once_one_is_enrolled(books: Ledger) -> None:
+    reserve(books)
+    draw(books, 3)
+    with pytest.raises(NotApproved) as before:
+        books.drawing("r1")
+    key = Ed25519PrivateKey.generate()
+    books.enrol_key(public_hex(key), officer="A. Ro", by=key)
+    with pytest.raises(NotApproved) as after:
+        books.drawing("r1")
+    assert "--key" not in before.value.mend and after.value.mend == f"{before.value.mend} --key FILE"
+    books.close_account("census", reason="over")
+    with pytest.raises(AccountClosed, match=r"tabularium ledger change census --reason … --key FILE"):
+        reserve(books, "r2")
 
 
 def test_only_what_is_being_drawn_is_allowed_more(books: Ledger) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy.exc import DBAPIError
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, UnknownAccount
 from tabularium.ledger.chain.entries import seal
+from tabularium.ledger.chain.export import export, restore
 from tabularium.ledger.officers.keys import key_id, public_hex, statement
 from tabularium.ledger.records import Entry
 from tabularium.ledger.review import Reviewer, clusters
-from tests.ledger.scene import census, finish, reserve, verify_entries
+from tabularium.ledger.storage import schema
+from tests.ledger.scene import CAP, census, finish, reserve, verify_entries
 
 TENTH = Fraction(1, 10)
 NAMES = "abcde"
@@ -196,7 +201,7 @@ def test_the_largest_cluster_bounds_what_anybody_loses(
 # Accounts that are retired
 
 
-def test_a_misnamed_account_is_retired_and_its_name_never_used_again(books: Ledger) -> None:
+def test_a_misnamed_account_is_retired_and_takes_nothing(books: Ledger) -> None:
     census(books, "homes", unit="person")
     found = books.retire_account("homes", reason="its unit is the household")
     assert (found.retired, found.left) == (True, 1)
@@ -205,18 +210,53 @@ def test_a_misnamed_account_is_retired_and_its_name_never_used_again(books: Ledg
     key = Ed25519PrivateKey.generate()
     books.enrol_key(public_hex(key), officer="A. Ro", by=key)
     for step in (
-        lambda: census(books, "homes", unit="household"),
-        lambda: census(books, "homes", unit="person", by=key),
         lambda: reserve(books, "r1", "homes"),
         lambda: books.precheck("homes", amount=TENTH, spec_digest="s"),
         lambda: books.change_account("homes", cap=Fraction(2), reason="more", by=key),
         lambda: books.close_account("homes", reason="over"),
         lambda: books.approve("homes", "s", by=key),
     ):
-        with pytest.raises(Conflict, match=r"account homes: is retired, and its name is never used again"):
+        with pytest.raises(Conflict, match=r"account homes: is retired; open it again, on other terms"):
             step()
     assert [view.accounts for view in Reviewer(books).units()] == [["census"]]
     assert books.verify().accounts == 2
+
+
+def test_a_retired_account_opens_again_on_other_terms(books: Ledger, place: Path) -> None:
+    census(books, "homes", unit="person", quantum=Fraction(1, 10))
+    books.change_account("homes", cap=Fraction(2), reason="more")
+    books.retire_account("homes", reason="its unit is the household")
+    key = Ed25519PrivateKey.generate()
+    books.enrol_key(public_hex(key), officer="A. Ro", by=key)
+    terms = {"unit": "household", "cap": Fraction(3), "definition": "zcdp", "delta": Fraction(1, 1000)}
+    with pytest.raises(NotApproved, match=r"opening an account needs .* tabularium ledger open … --key"):
+        census(books, "homes", **terms)
+    found = census(books, "homes", **terms, by=key)
+    assert (found.retired, found.terms.unit, found.left) == (False, "household", 3)
+    head = books.head()
+    assert census(books, "homes", **terms) == found and books.head() == head
+    books.retire_account("homes", reason="its unit is the household", by=key)
+    assert census(books, "homes", unit="dwelling", by=key).terms.definition == "pure"
+    reserve(books, "r1", "homes")
+    assert books.account("homes").left == CAP - TENTH
+    with pytest.raises(Conflict, match="was charged"):
+        books.retire_account("homes", reason="misnamed", by=key)
+    assert books.verify().accounts == 2
+    export(books, place / "books.txt")
+    restore(place / "books.txt", url := f"sqlite:///{place}/again.db", scratch=True)
+    with Ledger.connect(url) as again:
+        assert again.account("homes").terms == books.account("homes").terms
+        assert again.verify().head == books.head()
+
+
+def test_an_account_for_which_specs_were_approved_does_not_open_again(books: Ledger) -> None:
+    key = Ed25519PrivateKey.generate()
+    books.enrol_key(public_hex(key), officer="A. Ro", by=key)
+    books.approve("census", "s", by=key)
+    books.unapprove("census", "s", by=key, reason="a slip")
+    books.retire_account("census", reason="misnamed", by=key)
+    with pytest.raises(Conflict, match="specs were approved for it, so that its name is not used again"):
+        census(books, unit="household", by=key)
 
 
 @pytest.mark.parametrize("ended", ["reserved", "voided", "published"])
@@ -260,13 +300,56 @@ def test_a_retirement_is_signed_while_officers_have_keys(books: Ledger, officer:
     books.verify()
 
 
-def test_nothing_may_follow_the_entry_that_retires(books: Ledger) -> None:
+def appended(books: Ledger, entries: list[Entry]) -> None:
+    """Append the last entry past the program, as an owner of a ledger on PostgreSQL can."""
+    backend = books._backend
+    with backend.appenders.begin() as connection:
+        backend.append(connection, entries[-1], schema.repeated(entries[-1].body))
+
+
+def test_an_account_opens_again_only_once_it_is_retired(books: Ledger, officer: Ed25519PrivateKey) -> None:
+    """And never after a charge or an approval, nor with a signature that was used before."""
+    first = next(iter(books.entries()))
+    terms = {
+        name: value for name, value in first.body.items() if name not in ("at", "kind", "prev", "seq", "v")
+    }
+    wanted = {**terms, "unit": "household", "reason": "opened again", "by": key_id(public_hex(officer))}
+
+    def signed(turn: int) -> dict[str, Any]:
+        fields = {**wanted, "turn": turn}
+        return {**fields, "signature": officer.sign(statement(first.hash, "terms", fields)).hex()}
+
+    with pytest.raises(ChainBroken, match="changes what its step may not change"):
+        verify_entries(put(books, "terms", signed(0)))
+    books.retire_account("census", reason="misnamed", by=officer)
+    verify_entries(put(books, "terms", signed(0)))
+    with pytest.raises(ChainBroken, match="opens an account without an officer's signature"):
+        verify_entries(put(books, "terms", {**terms, "unit": "household", "reason": "opened again"}))
+    with pytest.raises(ChainBroken, match="has a wrong running sum"):
+        verify_entries(put(books, "terms", {**signed(0), "account_spent": "1/10"}))
+    census(books, unit="household", by=officer)
+    books.retire_account("census", reason="misnamed", by=officer)
+    with pytest.raises(ChainBroken, match="is signed for another turn"):
+        verify_entries(put(books, "terms", signed(0)))
+    verify_entries(put(books, "terms", signed(1)))
+    census(books, by=officer)
+    books.approve("census", "s", by=officer)
+    books.retire_account("census", reason="misnamed", by=officer)
+    named = "opens an account again for which specs were approved"
+    with pytest.raises(ChainBroken, match=named):
+        verify_entries(put(books, "terms", signed(3)))
+    if books.identity.startswith("postgresql"):
+        with pytest.raises(DBAPIError, match=named):
+            appended(books, put(books, "terms", signed(3)))
+
+
+def test_nothing_else_may_follow_the_entry_that_retires(books: Ledger) -> None:
     opening = next(iter(books.entries())).body
     terms = {name: value for name, value in opening.items() if name not in ("at", "kind", "prev", "seq", "v")}
     books.retire_account("census", reason="misnamed")
     for kind, fields, named in (
         ("account", terms, "opens an account that is open"),
-        ("terms", {**terms, "cap": "2/1", "reason": "x"}, "names an account that was retired"),
+        ("terms", {**terms, "cap": "2/1"}, "has a field"),
         ("retired", {**terms, "reason": "x"}, "has a field"),
     ):
         with pytest.raises(ChainBroken, match=f"entry 3 {named}"):

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+import tabularium
 from tabularium.ledger import Ledger, ReadOnly, StorageFailed
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.officers.keys import public_hex
@@ -53,6 +54,22 @@ def test_a_writer_charges_and_finishes_releases_but_decides_nothing(log_in: LogI
                 decision()
         assert books.head() == before
         assert writer.verify() == books.verify()
+
+
+def test_a_reader_sees_what_waits_and_what_is_not_known(
+    log_in: LogIn, books: Ledger, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a home, without Prefect, and without the right to read what arrived."""
+    reserve(books)
+    for _ in range(3):
+        books.drawing("r1")
+    monkeypatch.setenv("TABULARIUM_LEDGER", log_in("reader"))
+    found = tabularium.open_ledger(tmp_path / "nowhere").waiting()
+    assert [*found["kind"]] == ["attempts"] and len(found.unknown) == 1
+    superuser(place, "CREATE TABLE arrivals (id text)")
+    found = tabularium.open_ledger(tmp_path / "nowhere").waiting()
+    assert [*found["kind"]] == ["attempts"]
+    assert found.unknown[1].startswith("Refused deliveries are not listed: ")
 
 
 def test_an_officer_may_do_both(log_in: LogIn, books: Ledger) -> None:

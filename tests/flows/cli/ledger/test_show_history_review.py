@@ -176,7 +176,10 @@ def test_a_reviewer_sees_whose_losses_are_added(books: Ledger, tmp_path: Path) -
         )
     good("open", "misnamed", "--cap", "1", "--unit", "hosehold")
     good("retire", "misnamed", "--reason", "a slip")
-    assert "its name is never used again" in refused("open", "misnamed", "--cap", "1", "--unit", "household")
+    assert "open it again" in refused("change", "misnamed", "--cap", "2", "--reason", "more")
+    good("open", "misnamed", "--cap", "1", "--unit", "household", "--population", "some")
+    assert "household of some, add-remove" in good("history", "misnamed")
+    good("retire", "misnamed", "--reason", "nobody needs it")
     assert "household of all, add-remove" in good("show") and "retired: it takes no charges" in good("show")
     assert "misnamed" not in (shown := good("review")) and "hosehold" not in shown
     assert "Not added: person and household of census, wages, all" in " ".join(shown.split())
