@@ -22,9 +22,8 @@ def accounts(desk: Desk, _asked: Asked) -> Page:
     """Show all accounts, and what one entity has lost over those that protect it."""
     with desk.books() as books:
         found = [_about(each) | {"words": books.forecast(each.name).words} for each in books.accounts]
-        head = books.last_entry
-        _views, units, apart = desk.remember("review", head, books.review)
         warnings = books.warnings
+    _views, units, apart = desk.review()
     return Page(
         "accounts.html.jinja",
         {"accounts": found, "units": [_unit(each) for each in units], "apart": apart, "warnings": warnings},
@@ -40,9 +39,8 @@ def account(desk: Desk, asked: Asked) -> Page:
         sums = {by: books.sums(name, by=by) for by in ("product", "period")}
         charges = list(books.charges(name, last=_MOST_CHARGES))[::-1]
         words, number = books.forecast(name).words, books.charge_count(name)
-        head = books.last_entry
         with desk.asking_prefect():
-            ahead = desk.remember(f"ahead {name}", head, lambda: books.ahead(name))
+            ahead = books.ahead(name)
     return Page(
         "account.html.jinja",
         {

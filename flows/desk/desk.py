@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 
 import tabularium
 from tabularium.flows.desk.signing import SigningKey
+from tabularium.ledger.review import AccountView, NotComposable, UnitView
 from tabularium.mechanisms.errors import TabulariumError
 
 Found = TypeVar("Found")
+Review = tuple[list[AccountView], list[UnitView], list[NotComposable]]
 _MOST_KEPT = 200  # results that are looked at again by their address
 
 
@@ -99,6 +101,16 @@ class Desk:
             known = self._found[about] = (entry, find())
         found: Found = known[1]
         return found
+
+    def review(self) -> Review:
+        """Return what was spent on whom: composed once for each state of the ledger, which takes seconds."""
+        with self.books() as books:
+            return self.remember("review", books.last_entry, books.review)
+
+    def prepare(self) -> None:
+        """Find out what the first page of its kind would wait for."""
+        with suppress(TabulariumError):
+            self.review()
 
     def last_entry(self) -> int:
         """Return the number of the ledger's last entry; 0 where none can be read."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import uvicorn
 
@@ -14,6 +16,8 @@ from tabularium.flows.desk.application import application
 from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import HOSTS, Session
 from tabularium.mechanisms.errors import InputError
+
+_LEAVING_SECONDS = 2  # for pages that are being made
 
 
 def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
@@ -43,17 +47,38 @@ def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
         session = Session(port)
         # Neither addresses, which hold the token, nor errors, which may hold more, are logged.
         config = uvicorn.Config(
-            application(desk, session), log_config=None, access_log=False, server_header=False, lifespan="off"
+            application(desk, session),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=_LEAVING_SECONDS,
         )
         say(_address(port, session.new_token()))
         if sys.stdin is not None and sys.stdin.isatty():
             threading.Thread(target=_new_addresses, args=(session, port, say), daemon=True).start()
+        threading.Thread(target=desk.prepare, daemon=True).start()
         with listening:
-            asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+            asyncio.run(_Server(config).until_stopped(listening))
         return
     raise InputError(
         f"cannot be used ({reason})", where=f"port {port}", mend="name another with --port, or 0"
     )
+
+
+class _Server(uvicorn.Server):
+    """Ends by a signal, quietly."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:
+        """Leave signals to :meth:`until_stopped`: uvicorn would raise them again once it has ended."""
+        return nullcontext()
+
+    async def until_stopped(self, listening: socket.socket) -> None:
+        """Serve until a signal comes."""
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(each, setattr, self, "should_exit", True)
+        await self.serve(sockets=[listening])
 
 
 def _new_addresses(session: Session, port: int, say: Callable[[str], None]) -> None:
