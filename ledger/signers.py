@@ -6,13 +6,13 @@ could sign twice; that enrolment stands in the ledger, with who signed it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tabularium.ledger import amounts
-from tabularium.ledger.drafts import Acceptance
-from tabularium.ledger.records import Approval, Key, Signer
+from tabularium.ledger.drafts import Acceptance, Draft
+from tabularium.ledger.records import MOST_APPROVALS, Approval, Key, Signer
 
 Body = Mapping[str, Any]
 
@@ -66,9 +66,33 @@ def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | No
     )
 
 
-def acceptances_of(bodies: Iterable[Body], keys: Mapping[str, Key], at: int | None) -> tuple[Acceptance, ...]:
-    """Return the acceptances of one draft that count, in order."""
-    return tuple(Acceptance.of(body, keys[body["by"]].officer) for body in _of_each_officer(bodies, keys, at))
+def draft_of(bodies: Sequence[Body], keys: Mapping[str, Key], needed: int = MOST_APPROVALS) -> Draft | None:
+    """Return a draft from the entries that laid it out and accepted it, in order; ``None`` if none did.
+
+    What is accepted stays so: from then on it is asked neither which keys were revoked later, nor how many
+    officers must sign by now.
+
+    Parameters
+    ----------
+    needed
+        How many officers must accept it, as far as it is not accepted.
+    """
+    if not bodies:
+        return None
+    laid_out, *accepted = bodies
+    last = accepted[-1] if accepted and "officers_left" not in accepted[-1] else None
+    counted = tuple(
+        Acceptance.of(body, keys[body["by"]].officer)
+        for body in _of_each_officer(accepted, keys, None if last is None else last["seq"])
+    )
+    return Draft(
+        laid_out["release"],
+        laid_out["draft"],
+        tuple(laid_out["criteria"]),
+        (last or laid_out)["at"],
+        len(counted) if last is not None else needed,
+        counted,
+    )
 
 
 def _of_each_officer(bodies: Iterable[Body], keys: Mapping[str, Key], at: int | None) -> list[Body]:

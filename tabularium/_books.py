@@ -180,6 +180,8 @@ class Books(Shown):
         for each in self.accounts if account is None else [self.account(account)]:
             shown: dict[str, Any] = {
                 **each.terms.fields(),
+                "approvals": each.terms.approvals,
+                "approvals_by_product": dict(each.terms.approvals_by_product),
                 "cap": str(each.cap),
                 "retired": each.retired,
                 **Sums(each.reserved, each.spent).as_dict(),
@@ -318,6 +320,7 @@ class Books(Shown):
         with self._reading() as ledger:
             known = ledger.published_in(account.name, of.product, of.period)
             used = {"period": ledger.periods(account.name), "product": ledger.products(account.name)}
+            signed = _approved_by(ledger, account.name, loaded.digest)
         terms = account.terms
         caps = (("period", of.period, terms.cap_per_period), ("product", of.product, terms.cap_per_product))
         room = account.left
@@ -331,6 +334,7 @@ class Books(Shown):
             room,
             published=any(each.spec_digest == loaded.digest for each in known),
             closed=account.retired or terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"),
+            signed=signed,
         )
 
     def waiting(self) -> DataFrame:
@@ -344,15 +348,17 @@ class Books(Shown):
         DataFrame
             ``kind`` (``review`` or ``approval``), ``account``, ``product``, ``period``, ``amount`` (a
             Fraction; None of a spec that cannot be read here), ``digest`` (SHA-256 of the draft or of the
-            spec), ``since`` (UTC), and the ``command`` that an officer types.
+            spec), ``since`` (UTC), the ``command`` that an officer types, ``officers`` (how many different
+            ones must sign) and ``signed`` (the names of those who have).
         """
-        from dataclasses import astuple, fields
+        from dataclasses import astuple, fields, replace
 
         import pandas as pd
 
         from tabularium._waiting import Waits, approvals
 
-        found, option = [], "" if self._home is None else self._home.option
+        found: list[Waits] = []
+        option = "" if self._home is None else self._home.option
         with self._reading() as ledger:
             for account in ledger.accounts():
                 for charge in ledger.each_charge(account.name):
@@ -361,8 +367,13 @@ class Books(Shown):
                         command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
                         since = datetime.fromisoformat(draft.at)
                         about = (charge.product, charge.period, charge.amount, draft.digest, since, command)
-                        found.append(Waits("review", account.name, *about))
-        found += [] if self._home is None else approvals(self._home)
+                        signed = tuple(each.officer for each in draft.acceptances)
+                        found.append(Waits("review", account.name, *about, draft.needed, signed))
+            known = {account.name: account.terms for account in ledger.accounts()}
+            for each in () if self._home is None else approvals(self._home):
+                terms, signed = known.get(each.account), _approved_by(ledger, each.account, each.digest)
+                officers = 1 if terms is None else terms.approvals_for(each.product)
+                found.append(replace(each, officers=officers, signed=signed))
         found.sort(key=lambda each: each.since)
         return pd.DataFrame([astuple(each) for each in found], columns=[each.name for each in fields(Waits)])
 
@@ -402,7 +413,9 @@ class Charged:
             return "withdrawn"
         if self.draft is None or self.charge.state != "measured":
             return self.charge.state
-        return "draft, accepted" if self.draft.accepted else "draft, to review"
+        if self.draft.accepted:
+            return "draft, accepted"
+        return f"draft, {self.draft.signed} accepted" if self.draft.acceptances else "draft, to review"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -416,7 +429,13 @@ class Charged:
             "amount": str(charge.amount),
             "state": charge.state,
             "draft": draft
-            and {"digest": draft.digest, "criteria": list(draft.criteria), "accepted": draft.accepted},
+            and {
+                "digest": draft.digest,
+                "criteria": list(draft.criteria),
+                "accepted": draft.accepted,
+                "officers": draft.needed,
+                "accepted_by": [each.officer for each in draft.acceptances],
+            },
             "withdrawn": gone
             and {"entry": gone.entry, "at": gone.at, "key": gone.key, "reason": gone.reason},
             "attempts": charge.attempts,
@@ -431,8 +450,13 @@ def _charged(ledger: Ledger, charge: Charge) -> Charged:
 def _draft_to_review(ledger: Ledger, charge: Charge) -> Draft | None:
     if charge.state != "measured":
         return None
-    found = _charged(ledger, charge)
-    return found.draft if found.standing == "draft, to review" else None
+    draft = ledger.draft(charge.release_id)
+    return None if draft is None or draft.accepted else draft
+
+
+def _approved_by(ledger: Ledger, account: str, spec_digest: str) -> tuple[str, ...]:
+    found = ledger.approval(account, spec_digest)
+    return () if found is None else tuple(each.officer for each in found.signers)
 
 
 def _charges(ledger: Ledger, account: str, last: int | None) -> Iterator[Charge]:

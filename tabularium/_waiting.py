@@ -32,6 +32,8 @@ class Waits:
         UTC.
     command
         What an officer types.
+    officers, signed
+        How many different officers must sign, and who has.
     """
 
     kind: Literal["approval", "review"]
@@ -42,6 +44,8 @@ class Waits:
     digest: str
     since: datetime
     command: str
+    officers: int = 1
+    signed: tuple[str, ...] = ()
 
 
 def approvals(home: Home) -> Iterator[Waits]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, select
 
 from tabularium.ledger.drafts import Draft, Withdrawal
 from tabularium.ledger.records import Approval, Charge
-from tabularium.ledger.signers import acceptances_of, approval_of
+from tabularium.ledger.signers import approval_of, draft_of
 from tabularium.ledger.storage import entry_queries
 from tabularium.ledger.storage.entry_queries import ABOUT, HASHED_BODY, checked_body
 from tabularium.ledger.storage.key_queries import keys
@@ -62,17 +62,10 @@ def reviewed_steps(connection: Connection, account: str, product: str, period: s
 def draft(connection: Connection, charge: Charge) -> Draft | None:
     """Return the draft of a release, if one was laid out, with who has accepted it."""
     found = _about(connection, charge.account, about_draft(charge.release_id), "drafted", "acceptance")
-    if not found:
+    account = entry_queries.account(connection, charge.account) if found else None
+    if account is None:
         return None
-    laid_out, *accepted = found
-    known = (charge.release_id, laid_out["draft"], tuple(laid_out["criteria"]))
-    if accepted and "officers_left" not in accepted[-1]:  # no key that is revoked later undoes it
-        last = accepted[-1]
-        counted = acceptances_of(accepted, keys(connection), last["seq"])
-        return Draft(*known, last["at"], len(counted), counted)
-    account = entry_queries.account(connection, charge.account)
-    needed = 1 if account is None else account.terms.approvals_for(charge.product)
-    return Draft(*known, laid_out["at"], needed, acceptances_of(accepted, keys(connection), None))
+    return draft_of(found, keys(connection), account.terms.approvals_for(charge.product))
 
 
 def acceptances(connection: Connection, charge: Charge) -> int:

@@ -39,7 +39,8 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
     """Show what waits for an officer: specs to be approved, drafts to be reviewed, the oldest first.
 
     With --json a list: kind (approval or review), account, product, period, amount (an exact fraction, or
-    null where the spec cannot be read here), digest (of the spec or draft), since, and command.
+    null where the spec cannot be read here), digest (of the spec or draft), since, command, officers (how
+    many must sign) and signed (who has).
     """
     with open_books(home, None) as books:
         with working("looking"):
@@ -59,11 +60,14 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
         if not found:
             say("Nothing waits for an officer.")
             return
-        rows = table("what", "product", "period", ">cost", "since")
+        several = any(each["officers"] > 1 for each in found)
+        rows = table("what", "product", "period", ">cost", "since", *(["signed"] if several else []))
         for each in found:
             cost = "" if each["amount"] is None else each["amount"]
             since = f"{each['since']:%Y-%m-%d %H:%M}"
-            rows.add_row(*cells(each["kind"], each["product"], each["period"], cost, since))
+            names = f": {', '.join(each['signed'])}" if each["signed"] else ""
+            signed = [f"{len(each['signed'])} of {each['officers']}{names}"] if several else []
+            rows.add_row(*cells(each["kind"], each["product"], each["period"], cost, since, *signed))
         out.print(rows)
         for each in found:
             say(each["command"])
@@ -75,7 +79,8 @@ def accept(
 ) -> None:
     """Publish a draft byte for byte, signed with an enrolled key: by the run that waits for it, or here.
 
-    Asked for twice, it is published once. It is not taken back.
+    Asked for twice, it is published once. It is not taken back. Where several officers must accept it, each
+    runs this, and it is published with the last.
     """
     from tabularium.tasks.publish.draft_folder import LaidOut, publish_accepted, require_whole
 
@@ -87,7 +92,14 @@ def accept(
             if charge is not None and not charge.final:
                 require_whole(Path(laid_out.draft), draft)
             by = read_private(key, passphrase())
-            ledger.accept(release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential)
+            draft = ledger.accept(
+                release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential
+            )
+            if not draft.accepted:
+                left = draft.needed - len(draft.acceptances)
+                others = "another has" if left == 1 else f"{left} others have"
+                say(f"{draft.signed} officers have accepted it; it is published when {others}.")
+                return
             say(f"Release {release} is accepted.")
         if go_on(home, release_id=release):
             say(f"It will be published by the run that waited: {laid_out.release}")
