@@ -51,8 +51,8 @@ def show(
     - periods, products: spent, reserved and used in each
     - charge_count: how many charges there ever were
     - charges: those that moved last (see --last), the last one at the end
-    - draft: of a charge that waits for review, or did: digest, criteria, whether it is accepted, how many
-      officers must accept it, and accepted_by, who has
+    - draft: of a charge that waits for review, or did: digest, criteria, whether it is accepted, how
+      many officers must accept it, and who has (accepted_by)
     - withdrawn: of a release that was withdrawn: entry, at, key and reason
     """
     with open_books(home, export) as books:
