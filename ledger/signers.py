@@ -41,7 +41,8 @@ def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | No
     at
         The entry before which keys must not have been revoked; ``None``: now.
     """
-    last, standing = None, []
+    last: Body | None = None
+    standing: list[Body] = []
     for body in decisions:
         if body["kind"] == "unapproval" or (last is not None and last["amount"] != body["amount"]):
             standing = []
