@@ -320,7 +320,8 @@ class Books(Shown):
         with self._reading() as ledger:
             known = ledger.published_in(account.name, of.product, of.period)
             used = {"period": ledger.periods(account.name), "product": ledger.products(account.name)}
-            signed = _approved_by(ledger, account.name, loaded.digest)
+            needed = account.terms.approvals_for(of.product)
+            signed = _approved_by(ledger, account.name, loaded.digest, needed)
         terms = account.terms
         caps = (("period", of.period, terms.cap_per_period), ("product", of.product, terms.cap_per_product))
         room = account.left
@@ -371,8 +372,9 @@ class Books(Shown):
                         found.append(Waits("review", account.name, *about, draft.needed, signed))
             known = {account.name: account.terms for account in ledger.accounts()}
             for each in () if self._home is None else approvals(self._home):
-                terms, signed = known.get(each.account), _approved_by(ledger, each.account, each.digest)
+                terms = known.get(each.account)
                 officers = 1 if terms is None else terms.approvals_for(each.product)
+                signed = _approved_by(ledger, each.account, each.digest, officers)
                 found.append(replace(each, officers=officers, signed=signed))
         found.sort(key=lambda each: each.since)
         return pd.DataFrame([astuple(each) for each in found], columns=[each.name for each in fields(Waits)])
@@ -454,9 +456,9 @@ def _draft_to_review(ledger: Ledger, charge: Charge) -> Draft | None:
     return None if draft is None or draft.accepted else draft
 
 
-def _approved_by(ledger: Ledger, account: str, spec_digest: str) -> tuple[str, ...]:
+def _approved_by(ledger: Ledger, account: str, spec_digest: str, officers: int) -> tuple[str, ...]:
     found = ledger.approval(account, spec_digest)
-    return () if found is None else tuple(each.officer for each in found.signers)
+    return () if found is None else tuple(each.officer for each in found.signed_by(officers))
 
 
 def _charges(ledger: Ledger, account: str, last: int | None) -> Iterator[Charge]:

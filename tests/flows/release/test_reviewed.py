@@ -23,7 +23,7 @@ from tabularium.flows.operations.waiting import _decisions
 from tabularium.flows.release_chain import Outcome, find_published, release_tables
 from tabularium.ledger import AwaitingReview, Ledger, NotApproved
 from tabularium.ledger.officers.keys import make_key, public_hex, read_private
-from tabularium.mechanisms.errors import LedgerError, PublicationError
+from tabularium.mechanisms.errors import LedgerError, PublicationError, TabulariumError
 from tabularium.tasks.publish import draft_folder
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.home import Home
@@ -343,6 +343,12 @@ def test_two_officers_approve_a_spec_and_accept_its_draft(tmp_path: Path) -> Non
     assert (approval["needed"], approval["officers"]) == (True, 2)
     assert approval["approved"]["key"] == names["B. Ito"]
     assert [each["key"] for each in approval["others"]] == [names["A. Ro"]]
+    for forged in ({"others": []}, {"others": [approval["approved"]]}, {"officers": 3}):
+        bad = json.loads((folder / "certificate.json").read_text())
+        bad["approval"] |= forged
+        (tmp_path / "certificate.json").write_text(json.dumps(bad, indent=2, ensure_ascii=False) + "\n")
+        with pytest.raises(TabulariumError, match=r"approval\.others"):
+            verify_certificate(tmp_path / "certificate.json")
     acceptance = read_statement((folder / STATEMENT).read_bytes()).predicate.acceptance
     assert acceptance is not None
     assert (acceptance["officer"], [each["officer"] for each in acceptance["with"]]) == ("B. Ito", ["A. Ro"])
