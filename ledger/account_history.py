@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, 
 from tabularium.ledger import names
 from tabularium.ledger.chain.entries import canonical_text
 from tabularium.ledger.records import Charge, Entry, Terms
-from tabularium.ledger.storage.draft_queries import withdrawal
+from tabularium.ledger.storage.decision_queries import withdrawal
 from tabularium.ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body
 from tabularium.ledger.storage.schema import STATES_TERMS, entries
 from tabularium.ledger.transactions import Transactions

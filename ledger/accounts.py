@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC
 from fractions import Fraction
@@ -16,7 +17,7 @@ from tabularium.ledger.records import Account, Sums, Terms
 from tabularium.ledger.refusals import BadAmount, Conflict, require_same
 from tabularium.ledger.storage import entry_queries, key_queries
 from tabularium.ledger.storage.append import Append
-from tabularium.ledger.terms import agreed
+from tabularium.ledger.terms import agreed, raised
 from tabularium.ledger.transactions import Transactions
 
 _KEEP: Any = object()  # "leave it as it is", where None means "none"
@@ -45,6 +46,8 @@ class Accounts:
         needs_approval: bool = False,
         population: str | None = None,
         approve_exact: bool = False,
+        approvals: int = 1,
+        approvals_by_product: Mapping[str, int] | None = None,
         by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Open an account, or return it if it is open on the very same terms.
@@ -78,6 +81,11 @@ class Accounts:
         approve_exact
             Whether an officer must approve the specs that state exact facts (rules that stop a run, limits,
             invariants).
+        approvals
+            How many different officers must approve a spec, or accept a draft. From 2 on every spec must be
+            approved.
+        approvals_by_product
+            The same for the products that ask for more than the account.
         by
             The enrolled key that signs.
 
@@ -104,6 +112,8 @@ class Accounts:
                 closes_on=closes_on,
                 needs_approval=needs_approval,
                 approve_exact=approve_exact,
+                approvals=approvals,
+                approvals_by_product=tuple((approvals_by_product or {}).items()),
             )
         )
         with self._transactions.appending() as append:
@@ -148,16 +158,20 @@ class Accounts:
         closes_on: str | None = _KEEP,
         needs_approval: bool = _KEEP,
         approve_exact: bool = _KEEP,
+        approvals: int = _KEEP,
+        approvals_by_product: Mapping[str, int] = _KEEP,
         by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Change an account's caps, dates or need of approval; what is not given stays as it is.
 
         The change is an entry like any other; what was charged before stays charged, and a charge that is
         reserved already goes on. While an officer's key is enrolled, and while the account needs approvals,
-        what loosens any of its terms is signed.
+        what loosens any of its terms is signed. How many officers must sign is never lowered.
 
         Parameters
         ----------
+        approvals_by_product
+            Of some products; those of others stay, as far as they ask for more than the account.
         by
             The enrolled key that signs; a change that only tightens needs none.
 
@@ -165,6 +179,8 @@ class Accounts:
         ------
         BadAmount
             If the new cap is below what is reserved and spent.
+        BadValue
+            If fewer officers would have to sign.
         NotApproved
             If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
@@ -182,6 +198,11 @@ class Accounts:
             known = usable_account(append.connection, name)
             before = known.terms
             after = agreed(replace(before, **{term: new for term, new in asked.items() if new is not _KEEP}))
+            after = raised(
+                after,
+                before.approvals if approvals is _KEEP else approvals,
+                {} if approvals_by_product is _KEEP else approvals_by_product,
+            )
             sums = Sums(known.reserved, known.spent)
             if after.cap < sums.used:
                 raise BadAmount(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +29,7 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Draft:
-    """A release that was laid out for review, and whether an officer has accepted it.
+    """A release that was laid out for review, and who has accepted it.
 
     Attributes
     ----------
@@ -39,20 +39,39 @@ class Draft:
         For what it may be withheld.
     at
         When it was laid out or accepted (UTC).
-    acceptance
-        Who accepted it; ``None`` as long as nobody has.
+    needed
+        How many different officers must accept it.
+    acceptances
+        Those that count so far, in order, of each officer one.
     """
 
     release_id: str
     digest: str
     criteria: tuple[str, ...]
     at: str
-    acceptance: Acceptance | None = None
+    needed: int = 1
+    acceptances: tuple[Acceptance, ...] = ()
 
     @property
     def accepted(self) -> bool:
-        """Whether an officer has accepted it."""
-        return self.acceptance is not None
+        """Whether as many officers have accepted it as must."""
+        return len(self.acceptances) >= self.needed
+
+    @property
+    def signed(self) -> str:
+        """How many officers have accepted it, of how many: ``1 of 2``."""
+        return f"{len(self.acceptances)} of {self.needed}"
+
+    @property
+    def acceptance(self) -> dict[str, Any] | None:
+        """Who let it be published, as its statement says it; ``None`` as long as it is not accepted.
+
+        It is the last acceptance, and where several officers had to accept it, the others in ``with``.
+        """
+        if not self.accepted:
+            return None
+        *others, last = (asdict(each) for each in self.acceptances)
+        return {**last, "with": others} if others else last
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tabularium.ledger.charges.charge_rules import attempts_used_up
 from tabularium.ledger.officers.countersigning import key_option
 from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
 from tabularium.ledger.refusals import retired_account, unknown_account
-from tabularium.ledger.storage import entry_queries, key_queries
+from tabularium.ledger.storage import decision_queries, entry_queries, key_queries
 from tabularium.ledger.transactions import Transactions
 
 
@@ -106,14 +106,17 @@ class Reader:
             return key_queries.keys(connection)
 
     def approval(self, account: str, spec_digest: str) -> Approval | None:
-        """Return the last word on a spec in an account: its approval, or that it was taken back."""
+        """Return the last word on a spec in an account, with all whose approvals stand together with it.
+
+        They must be as many as the account's ``terms.approvals_for(product)``.
+        """
         with self._reading() as connection:
-            return entry_queries.approval(connection, account, spec_digest)
+            return decision_queries.approval(connection, account, spec_digest)
 
     def approvals(self) -> list[Approval]:
         """Return every approval, and every taking back of one, in order."""
         with self._reading() as connection:
-            return entry_queries.approvals(connection)
+            return decision_queries.approvals(connection)
 
     def head(self) -> Head:
         """Return the last entry's number and hash."""

@@ -150,6 +150,7 @@ _WORDS = (
     *("unit", "population", "relation", "definition", "opens_on", "closes_on"),
     *("needs_approval", "approve_exact"),
 )
+MOST_APPROVALS = 9
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,11 @@ class Terms:
         Whether an officer must have approved the spec of every charge.
     approve_exact
         Whether an officer must have approved the spec of every charge whose release states exact facts.
+    approvals
+        How many different officers must approve a spec, or accept a draft: from 1 to 9. From 2 on every spec
+        must be approved. It is never lowered, so that no officer can undo it alone.
+    approvals_by_product
+        The same for the products that ask for more, sorted by name.
     """
 
     name: str
@@ -182,6 +188,8 @@ class Terms:
     closes_on: str | None = None
     needs_approval: bool = False
     approve_exact: bool = False
+    approvals: int = 1
+    approvals_by_product: tuple[tuple[str, int], ...] = ()
 
     @property
     def protects(self) -> str:
@@ -196,12 +204,31 @@ class Terms:
         """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""
         return (self.opens_on is None or self.opens_on <= day) and not self.closed_on(day)
 
-    def wants_approval(self, *, exact: bool, revises: str | None) -> bool:
-        """Whether an officer must have approved the spec of a charge.
+    @property
+    def asks_officers(self) -> bool:
+        """Whether officers must approve any of its specs that is no revision."""
+        return self.needs_approval or self.approve_exact or bool(self._approvals())
 
-        A revision always wants it; what states exact facts wants it where the account asks for that.
+    def approvals_for(self, product: str | None) -> int:
+        """Return how many different officers must sign for a product; for ``None``, for most products."""
+        return dict(self.approvals_by_product).get(product or "", self.approvals)
+
+    def wants_approval(self, *, product: str | None, exact: bool, revises: str | None) -> bool:
+        """Whether officers must have approved the spec of a charge.
+
+        A revision always wants it; what states exact facts wants it where the account asks for that, and
+        whatever several officers must sign.
         """
-        return self.needs_approval or (self.approve_exact and exact) or revises is not None
+        asks = self.needs_approval or self.approvals_for(product) > 1
+        return asks or (self.approve_exact and exact) or revises is not None
+
+    def lowered(self, after: Terms) -> str | None:
+        """Return which number of officers is lower in ``after`` than in these, or ``None``."""
+        if after.approvals < self.approvals:
+            return "approvals"
+        if any(after.approvals_for(product) < number for product, number in self.approvals_by_product):
+            return "approvals_by_product"
+        return None
 
     def loosened(self, after: Terms) -> list[str]:
         """Return the names of the terms that allow more in ``after`` than in these."""
@@ -224,13 +251,23 @@ class Terms:
             "account": self.name,
             **{name: _maybe(getattr(self, name)) for name in _AMOUNTS},
             **{name: getattr(self, name) for name in _WORDS},
+            **self._approvals(),
         }
+
+    def _approvals(self) -> dict[str, Any]:
+        """Return the fields that entries have only where several officers must sign."""
+        if (self.approvals, self.approvals_by_product) == (1, ()):
+            return {}
+        return {"approvals": self.approvals, "approvals_by_product": dict(self.approvals_by_product)}
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Terms:
         """Read the terms from an account's entry."""
         read: dict[str, Any] = {name: _read(body[name]) for name in _AMOUNTS}
-        return cls(name=body["account"], **read, **{name: body[name] for name in _WORDS})
+        words = {name: body[name] for name in _WORDS}
+        by_product = tuple(sorted(body.get("approvals_by_product", {}).items()))
+        approvals = {"approvals": body.get("approvals", 1), "approvals_by_product": by_product}
+        return cls(name=body["account"], **read, **words, **approvals)
 
 
 @dataclass(frozen=True)
@@ -281,18 +318,46 @@ class Account:
 
 @dataclass(frozen=True)
 class Key:
-    """An officer's public key as the ledger holds it."""
+    """An officer's public key as the ledger holds it.
+
+    ``enrolled_by`` is the key that signed for it, which of the first one is itself; ``revoked`` the number of
+    the entry that revoked it.
+    """
 
     key: str
     officer: str
     public_key: str
-    active: bool
     since: str
+    enrolled_by: str
+    revoked: int | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it is enrolled, and not revoked."""
+        return self.revoked is None
+
+    def counts_at(self, entry: int | None) -> bool:
+        """Whether it was not yet revoked when the entry of that number was written; ``None``: is not now."""
+        return self.revoked is None or (entry is not None and entry < self.revoked)
+
+
+@dataclass(frozen=True)
+class Signer:
+    """An officer who has signed: with which key, when (UTC), and in which entry of the ledger."""
+
+    officer: str
+    key: str
+    at: str
+    entry: int
 
 
 @dataclass(frozen=True)
 class Approval:
-    """The last word on one spec in one account: an officer's approval, or that it was taken back."""
+    """The last word on one spec in one account: an officer's approval, or that it was taken back.
+
+    ``signers`` are all whose approvals stand, the newest last: each officer once, of the same amount, and by
+    keys that are not revoked. They must be as many as ``Terms.approvals_for`` says.
+    """
 
     account: str
     spec_digest: str
@@ -302,6 +367,11 @@ class Approval:
     turn: int
     at: str
     reason: str | None
+    signers: tuple[Signer, ...] = ()
+
+    def signed_by(self, needed: int) -> tuple[Signer, ...]:
+        """Return who counts where so many officers must approve; of one alone, who approved last."""
+        return tuple(each for each in self.signers if needed > 1 or each.key == self.key)
 
 
 @dataclass(frozen=True)
@@ -399,12 +469,16 @@ class Charge:
 
 @dataclass(frozen=True)
 class Approved:
-    """An officer's approval of a spec: the key that signed it, its entry and time, and the most it allows."""
+    """An officer's approval of a spec: the key that signed it, its entry and time, and the most it allows.
+
+    ``others`` are those of the other officers, where more than one must approve it.
+    """
 
     key: str
     entry: int
     at: str
     most: Fraction | None
+    others: tuple[Approved, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 from tabularium.ledger import amounts, names
-from tabularium.ledger.records import DEFINITIONS, RELATIONS, Terms
+from tabularium.ledger.records import DEFINITIONS, MOST_APPROVALS, RELATIONS, Terms
 from tabularium.ledger.refusals import BadAmount, BadValue
 
 
@@ -21,7 +22,8 @@ def agreed(terms: Terms) -> Terms:
         If the quantum is not 1/q, a cap is not a positive multiple of it, or δ is missing, needless or not
         below one.
     BadValue
-        If a word is none of those there are, a day is none, or the account would close before it opens.
+        If a word is none of those there are, a day is none, the account would close before it opens, or no
+        such number of officers can be asked for.
     """
     step = amounts.quantum(terms.quantum)
     found = replace(
@@ -37,10 +39,48 @@ def agreed(terms: Terms) -> Terms:
         closes_on=_day(terms.closes_on, "closes_on"),
         needs_approval=_truth(terms.needs_approval, "needs_approval"),
         approve_exact=_truth(terms.approve_exact, "approve_exact"),
+        approvals=_officers(terms.approvals, 1, "approvals"),
+        approvals_by_product=_by_product(dict(terms.approvals_by_product), terms.approvals),
     )
     if found.opens_on is not None and found.closes_on is not None and found.closes_on < found.opens_on:
         raise BadValue("is before opens_on", where="closes_on", mend="give a later day")
     return found
+
+
+def raised(before: Terms, approvals: int, by_product: Mapping[str, int]) -> Terms:
+    """Return terms with more officers who must sign; products that ask for no more are left out.
+
+    Raises
+    ------
+    BadValue
+        If it would be fewer for any product.
+    """
+    for number in (approvals, *by_product.values()):
+        _officers(number, 1, "approvals")
+    kept = {name: number for name, number in before.approvals_by_product if number > approvals}
+    after = replace(before, approvals=approvals, approvals_by_product=tuple((kept | {**by_product}).items()))
+    lowered = before.lowered(after)
+    if lowered is not None:
+        raise BadValue(
+            "can be raised, not lowered", where=lowered, mend="open another account, with its own cap"
+        )
+    return agreed(after)
+
+
+def _officers(value: object, least: int, where: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST_APPROVALS:
+        return value
+    raise BadValue(
+        f"is not a whole number from {least} to {MOST_APPROVALS}",
+        where=where,
+        mend="say how many officers must sign; a product is named only if it asks for more than its account",
+    )
+
+
+def _by_product(numbers: Mapping[str, int], approvals: int) -> tuple[tuple[str, int], ...]:
+    field = "approvals_by_product"
+    names_of_all = [names.line(name, field=field) for name in sorted(numbers)]
+    return tuple((name, _officers(numbers[name], approvals + 1, field)) for name in names_of_all)
 
 
 def _truth(value: object, field: str) -> bool:

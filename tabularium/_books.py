@@ -195,6 +195,8 @@ class Books(Shown):
         for each in self.accounts if account is None else [self.account(account)]:
             shown: dict[str, Any] = {
                 **each.terms.fields(),
+                "approvals": each.terms.approvals,
+                "approvals_by_product": dict(each.terms.approvals_by_product),
                 "cap": str(each.cap),
                 "retired": each.retired,
                 **Sums(each.reserved, each.spent).as_dict(),
@@ -372,6 +374,7 @@ class Books(Shown):
             Its account is not open.
         """
         from tabularium._decision import Decision
+        from tabularium._waiting import approved_by
         from tabularium.validations.spec.load import load_spec
 
         loaded = load_spec(spec, period=period, revises=revises, measurements_of=measurements_of)
@@ -380,6 +383,8 @@ class Books(Shown):
             known = ledger.published_in(account.name, of.product, of.period)
             earlier = self._last_release(ledger, of.product, folders)
             used = {"period": ledger.periods(account.name), "product": ledger.products(account.name)}
+            needed = account.terms.approvals_for(of.product)
+            signed = approved_by(ledger, account.name, loaded.digest, needed)
         terms = account.terms
         caps = (("period", of.period, terms.cap_per_period), ("product", of.product, terms.cap_per_product))
         room = account.left
@@ -394,6 +399,7 @@ class Books(Shown):
             earlier,
             published=any(each.spec_digest == loaded.digest for each in known),
             closed=account.retired or terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"),
+            signed=signed,
         )
 
     def _last_release(
@@ -483,8 +489,9 @@ class Books(Shown):
             ``overdue``), ``account``, ``product``, ``period``, ``amount`` (a Fraction; None where it is not
             known here), ``digest`` (SHA-256 of the draft or of the spec), ``since`` (UTC), the ``command``
             that a person types, ``asks`` (the run or deployment), ``about`` (what happened), ``next`` (what
-            happens next), ``release`` (of ``review`` and ``attempts``), and ``spec``, ``revises`` and
-            ``measurements_of`` (of ``approval``). Its ``unknown`` has a sentence for each source whose rows
+            happens next), ``release`` (of ``review`` and ``attempts``), ``spec``, ``revises`` and
+            ``measurements_of`` (of ``approval``), ``officers`` (how many different ones must sign) and
+            ``signed`` (the names of those who have). Its ``unknown`` has a sentence for each source whose rows
             are not there.
         """
         from dataclasses import astuple, fields
@@ -551,7 +558,9 @@ class Charged:
             return "withdrawn"
         if self.draft is None or self.charge.state != "measured":
             return self.charge.state
-        return "draft, accepted" if self.draft.accepted else "draft, to review"
+        if self.draft.accepted:
+            return "draft, accepted"
+        return f"draft, {self.draft.signed} accepted" if self.draft.acceptances else "draft, to review"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -565,7 +574,13 @@ class Charged:
             "amount": str(charge.amount),
             "state": charge.state,
             "draft": draft
-            and {"digest": draft.digest, "criteria": list(draft.criteria), "accepted": draft.accepted},
+            and {
+                "digest": draft.digest,
+                "criteria": list(draft.criteria),
+                "accepted": draft.accepted,
+                "officers": draft.needed,
+                "accepted_by": [each.officer for each in draft.acceptances],
+            },
             "withdrawn": gone
             and {"entry": gone.entry, "at": gone.at, "key": gone.key, "reason": gone.reason},
             "attempts": charge.attempts,

@@ -38,6 +38,10 @@ class Decision:
         What the account pays at most for this product and period: caps of either may leave less.
     earlier
         The last release of the product that lies here, with whose spec this one is compared; or None.
+    officers
+        How many different officers must approve it.
+    approved_by
+        The officers whose approvals stand.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Decision:
         *,
         published: bool,
         closed: bool,
+        signed: tuple[str, ...] = (),
     ) -> None:
         spec = loaded.spec
         self._loaded, self._account = loaded, account
@@ -62,6 +67,7 @@ class Decision:
         self.left_after: Fraction = account.left - self.cost
         self.cap: Fraction = account.cap
         self.earlier = earlier
+        self.officers, self.approved_by = account.terms.approvals_for(spec.product), signed
 
     @property
     def spec(self) -> Spec:
@@ -118,6 +124,8 @@ class Decision:
             "left": str(self.left),
             "left_after": str(self.left_after),
             "can_be_paid": self.can_be_paid,
+            "officers": self.officers,
+            "approved_by": list(self.approved_by),
             "tables": [line.strip() for line in self._tables()],
             "outside_the_guarantee": list(self.outside_the_guarantee),
         }
@@ -140,10 +148,14 @@ class Decision:
             after = "and the account takes no charges any more"
         elif not self.can_be_paid:
             after = f"{self.room} of it for this product and period, which does not pay for it"
+        several = f"  {len(self.approved_by)} of {self.officers} officers have approved it"
+        if self.approved_by:
+            several += f": {', '.join(self.approved_by)}"
         return "\n".join(
             [
                 self.headline,
                 f"  {symbol} = {self.left} of {self._account.cap} is left, {after}",
+                *([several] if self.officers > 1 else []),
                 *self._tables(),
                 *(["outside the guarantee, known for certain to everybody:"] if facts else []),
                 *(f"  {fact}" for fact in facts),

@@ -18,8 +18,12 @@ _TERMS = {
     "closes_on": "closes on",
     "needs_approval": "needs approval",
     "approve_exact": "needs approval of exact facts",
+    "approvals": "officers who must sign",
+    "approvals_by_product": "officers who must sign, by product",
 }
 _OPENED_ON = ("unit", "population", "relation", "definition")
+#: What stands in no entry where one officer suffices.
+_ONE_OFFICER = {"approvals": 1, "approvals_by_product": {}}
 _AMOUNTS = ("cap", "cap_per_period", "cap_per_product")
 
 
@@ -78,7 +82,12 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
 
 
 def _consulted(body: Mapping[str, Any]) -> Iterator[str]:
-    """Say whether an officer looked at what is confidential: such a decision is outside the guarantee."""
+    """Say who is still to accept a draft, and whether an officer looked at what is confidential.
+
+    Such a decision is outside the guarantee.
+    """
+    if left := body.get("officers_left"):
+        yield f"{left} more {'officer' if left == 1 else 'officers'} must accept it"
     if body.get("consulted"):
         yield "confidential figures were consulted: outside the guarantee"
 
@@ -92,14 +101,15 @@ def _agreed(body: Mapping[str, Any]) -> Iterator[str]:
     """Say on what terms an account was opened."""
     for term, name in _TERMS.items():
         value = body.get(term)
-        if value not in (None, False):
+        if value not in (None, False, {}):
             yield f"{name}: {_value(term, value)}"
 
 
 def _changes(ledger: Ledger, body: Mapping[str, Any]) -> Iterator[str]:
     """Say which terms changed: what they were, and what they are now."""
     known = ledger.terms_before(body["account"], body["seq"])
-    before, after = ({} if known is None else known.fields()), Terms.of(body).fields()
+    before = _ONE_OFFICER | ({} if known is None else known.fields())
+    after = _ONE_OFFICER | Terms.of(body).fields()
     if any(before.get(term) != after[term] for term in _OPENED_ON):  # it was retired, and opens again
         yield f"{Terms.of(body).protects}, {body['relation']}, {body['definition']}"
     for term, name in _TERMS.items():
@@ -110,6 +120,8 @@ def _changes(ledger: Ledger, body: Mapping[str, Any]) -> Iterator[str]:
 def _value(term: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if value is None:
+    if not value:
         return "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number}" for name, number in value.items())
     return str(from_text(str(value))) if term in _AMOUNTS else str(value)

@@ -66,6 +66,8 @@ class Waits:
         Of a draft, or of a release that is being drawn; otherwise empty.
     spec, revises, measurements_of
         Of a spec as it is to be approved, where its file is here and has not changed; otherwise empty.
+    officers, signed
+        How many different officers must approve or accept, and who has; 0 of other kinds.
     """
 
     kind: Literal["approval", "review", "attempts", "refused", "overdue"]
@@ -83,6 +85,8 @@ class Waits:
     spec: str = ""
     revises: str = ""
     measurements_of: str = ""
+    officers: int = 0
+    signed: tuple[str, ...] = ()
 
 
 def waiting(ledger: Ledger, home: Home | None) -> tuple[list[Waits], tuple[str, ...]]:
@@ -101,7 +105,7 @@ def waiting(ledger: Ledger, home: Home | None) -> tuple[list[Waits], tuple[str, 
         found = list(_decisions(ledger, home, runs))
         drawing = {(each.product, each.period) for each in found if each.kind == "attempts"}
         found += (
-            _approval(home, run)
+            _approval(ledger, home, run)
             for run in runs
             if run.unapproved and (run.product, run.period) not in drawing
         )
@@ -129,7 +133,23 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
                     since = datetime.fromisoformat(draft.at)
                     command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
                     then = "Once it is accepted, it is published as it is; withheld, it never is."
-                    yield Waits("review", *paid, draft.digest, since, command, asks, "draft", then, name)
+                    signed = tuple(each.officer for each in draft.acceptances)
+                    yield Waits(
+                        "review",
+                        *paid,
+                        draft.digest,
+                        since,
+                        command,
+                        asks,
+                        "draft",
+                        then,
+                        name,
+                        "",
+                        "",
+                        "",
+                        draft.needed,
+                        signed,
+                    )
             elif ledger.attempts_used_up(charge) and not _at_work(ledger, charge):
                 key = ledger.key_option(account.name)
                 command = f'tabularium ledger allow-attempts {charge.release_id} --reason "…"{key}{option}'
@@ -152,7 +172,7 @@ def _at_work(ledger: Ledger, charge: Charge) -> bool:
     return False
 
 
-def _approval(home: Home, run: WaitingRun) -> Waits:
+def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
     from tabularium.flows.operations.waiting import approving
     from tabularium.validations.spec.load import load_spec
 
@@ -172,8 +192,18 @@ def _approval(home: Home, run: WaitingRun) -> Waits:
         )
     about = account, run.product, run.period, amount, run.spec_digest, run.since, command
     then = "Once its spec is approved, the run goes on by itself."
-    looked_at = () if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
-    return Waits("approval", *about, f"run {run.name}", "not approved", then, "", *looked_at)
+    looked_at = ("",) * 3 if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
+    needed = next((each.terms for each in ledger.accounts() if each.name == account), None)
+    officers = 1 if needed is None else needed.approvals_for(run.product)
+    signed = approved_by(ledger, account, run.spec_digest, officers)
+    asks = f"run {run.name}"
+    return Waits("approval", *about, asks, "not approved", then, "", *looked_at, officers, signed)
+
+
+def approved_by(ledger: Ledger, account: str, spec_digest: str, officers: int) -> tuple[str, ...]:
+    """Return the officers whose approvals of a spec stand, where so many must sign."""
+    found = ledger.approval(account, spec_digest)
+    return () if found is None else tuple(each.officer for each in found.signed_by(officers))
 
 
 def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:

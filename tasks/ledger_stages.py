@@ -268,11 +268,16 @@ def _revises_something(ledger: Ledger, loaded: Loaded) -> None:
 
 
 def _reviewable(ledger: Ledger, spec: ReleaseSpec, home: Home) -> None:
-    """Refuse what an officer is to review where no officer has a key: nobody could ever publish it."""
-    if spec.publication.review is None or any(key.active for key in ledger.keys().values()):
+    """Refuse what officers are to review where too few have a key: nobody could ever publish it."""
+    if spec.publication.review is None:
         return
+    needed = ledger.account(spec.dataset).terms.approvals_for(spec.product)
+    officers = {key.officer for key in ledger.keys().values() if key.active}
+    if len(officers) >= needed:
+        return
+    have = f"{len(officers)} of the {needed} officers who must accept it have a key" if officers else ""
     raise LedgerError(
-        "the release is to be reviewed, and no officer has a key in this ledger",
+        f"the release is to be reviewed, and {have or 'no officer has a key'} in this ledger",
         where="publication.review",
         mend=f"let an officer enrol one: tabularium ledger keys new, then: keys enrol{home.option}",
     )

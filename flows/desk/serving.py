@@ -7,8 +7,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
@@ -69,9 +69,10 @@ def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
 class _Server(uvicorn.Server):
     """Ends by a signal, quietly."""
 
-    def capture_signals(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
         """Leave signals to :meth:`until_stopped`: uvicorn would raise them again once it has ended."""
-        return nullcontext()
+        yield
 
     async def until_stopped(self, listening: socket.socket) -> None:
         """Serve until a signal comes."""

@@ -69,6 +69,19 @@ class Remade(_Strict):
     measurements_of: ReleaseId
 
 
+class OfSeveral(_Strict):
+    """How many officers must sign, where it is more than one: of an account, and of its products."""
+
+    approvals: Count
+    approvals_by_product: dict[Name, Count]
+
+
+class StillToSign(_Strict):
+    """How many more officers must accept a draft."""
+
+    officers_left: Count
+
+
 class EntryRecord(_Strict):
     """What every entry has: time, kind, the hash of the entry before it, its number, and the format."""
 
@@ -179,16 +192,19 @@ class Opening(_OfAccount):
     quantum: Amount
     relation: str
     unit: Name
+    of_several: OfSeveral | None = None
     signed: Signature | None = None
 
     @property
     def terms(self) -> Terms:
         """The terms of the account from here on."""
-        return Terms.of(vars(self))
+        return Terms.of(self.fields())
 
     @model_validator(mode="after")
     def _may_be_agreed(self) -> Opening:
-        agreed(self.terms)
+        found = agreed(self.terms)
+        if (self.of_several is not None) != ("approvals" in found.fields()):
+            raise BadValue("is not written where one officer suffices", where="approvals")
         return self
 
 
@@ -274,13 +290,14 @@ class DraftLaidOut(_OfAccount):
 
 
 class Acceptance(_OfAccount, _Signed):
-    """An officer lets a draft be published as it was laid out."""
+    """An officer lets a draft be published as it was laid out, once as many have as must."""
 
     kind: Literal["acceptance"]
     consulted: bool
     criteria: list[Name]
     draft: Line
     release: ReleaseId
+    still_to_sign: StillToSign | None = None
 
 
 class Withdrawing(_OfAccount, _Signed):
@@ -357,6 +374,8 @@ TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {
     "signature": ("signed", Signature),
     "group": ("in_parallel", InParallel),
     "measurements_of": ("remade", Remade),
+    "approvals": ("of_several", OfSeveral),
+    "officers_left": ("still_to_sign", StillToSign),
 }
 
 

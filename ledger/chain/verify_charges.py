@@ -41,10 +41,11 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     amount, sums = add_up(account, entry, before)
     if before is None:
         may_begin(account, entry, sums)
-        wants_approval = account.terms.wants_approval(exact=entry.exact, revises=entry.revises)
-        wants_approval = wants_approval or _another_is_open(state, entry)
-        if wants_approval and not _is_approved(state, entry):
-            broken(entry.seq, "charges for a spec that no officer has approved")
+        wants_approval = account.terms.wants_approval(
+            product=entry.product, exact=entry.exact, revises=entry.revises
+        )
+        if wants_approval or _another_is_open(state, entry):
+            _require_approved(state, entry, account.terms.approvals_for(entry.product))
     allowed = ATTEMPTS if before is None else before.allowed
     if entry.remade is None and entry.fence > allowed:
         broken(entry.seq, "begins to draw more often than is allowed")
@@ -52,7 +53,8 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     after = state_after(entry.kind)
     review.steps.add(after)
     charge = OpenCharge(
-        *(after, entry.fence, entry.measurement_digest, amount, content(entry), allowed), review=review
+        *(after, entry.fence, entry.measurement_digest, amount, content(entry), entry.product, allowed),
+        review=review,
     )
     state.charges[entry.release_id] = None if entry.kind in FINAL else charge
     if entry.kind == "published":
@@ -211,12 +213,21 @@ def _states_its_sums(account: AccountState, entry: ChargeStep, sums: dict[str, S
             broken(entry.seq, f"has a wrong running sum of its {scope}")
 
 
-def _is_approved(state: LedgerState, entry: ChargeStep) -> bool:
-    """Whether the spec's last decision approves the amount, by a key that is still enrolled."""
-    last = state.decisions.get((entry.account, entry.spec_digest))
-    if last is None or last.kind != "approval" or state.keys.get(last.signed.by) is None:
-        return False
-    return last.amount is None or amounts.from_text(entry.amount) <= amounts.from_text(last.amount)
+def _require_approved(state: LedgerState, entry: ChargeStep, needed: int) -> None:
+    """The spec's last decision approves the amount, and so many officers by keys that are still enrolled.
+
+    Where one officer suffices, it is the one of the last decision.
+    """
+    about = entry.account, entry.spec_digest
+    last = state.decisions.get(about)
+    if last is None or last.kind != "approval":
+        broken(entry.seq, "charges for a spec that no officer has approved")
+    if last.amount is not None and amounts.from_text(entry.amount) > amounts.from_text(last.amount):
+        broken(entry.seq, "charges more than was approved for its spec")
+    signed_by = state.approvals[about] if needed > 1 else [last.signed.by]
+    if len(state.officers_of(signed_by)) < needed:
+        fewer = "fewer officers than must have" if needed > 1 else "no officer has"
+        broken(entry.seq, f"charges for a spec that {fewer} approved")
 
 
 #: Where a record has the fields :data:`tabularium.ledger.records.FIXED`, which never change about a charge.

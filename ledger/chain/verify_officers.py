@@ -10,8 +10,8 @@ from tabularium.ledger.officers import keys as signing
 from tabularium.ledger.records import ATTEMPTS
 
 CHANGEABLE = (
-    *("approve_exact", "cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval"),
-    "opens_on",
+    *("approvals", "approvals_by_product", "approve_exact", "cap", "cap_per_period", "cap_per_product"),
+    *("closes_on", "needs_approval", "opens_on"),
 )
 
 
@@ -35,6 +35,8 @@ def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
     before = account.terms
     if after == before or after != replace(before, **{name: getattr(after, name) for name in CHANGEABLE}):
         broken(entry.seq, "changes what its step may not change")
+    if before.lowered(after) is not None:
+        broken(entry.seq, "lowers how many officers must sign")
     loosens = before.loosened(after) and _is_guarded(state, account)
     countersigned(state, entry, account.changes, "loosens an account's terms" if loosens else None)
     account.agree(after)
@@ -83,6 +85,7 @@ def enrol_key(state: LedgerState, entry: entries.Enrolment) -> None:
     by_itself = entry.signed.by == entry.key and not state.any_active_key()
     _is_signed(state, entry, entry.signed, state.key_changes, entry.public_key if by_itself else None)
     state.keys[entry.key] = entry.public_key
+    state.officers[entry.key] = entry.officer
     state.key_changes += 1
 
 
@@ -117,7 +120,12 @@ def decide(state: LedgerState, entry: entries.SpecDecision) -> None:
         account.quanta(entry.seq, entry.amount)
     _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
     leaves_the_sums(account, entry)
-    state.decisions[entry.account, entry.spec_digest] = entry
+    about = entry.account, entry.spec_digest
+    if last is None or (last.kind, last.amount) != ("approval", entry.amount):
+        state.approvals[about] = []  # all must have signed the same
+    if entry.kind == "approval":
+        state.approvals[about].append(entry.signed.by)
+    state.decisions[about] = entry
 
 
 def allow_attempts(state: LedgerState, entry: entries.MoreAttempts) -> None:
@@ -146,16 +154,28 @@ def lay_out(state: LedgerState, entry: entries.DraftLaidOut) -> None:
 
 
 def accept(state: LedgerState, entry: entries.Acceptance) -> None:
-    """An officer accepts a draft once: the very one that was laid out, by the criteria it came with."""
+    """An officer accepts a draft once: the very one that was laid out, by the criteria it came with.
+
+    It is accepted for ever with the signature that makes as many officers as its account asks for then; a key
+    that was revoked before that does not count.
+    """
     account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
     if charge is None or charge.accepted or charge.content[0] != entry.account:
         broken(entry.seq, "accepts what waits for no review")
     if (charge.draft, charge.criteria) != (entry.draft, tuple(entry.criteria)):
         broken(entry.seq, "accepts another draft than was laid out")
-    _is_signed(state, entry, entry.signed, 0)
+    _is_signed(state, entry, entry.signed, len(charge.signed_by))
     leaves_the_sums(account, entry)
-    charge.review.accepted.add(entry.draft)
-    state.charges[entry.release] = replace(charge, accepted=True)
+    before, signed_by = state.officers_of(charge.signed_by), (*charge.signed_by, entry.signed.by)
+    officers = state.officers_of(signed_by)
+    if officers == before:
+        broken(entry.seq, "accepts a draft a second time for one officer")
+    left = account.terms.approvals_for(charge.product) - len(officers)
+    if (left or None) != (entry.still_to_sign and entry.still_to_sign.officers_left):
+        broken(entry.seq, "tells another number of officers who are still to accept a draft")
+    if not left:
+        charge.review.accepted.add(entry.draft)
+    state.charges[entry.release] = replace(charge, signed_by=signed_by, accepted=not left)
 
 
 def may_withhold(state: LedgerState, entry: entries.Withholding) -> None:
@@ -210,7 +230,7 @@ def _is_new(state: LedgerState, entry: entries.Enrolment | entries.ReleaseKeyEnr
 
 def _is_guarded(state: LedgerState, account: AccountState) -> bool:
     """Whether what favours the spending of an account needs an officer's signature."""
-    return account.terms.needs_approval or account.terms.approve_exact or state.any_active_key()
+    return account.terms.asks_officers or state.any_active_key()
 
 
 def leaves_the_sums(

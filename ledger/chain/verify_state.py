@@ -7,6 +7,7 @@ a few values while one is open), not with the number of entries.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
@@ -54,10 +55,12 @@ class OpenCharge:
     measurement: str | None
     amount: int
     content: tuple[object, ...]
+    product: str = ""
     allowed: int = ATTEMPTS
     draft: str | None = None  # digest of the certificate that was laid out for review
     criteria: tuple[str, ...] = ()
-    accepted: bool = False
+    signed_by: tuple[str, ...] = ()  # the keys that accepted it, as they did
+    accepted: bool = False  # by as many officers as must
     review: Review = field(default_factory=Review)
 
 
@@ -125,11 +128,14 @@ class LedgerState:
     published: dict[str, str] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)  # of all that were ever published
     keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
+    officers: dict[str, str] = field(default_factory=dict)  # name of a key -> whose it is
     release_keys: dict[str, bool] = field(default_factory=dict)  # name -> whether it is active
     key_changes: int = 0
     unconfirmed: bool = False  # whether it was put back, and nobody has said that its head is the newest
     #: account and spec -> the last decision
     decisions: dict[tuple[str, str], SpecDecision] = field(default_factory=dict)
+    #: account and spec -> the keys that approved it for the amount of the last decision, as they did
+    approvals: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     #: account, product and period -> spec -> what is to be reviewed of it
     reviews: defaultdict[tuple[str, str, str], dict[str, Review]] = field(
         default_factory=lambda: defaultdict(dict)
@@ -145,6 +151,10 @@ class LedgerState:
         if found.retired:
             broken(seq, "names an account that was retired, which nothing may follow")
         return found
+
+    def officers_of(self, keys: Iterable[str]) -> set[str]:
+        """Return the officers whose keys these are, as far as they are not revoked."""
+        return {self.officers[key] for key in keys if self.keys.get(key) is not None}
 
     def any_active_key(self) -> bool:
         """Whether any officer has a key."""

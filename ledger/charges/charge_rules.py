@@ -19,7 +19,7 @@ from tabularium.ledger.refusals import (
     WrongState,
     unknown_account,
 )
-from tabularium.ledger.storage import draft_queries, entry_queries, key_queries
+from tabularium.ledger.storage import decision_queries, entry_queries
 
 
 def sums_after(
@@ -70,6 +70,7 @@ def require_approved(
     spec_digest: str,
     amount: Fraction,
     *,
+    product: str | None,
     exact: bool,
     revises: str | None,
     unreviewed: bool = False,
@@ -77,11 +78,15 @@ def require_approved(
     """Refuse a charge that wants an approval, by ``Terms.wants_approval``, and has none for its spec.
 
     So does one where another release of the product and period is in review or was withheld: ``unreviewed``.
+    As many different officers as the product asks for must have approved the same amount.
     """
-    if not (unreviewed or terms.wants_approval(exact=exact, revises=revises)):
+    if not (unreviewed or terms.wants_approval(product=product, exact=exact, revises=revises)):
         return
-    last = entry_queries.approval(connection, terms.name, spec_digest)
+    last = decision_queries.approval(connection, terms.name, spec_digest)
+    needed = terms.approvals_for(product)
     what = "no disclosure officer has approved this spec"
+    if needed > 1:
+        what = f"0 of {needed} officers have approved this spec"
     if revises is not None:
         what += ", which revises a release"
     if unreviewed:
@@ -91,10 +96,12 @@ def require_approved(
             what = "the approval of this spec was taken back"
         elif last.amount is not None and amount > last.amount:
             what = f"this spec is approved for {last.amount} and asks {amount}"
-        elif not key_queries.is_active(connection, last.key):
-            what = "the key that approved this spec was revoked"
-        else:
+        elif (signed := len(last.signed_by(needed))) >= needed:
             return
+        elif needed > 1:
+            what = f"{signed} of {needed} officers have approved this spec"
+        else:
+            what = "the key that approved this spec was revoked"
     raise NotApproved(
         what,
         where=f"account {terms.name}, spec {spec_digest}",
@@ -180,7 +187,7 @@ def require_offered(connection: Connection, priors: Mapping[str, str], charge: C
         if found is None or (found.state, found.publication_digest) != ("published", certificate):
             what = "the ledger has not published a release of this certificate"
             mend = "name a release that this ledger published, its folder as it was"
-        elif (gone := draft_queries.withdrawal(connection, found)) is not None:
+        elif (gone := decision_queries.withdrawal(connection, found)) is not None:
             what = f"this release was withdrawn on {gone.at[:10]}: {gone.reason}"
             mend = "name the release that stands for it now, or remove prior"
         else:

@@ -109,7 +109,7 @@ class Charges:
             If the account is not open today.
         NotApproved
             If the charge wants an approval (``Terms.wants_approval``), or another spec of this product and
-            period is in review or was withheld, and no officer has approved the spec.
+            period is in review or was withheld, and not as many officers as must have approved the spec.
         NotOffered
             If one of ``priors`` is not published, or was withdrawn.
         BudgetExhausted
@@ -154,6 +154,7 @@ class Charges:
                 terms,
                 charge.spec_digest,
                 charge.amount,
+                product=charge.product,
                 exact=charge.exact,
                 revises=charge.revises,
                 unreviewed=review_rules.another_is_open(
@@ -204,6 +205,7 @@ class Charges:
                 require_open(connection, terms, append.time(self._transactions.tolerance))
                 require_approved(
                     *(connection, terms, digest, asked),
+                    product=product,
                     exact=exact,
                     revises=revises,
                     unreviewed=product is not None

@@ -145,6 +145,7 @@ def _source(connection: Connection, charge: Charge) -> Charge:
         )
     require_approved(
         *(connection, account.terms, charge.spec_digest, Fraction(0)),
+        product=charge.product,
         exact=charge.exact,
         revises=charge.revises,
     )

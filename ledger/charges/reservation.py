@@ -5,14 +5,16 @@ That entry never changes, so whoever has the ledger, or an export of it, finds t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from tabularium.ledger import amounts, names
+from tabularium.ledger import names
 from tabularium.ledger.records import Approved, Reservation, Sums, Terms
+from tabularium.ledger.storage import decision_queries
 from tabularium.ledger.storage.entry_queries import HASHED_BODY, checked_body
-from tabularium.ledger.storage.schema import DECIDES, STATES_TERMS, entries
+from tabularium.ledger.storage.schema import STATES_TERMS, entries
 from tabularium.ledger.transactions import Transactions
 
 _c = entries.c
@@ -22,12 +24,6 @@ _BEGUN = select(HASHED_BODY).where(
 )
 _NEWEST = select(HASHED_BODY).where(*_OWN).order_by(_c.account.desc(), _c.seq.desc()).limit(1)
 _TERMS = select(HASHED_BODY).where(STATES_TERMS, *_OWN).order_by(_c.seq.desc()).limit(1)
-_ABOUT = (
-    select(HASHED_BODY)
-    .where(DECIDES, *_OWN, _c.subject == bindparam("subject"))
-    .order_by(_c.seq.desc())
-    .limit(1)
-)
 _NUMBER = select(func.count()).select_from(entries).where(*_OWN, _c.kind == bindparam("kind"))
 _PUBLISHED = select(HASHED_BODY).where(*_OWN, _c.kind == "published")
 
@@ -55,26 +51,23 @@ def _reservation(connection: Connection, body: dict[str, Any]) -> Reservation:
     # The charges of one release, its tallies' too, name one certificate.
     before = [checked_body(text) for text in connection.execute(_PUBLISHED, asked).scalars()]
     published = {each["publication_digest"] for each in before if "measurements_of" not in each}
+    terms = Terms.of(checked_body(connection.execute(_TERMS, asked).scalar_one()))
     return Reservation(
         entry=entry,
         at=body["at"],
-        terms=Terms.of(checked_body(connection.execute(_TERMS, asked).scalar_one())),
+        terms=terms,
         before=Sums.of(checked_body(connection.execute(_NEWEST, asked).scalar_one()), "account"),
         after=Sums.of(body, "account"),
         charges=number["reserved"] - number["voided"] + (body["kind"] == "reserved"),
         releases=len(published),
-        approved=_approved(connection, asked, body["spec_digest"]),
+        approved=_approved(connection, body, terms.approvals_for(body["product"])),
     )
 
 
-def _approved(connection: Connection, asked: dict[str, Any], spec_digest: str) -> Approved | None:
-    """Return the approval that held: not withdrawn, and its key not revoked."""
-    found = connection.execute(_ABOUT, {**asked, "subject": spec_digest}).scalar()
-    body = None if found is None else checked_body(found)
-    if body is None or body["kind"] != "approval":
+def _approved(connection: Connection, body: dict[str, Any], needed: int) -> Approved | None:
+    """Return the approval that held: not withdrawn, and its key not revoked; with those of other officers."""
+    found = decision_queries.approval(connection, body["account"], body["spec_digest"], body["seq"])
+    if found is None:
         return None
-    on_key = connection.execute(_ABOUT, {**asked, "account": "", "subject": body["by"]}).scalar()
-    if on_key is None or checked_body(on_key)["kind"] != "key":
-        return None
-    most = None if body["amount"] is None else amounts.from_text(body["amount"])
-    return Approved(body["by"], body["seq"], body["at"], most)
+    each = [Approved(signer.key, signer.entry, signer.at, found.amount) for signer in found.signed_by(needed)]
+    return replace(each[-1], others=tuple(each[:-1])) if each else None

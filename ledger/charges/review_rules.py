@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from tabularium.ledger.drafts import Draft
 from tabularium.ledger.records import Charge
 from tabularium.ledger.refusals import Conflict, WrongState
-from tabularium.ledger.storage import draft_queries
+from tabularium.ledger.storage import decision_queries
 
 _DECIDE = "let one run: tabularium ledger accept RELEASE --key FILE, or tabularium ledger withhold"
 
@@ -26,7 +26,7 @@ def another_is_open(
     Who may read its draft could choose by it what to publish instead.
     """
     kinds: defaultdict[str, set[str]] = defaultdict(set)
-    for step in draft_queries.reviewed_steps(connection, account, product, period):
+    for step in decision_queries.reviewed_steps(connection, account, product, period):
         kinds[step.spec_digest].add(step.state)
     kinds.pop(spec_digest, None)
     return any("measured" in taken and "published" not in taken for taken in kinds.values())
@@ -34,7 +34,7 @@ def another_is_open(
 
 def require_published_as_accepted(connection: Connection, charge: Charge, digest: str) -> None:
     """Refuse to publish what is to be reviewed otherwise than as an officer has accepted it."""
-    own = draft_queries.draft(connection, charge)
+    own = decision_queries.draft(connection, charge)
     if own is None and not charge.review:
         return
     drafts = [own] if own is not None else [draft for _, draft in _of_its_spec(connection, charge)]
@@ -42,8 +42,11 @@ def require_published_as_accepted(connection: Connection, charge: Charge, digest
     where = f"release {charge.release_id}"
     if not accepted:
         laid_out = "is laid out as a draft" if drafts else "is to be reviewed"
+        decides = "an officer decides"
+        if drafts and drafts[0].needed > 1:
+            decides = f"{drafts[0].needed} officers accept it; {drafts[0].signed} have"
         raise WrongState(
-            f"{laid_out}, and cannot become published unless an officer decides",
+            f"{laid_out}, and cannot become published unless {decides}",
             where=where,
             mend=_DECIDE if drafts else "run it again, which lays it out as a draft",
         )
@@ -58,7 +61,7 @@ def require_published_as_accepted(connection: Connection, charge: Charge, digest
 
 def require_in_no_draft(connection: Connection, charge: Charge, step: str) -> None:
     """Refuse to end otherwise what belongs to a draft that waits for an officer, or was accepted."""
-    own = draft_queries.draft(connection, charge)
+    own = decision_queries.draft(connection, charge)
     others = _of_its_spec(connection, charge) if charge.review else ()
     if own is not None or any(not each.final for each, _ in others):
         raise WrongState(
@@ -70,12 +73,12 @@ def require_in_no_draft(connection: Connection, charge: Charge, step: str) -> No
 
 def _of_its_spec(connection: Connection, charge: Charge) -> Iterator[tuple[Charge, Draft]]:
     """Go through the charges of a charge's own spec that were laid out, each as it stands."""
-    steps = draft_queries.reviewed_steps(connection, charge.account, charge.product, charge.period)
+    steps = decision_queries.reviewed_steps(connection, charge.account, charge.product, charge.period)
     newest: dict[str, Charge] = {}
     for step in steps:
         if step.spec_digest == charge.spec_digest and newest.get(step.release_id, step).seq <= step.seq:
             newest[step.release_id] = step
     for each in newest.values():
-        draft = draft_queries.draft(connection, each)
+        draft = decision_queries.draft(connection, each)
         if draft is not None:
             yield each, draft

@@ -16,7 +16,7 @@ from tabularium.ledger.storage.append import Append
 
 def guarded(connection: Connection, terms: Terms) -> bool:
     """Whether what favours the spending of an account needs an officer's signature."""
-    return terms.needs_approval or terms.approve_exact or key_queries.any_active(connection)
+    return terms.asks_officers or key_queries.any_active(connection)
 
 
 def key_option(connection: Connection, terms: Terms | None = None) -> str:

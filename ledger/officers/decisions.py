@@ -19,7 +19,7 @@ from tabularium.ledger.officers.keys import checked_public, key_id, public_hex
 from tabularium.ledger.reader import known_account, usable_account
 from tabularium.ledger.records import ATTEMPTS, Approval, Charge, Key, Sums
 from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState, unknown_release
-from tabularium.ledger.storage import entry_queries, key_queries
+from tabularium.ledger.storage import decision_queries, entry_queries, key_queries
 from tabularium.ledger.storage.append import Append
 from tabularium.ledger.transactions import Transactions
 
@@ -91,6 +91,9 @@ class Decisions:
         reason: str | None = None,
     ) -> Approval:
         """Approve a spec for charges of an account, signed by an enrolled key.
+
+        Where several officers must, the approvals of the same amount count together, since the last time that
+        one was taken back; ``signers`` of what is returned are those.
 
         Parameters
         ----------
@@ -185,7 +188,7 @@ class Decisions:
             if amount is not None:
                 most = amounts.multiple(amount, known.terms.quantum, field="amount")
             require_active(append.connection, signer)
-            last = entry_queries.approval(append.connection, known.name, digest)
+            last = decision_queries.approval(append.connection, known.name, digest)
             if kind == "unapproval" and (last is None or not last.approved):
                 raise NotApproved(
                     "is not approved", where=f"spec {digest}", mend="there is nothing to take back"
@@ -203,7 +206,7 @@ class Decisions:
                 }
                 self._signed(append, kind, fields, by)
         with self._transactions.reading() as connection:
-            found = entry_queries.approval(connection, known.name, digest)
+            found = decision_queries.approval(connection, known.name, digest)
         if found is None:
             raise NotApproved("is not approved", where=f"spec {digest}", mend="approve it again")
         return found

@@ -28,7 +28,7 @@ from tabularium.ledger.officers.keys import key_id, public_hex
 from tabularium.ledger.reader import known_account
 from tabularium.ledger.records import Charge, Sums
 from tabularium.ledger.refusals import BadValue, Conflict, WrongState
-from tabularium.ledger.storage import draft_queries, key_queries
+from tabularium.ledger.storage import decision_queries, key_queries
 from tabularium.ledger.storage.append import Append
 from tabularium.ledger.transactions import Transactions
 
@@ -42,12 +42,12 @@ class DraftReview:
     def draft(self, release_id: str) -> Draft | None:
         """Return the draft of a release, or ``None`` if none was laid out."""
         with self._transactions.reading() as connection:
-            return draft_queries.draft(connection, known_charge(connection, release_id))
+            return decision_queries.draft(connection, known_charge(connection, release_id))
 
     def withheld(self, account: str) -> list[Withheld]:
         """Return the drafts of an account that were withheld, each with what all its charges cost."""
         with self._transactions.reading() as connection:
-            ended = draft_queries.withheld(connection, known_account(connection, account).name)
+            ended = decision_queries.withheld(connection, known_account(connection, account).name)
             return [
                 Withheld(
                     *(each.release_id, each.product, each.period, _cost(connection, each)),
@@ -80,7 +80,7 @@ class DraftReview:
             raise BadValue("is empty", where="criteria", mend="name at least one")
         with self._transactions.appending() as append:
             charge = current_charge(append.connection, release_id, fence)
-            known = draft_queries.draft(append.connection, charge)
+            known = decision_queries.draft(append.connection, charge)
             if known is not None:
                 _require_same_draft(known, digest)
                 return known
@@ -98,6 +98,9 @@ class DraftReview:
         self, release_id: str, *, draft: str, by: Ed25519PrivateKey, consulted_confidential: bool = False
     ) -> Draft:
         """Let a draft be published as it was laid out, signed by an enrolled key; again changes nothing.
+
+        It is accepted once as many different officers have signed as the product asks for; what is returned
+        tells how many have.
 
         Parameters
         ----------
@@ -122,20 +125,25 @@ class DraftReview:
                 return known
             require_allowed(charge, "published")
             require_active(append.connection, signer)
+            officer = key_queries.keys(append.connection)[signer].officer
+            if officer in {each.officer for each in known.acceptances}:
+                return known
+            left = known.needed - len(known.acceptances) - 1
             fields = {
                 "by": signer,
                 "consulted": consulted_confidential,
                 "criteria": list(known.criteria),
                 "draft": known.digest,
                 "release": charge.release_id,
-                "turn": 0,
+                "turn": decision_queries.acceptances(append.connection, charge),
+                **({"officers_left": left} if left else {}),
                 **_account(append, charge),
             }
             signature = signed(append, "acceptance", fields, by)
             tolerance = self._transactions.tolerance
             body = append.append("acceptance", {**fields, "signature": signature}, tolerance)
-            officer = key_queries.keys(append.connection)[signer].officer
-            return replace(known, at=body["at"], acceptance=Acceptance.of(body, officer))
+            acceptances = (*known.acceptances, Acceptance.of(body, officer))
+            return replace(known, at=known.at if left else body["at"], acceptances=acceptances)
 
     def withhold(
         self,
@@ -170,7 +178,7 @@ class DraftReview:
             if charge.state == "withheld":
                 return charge
             require_allowed(charge, "withheld")
-            if known.accepted:
+            if known.accepted:  # until then one officer alone may withhold it
                 raise WrongState(
                     "was accepted, which is not taken back",
                     where=f"release {release_id}",
@@ -199,7 +207,7 @@ def _cost(connection: Connection, ended: Charge) -> Fraction:
 def _in_review(connection: Connection, release_id: str, digest: str) -> tuple[Charge, Draft]:
     """Return a charge and its draft, which must be the one of that digest."""
     charge = known_charge(connection, release_id)
-    known = draft_queries.draft(connection, charge)
+    known = decision_queries.draft(connection, charge)
     if known is None:
         raise WrongState(
             f"is {charge.state}, and waits for no review",

@@ -67,6 +67,10 @@ SIGNED = {
 }
 
 
+#: The same of those that an entry has only where several officers must sign.
+_OF_SEVERAL = ("approvals", "approvals_by_product", "officers_left")
+
+
 def statement(ledger: str, kind: str, fields: Mapping[str, Any]) -> bytes:
     """Return what is signed.
 
@@ -75,7 +79,9 @@ def statement(ledger: str, kind: str, fields: Mapping[str, Any]) -> bytes:
     ledger
         Hash of the ledger's first entry; zeros while there is none.
     """
-    signed = {name: fields[name] for name in SIGNED[kind]}
+    signed = {
+        name: fields[name] for name in (*SIGNED[kind], *(name for name in _OF_SEVERAL if name in fields))
+    }
     return canonical({**signed, "context": _CONTEXT, "kind": kind, "ledger": ledger}).encode("ascii")
 
 

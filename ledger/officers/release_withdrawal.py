@@ -19,7 +19,7 @@ from tabularium.ledger.officers.keys import key_id, public_hex
 from tabularium.ledger.reader import known_account
 from tabularium.ledger.records import Sums
 from tabularium.ledger.refusals import WrongState
-from tabularium.ledger.storage import draft_queries
+from tabularium.ledger.storage import decision_queries
 from tabularium.ledger.transactions import Transactions
 
 
@@ -32,7 +32,7 @@ class ReleaseWithdrawal:
     def withdrawal(self, release_id: str) -> Withdrawal | None:
         """Return the withdrawal of a release, or ``None`` if it was not withdrawn."""
         with self._transactions.reading() as connection:
-            return draft_queries.withdrawal(connection, known_charge(connection, release_id))
+            return decision_queries.withdrawal(connection, known_charge(connection, release_id))
 
     def withdraw(self, release_id: str, *, reason: str, by: Ed25519PrivateKey) -> Withdrawal:
         """Withdraw a published release, signed by an enrolled key; again changes nothing.
@@ -55,7 +55,7 @@ class ReleaseWithdrawal:
         signer = key_id(public_hex(by))
         with self._transactions.appending() as append:
             charge = known_charge(append.connection, release_id)
-            known = draft_queries.withdrawal(append.connection, charge)
+            known = decision_queries.withdrawal(append.connection, charge)
             if known is not None:
                 return known
             if charge.state != "published":

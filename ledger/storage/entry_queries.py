@@ -27,14 +27,12 @@ from sqlalchemy import (
     tuple_,
 )
 
-from tabularium.ledger import amounts
 from tabularium.ledger.chain.entries import is_whole
 from tabularium.ledger.records import (
     ATTEMPTS,
     EMPTY,
     GENESIS,
     Account,
-    Approval,
     Charge,
     Entry,
     Head,
@@ -160,7 +158,6 @@ _OF_GROUP = (
 _FIRST = select(_c.hash).where(_c.seq == 1)
 _CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
 _EVIDENCE = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "evidence")
-_DECISIONS = select(HASHED_BODY).where(_c.kind.in_(("approval", "unapproval"))).order_by(_c.seq)
 
 
 def _each(
@@ -338,22 +335,11 @@ def first_hash(connection: Connection) -> str:
     return str(connection.execute(_FIRST).scalar() or GENESIS)
 
 
-def approval(connection: Connection, account: str, spec_digest: str) -> Approval | None:
-    """Return the last word on a spec in an account: its approval, or that it was taken back."""
-    found = _body(connection.execute(ABOUT, {"account": account, "subject": spec_digest}).scalar())
-    return None if found is None else _approval(found)
-
-
 def attempts_allowed(connection: Connection, charge: Charge) -> int:
     """Return how often the drawing of a release may begin, as officers have said last."""
     asked = {"account": charge.account, "subject": about_attempts(charge.release_id)}
     found = _body(connection.execute(ABOUT, asked).scalar())
     return ATTEMPTS if found is None else int(found["allowed"])
-
-
-def approvals(connection: Connection) -> list[Approval]:
-    """Return every approval, and every taking back of one, in order."""
-    return [_approval(checked_body(text)) for text in connection.execute(_DECISIONS).scalars()]
 
 
 def terms_turn(connection: Connection, account: str) -> int:
@@ -406,18 +392,3 @@ def checked_body(hashed_body: str) -> dict[str, Any]:
         )
     body: dict[str, Any] = json.loads(hashed_body[64:])
     return body
-
-
-def _approval(body: dict[str, Any]) -> Approval:
-    amount = None if body["amount"] is None else amounts.from_text(body["amount"])
-    approved = body["kind"] == "approval"
-    return Approval(
-        body["account"],
-        body["spec_digest"],
-        amount,
-        approved,
-        body["by"],
-        body["turn"],
-        body["at"],
-        body["reason"],
-    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from tabularium.ledger.records import Key
 from tabularium.ledger.release_keys import ReleaseKey, release_keys_of
+from tabularium.ledger.signers import officer_keys_of
 from tabularium.ledger.storage.entry_queries import HASHED_BODY, checked_body, last
 from tabularium.ledger.storage.schema import DECIDES, entries
 
@@ -21,13 +21,7 @@ _KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
 
 def keys(connection: Connection) -> dict[str, Key]:
     """Return every officer's key that was ever enrolled, by its name."""
-    found: dict[str, Key] = {}
-    for body in _bodies(connection):
-        if body["kind"] == "key":
-            found[body["key"]] = Key(body["key"], body["officer"], body["public_key"], True, body["at"])
-        elif body["key"] in found:
-            found[body["key"]] = replace(found[body["key"]], active=False)
-    return found
+    return officer_keys_of(_bodies(connection))
 
 
 def release_keys(connection: Connection) -> dict[str, ReleaseKey]:

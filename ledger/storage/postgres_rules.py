@@ -20,7 +20,16 @@ from tabularium.ledger.chain import entry_fields, entry_records
 from tabularium.ledger.chain.verify_officers import CHANGEABLE
 from tabularium.ledger.charges.composition import LARGEST_CONTRIBUTIONS
 from tabularium.ledger.names import LONGEST_NAME, LONGEST_TEXT
-from tabularium.ledger.records import ATTEMPTS, FINAL, FIXED, STEPS, Terms, change, state_after
+from tabularium.ledger.records import (
+    ATTEMPTS,
+    FINAL,
+    FIXED,
+    MOST_APPROVALS,
+    STEPS,
+    Terms,
+    change,
+    state_after,
+)
 from tabularium.ledger.storage.schema import STATES_TERMS
 
 #: The types of fields as ``ledger_has_type`` knows them; a line of text is known by its greatest length.
@@ -34,6 +43,7 @@ _TYPES: list[tuple[Any, str]] = [
     (entry_fields.Sha256, "sha256"),
     (entry_fields.ReleaseId, "release"),
     (list[entry_fields.Name], "names"),
+    (dict[entry_fields.Name, entry_fields.Count], "counts"),
     (str, "string"),
     (int, "count"),
     (bool, "boolean"),
@@ -108,6 +118,13 @@ _ADDS = _literal(
 )
 _MEASURED = ", ".join(f"'{step}'" for step in STEPS if state_after(step) == "measured")
 _FINAL = ", ".join(f"'{step}'" for step in sorted(FINAL))
+_NEEDED = """coalesce(({0} -> 'approvals_by_product' ->> p_product)::integer,
+        ({0} ->> 'approvals')::integer, 1)"""
+#: Numbers of officers that no account can ask for.
+_NOT_AGREED = f"""b ? 'approvals' AND ((b ->> 'approvals')::numeric NOT BETWEEN 1 AND {MOST_APPROVALS}
+            OR b ->> 'approvals' = '1' AND b -> 'approvals_by_product' = '{{}}'
+            OR EXISTS (SELECT FROM jsonb_each_text(b -> 'approvals_by_product') x
+                WHERE x.value::numeric NOT BETWEEN (b ->> 'approvals')::numeric + 1 AND {MOST_APPROVALS}))"""
 _FIXED = "ARRAY[" + ", ".join(f"'{name}'" for name in FIXED) + "]"
 _NEVER_CHANGED = [field.name for field in fields(Terms) if field.name not in (*CHANGEABLE, "name")]
 _AGREED = "ARRAY[" + ", ".join(f"'{name}'" for name in _NEVER_CHANGED) + "]"
@@ -126,6 +143,11 @@ BEGIN
         RETURN kind = 'array' AND NOT EXISTS (
             SELECT FROM jsonb_array_elements(CASE kind WHEN 'array' THEN p_value END) x
             WHERE %(schema)s.ledger_has_type(x, 'NAME') IS NOT TRUE);
+    ELSIF p_type = 'counts' THEN
+        RETURN kind = 'object' AND NOT EXISTS (
+            SELECT FROM jsonb_each(CASE kind WHEN 'object' THEN p_value END) x
+            WHERE (%(schema)s.ledger_has_type(to_jsonb(x.key), 'NAME')
+                AND %(schema)s.ledger_has_type(x.value, 'count')) IS NOT TRUE);
     ELSIF kind <> 'string' THEN
         RETURN false;
     ELSIF p_type = 'sha256' THEN
@@ -151,6 +173,10 @@ DECLARE
                 WHEN 'array' THEN (
                     SELECT '[' || coalesce(string_agg(to_json(x.item)::text, ',' ORDER BY x.n), '') || ']'
                     FROM jsonb_array_elements_text(m.value) WITH ORDINALITY AS x (item, n))
+                WHEN 'object' THEN (
+                    SELECT '{' || coalesce(string_agg(to_json(x.key)::text || ':' || x.value::text, ','
+                        ORDER BY x.key COLLATE "C"), '') || '}'
+                    FROM jsonb_each(m.value) AS x)
                 ELSE m.value::text END, ',' ORDER BY m.key COLLATE "C") || '}'
         FROM jsonb_each(p_body) AS m);
 BEGIN
@@ -185,7 +211,23 @@ BEGIN
 END
 """
 
+#: How many different officers have decided so on something after an entry, ``p_also`` counted with them, by
+#: keys that are not revoked.
+OFFICERS = """
+BEGIN
+    RETURN (
+        SELECT count(DISTINCT k.body::jsonb ->> 'officer') FROM %(schema)s.entries k
+        WHERE k.account = '' AND k.kind = 'key' AND k.part IS NULL AND k.subject IN (
+            SELECT p_also UNION ALL SELECT e.body::jsonb ->> 'by' FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL AND e.kind = p_kind
+                AND e.seq > p_after)
+            AND NOT EXISTS (SELECT FROM %(schema)s.entries r
+                WHERE r.account = '' AND r.subject = k.subject AND r.part IS NULL AND r.kind = 'revocation'));
+END
+"""
+
 #: What the parts of a group cost together.
+_UNDECIDED = "draft ->> 'kind' = 'drafted' OR draft ? 'officers_left'"
 _DEAREST = (
     "(SELECT coalesce(sum(d.x), 0) FROM (SELECT u.x FROM unnest({0}) u (x) ORDER BY u.x DESC LIMIT fold) d)"
 )
@@ -228,6 +270,8 @@ DECLARE
     now_reserved numeric;
     now_spent numeric;
     used numeric;
+    needed integer;
+    officers integer;
 BEGIN
     -- Its form, and the chain.
     SELECT fields || coalesce((SELECT jsonb_object_agg(f.key, f.value) FROM jsonb_each(form -> 'together') t,
@@ -280,6 +324,7 @@ BEGIN
     known := {_body(last("account"))};
     IF k = 'account' THEN
         RETURN CASE WHEN terms IS NOT NULL THEN 'opens an account that is open'
+            WHEN {_NOT_AGREED} THEN 'asks for a number of officers that no account can'
             WHEN b ->> 'account_reserved' <> '0/1' OR b ->> 'account_spent' <> '0/1'
                 THEN 'has a wrong running sum of its account' END;
     ELSIF terms IS NULL THEN
@@ -312,6 +357,12 @@ BEGIN
             RETURN CASE
                 WHEN EXISTS (SELECT FROM unnest({_AGREED}) f WHERE b -> f IS DISTINCT FROM terms -> f)
                     THEN 'changes what its step may not change'
+                WHEN {_NOT_AGREED} THEN 'asks for a number of officers that no account can'
+                WHEN coalesce((b ->> 'approvals')::integer, 1) < coalesce((terms ->> 'approvals')::integer, 1)
+                    OR EXISTS (SELECT FROM jsonb_each_text(terms -> 'approvals_by_product') x
+                        WHERE coalesce((b -> 'approvals_by_product' ->> x.key)::integer,
+                            (b ->> 'approvals')::integer, 1) < x.value::integer)
+                    THEN 'lowers how many officers must sign'
                 WHEN (%(schema)s.ledger_quanta(b ->> 'cap', per_unit) >= used) IS NOT TRUE
                     THEN 'sets a cap below what is used' END;
         ELSIF k = 'retired' THEN
@@ -346,8 +397,15 @@ BEGIN
                 WHEN draft IS NOT NULL OR b -> 'criteria' = '[]'
                 THEN 'lays out a draft a second time, or without criteria' END;
         ELSIF k = 'acceptance' THEN
-            RETURN CASE WHEN state <> 'measured' OR draft ->> 'kind' IS DISTINCT FROM 'drafted'
+            p_product := was ->> 'product';
+            needed := {_NEEDED.format("terms")};
+            officers := %(schema)s.ledger_officers(p_account, p_subject, k, 0, b ->> 'by');
+            RETURN CASE WHEN state <> 'measured' OR ({_UNDECIDED}) IS NOT TRUE
                 THEN 'accepts what waits for no review'
+                WHEN officers = %(schema)s.ledger_officers(p_account, p_subject, k, 0, NULL)
+                THEN 'accepts a draft a second time for one officer'
+                WHEN b -> 'officers_left' IS DISTINCT FROM to_jsonb(nullif(needed - officers, 0))
+                THEN 'tells another number of officers who are still to accept a draft'
                 WHEN (b -> 'draft', b -> 'criteria') IS DISTINCT FROM (draft -> 'draft', draft -> 'criteria')
                 THEN 'accepts another draft than was laid out' END;
         ELSIF k = 'withdrawn' THEN
@@ -398,13 +456,13 @@ BEGIN
     -- Its review.
     p_subject := 'review ' || p_product || ' ' || p_period;
     IF k = 'withheld' THEN
-        IF draft ->> 'kind' IS DISTINCT FROM 'drafted' OR draft -> 'draft' <> b -> 'draft' THEN
+        IF ({_UNDECIDED}) IS NOT TRUE OR draft -> 'draft' <> b -> 'draft' THEN
             RETURN 'withholds what waits for no review, or another draft than was laid out';
         ELSIF NOT (draft -> 'criteria') ? (b ->> 'criterion') THEN
             RETURN 'withholds a draft by a criterion that is not one of its own';
         END IF;
     ELSIF draft IS NOT NULL THEN
-        IF k <> 'published' OR draft ->> 'kind' <> 'acceptance' THEN
+        IF k <> 'published' OR {_UNDECIDED} THEN
             RETURN 'ends a draft without an officer''s decision';
         ELSIF b -> 'publication_digest' <> draft -> 'draft' THEN
             RETURN 'publishes something else than the draft that was accepted';
@@ -415,6 +473,7 @@ BEGIN
                 ON d.account = p_account AND d.subject = 'draft ' || e.release_id AND d.part IS NULL
             WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL
                 AND e.body::jsonb -> 'spec_digest' = b -> 'spec_digest' AND d.kind = 'acceptance'
+                AND NOT d.body::jsonb ? 'officers_left'
                 AND d.body::jsonb -> 'draft' = b -> 'publication_digest')
         THEN
             RETURN 'publishes what no officer has accepted';
@@ -517,8 +576,9 @@ BEGIN
         RETURN 'charges an account that is not open at that time';
     END IF;
     p_subject := 'review ' || p_product || ' ' || p_period;
-    IF terms -> 'needs_approval' = 'true' OR terms -> 'approve_exact' = 'true' AND b -> 'exact' = 'true'
-        OR b -> 'revises' <> 'null' OR EXISTS (
+    needed := {_NEEDED.format("terms")};
+    IF needed > 1 OR terms -> 'needs_approval' = 'true'
+        OR terms -> 'approve_exact' = 'true' AND b -> 'exact' = 'true' OR b -> 'revises' <> 'null' OR EXISTS (
             SELECT FROM %(schema)s.entries e, LATERAL (SELECT e.body::jsonb) AS s (body)
             WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL
                 AND s.body ->> 'product' = p_product AND s.body ->> 'period' = p_period
@@ -528,9 +588,20 @@ BEGIN
     THEN
         p_subject := b ->> 'spec_digest';
         found := {_body(_ABOUT)};
+        IF needed > 1 THEN
+            officers := %(schema)s.ledger_officers(p_account, p_subject, 'approval', coalesce((
+                SELECT max(e.seq) FROM %(schema)s.entries e
+                WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL
+                    AND (e.kind = 'unapproval' OR e.kind = 'approval'
+                        AND e.body::jsonb -> 'amount' <> found -> 'amount')), 0), NULL);
+            IF officers < needed THEN
+                RETURN 'charges for a spec that fewer officers than must have approved';
+            END IF;
+        END IF;
         p_account := '';
         p_subject := found ->> 'by';
-        IF found ->> 'kind' IS DISTINCT FROM 'approval' OR {_body(_ABOUT)} ->> 'kind' IS DISTINCT FROM 'key'
+        IF found ->> 'kind' IS DISTINCT FROM 'approval'
+            OR needed = 1 AND {_body(_ABOUT)} ->> 'kind' IS DISTINCT FROM 'key'
             OR amount > %(schema)s.ledger_quanta(found ->> 'amount', per_unit)
         THEN
             RETURN 'charges for a spec that no officer has approved';
@@ -546,5 +617,10 @@ FUNCTIONS = {
     "ledger_canonical": ("p_body jsonb", "text", CANONICAL),
     "ledger_quanta": ("p_amount text, p_per_unit numeric", "numeric", QUANTA),
     "ledger_amount": ("p_count numeric, p_per_unit numeric", "text", AMOUNT),
+    "ledger_officers": (
+        "p_account text, p_subject text, p_kind text, p_after bigint, p_also text",
+        "integer",
+        OFFICERS,
+    ),
     "ledger_broken_rule": ("p_body jsonb, p_text text", "text", BROKEN_RULE),
 }

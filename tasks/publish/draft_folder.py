@@ -1,4 +1,4 @@
-"""Drafts: a release laid out for review, and published as it was laid out once an officer has accepted it.
+"""Drafts: a release laid out for review, and published as it was laid out once it is accepted.
 
 ::
 
@@ -278,12 +278,12 @@ def _not_the_draft(folder: Path) -> PublicationError:
 
 
 def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
-    """Return the draft of a release that an officer has accepted.
+    """Return the draft of a release that as many officers as must have accepted.
 
     Raises
     ------
     AwaitingReview
-        If no officer has decided yet; it names the draft's folder and the commands of both decisions.
+        If they have not decided yet; it names the draft's folder and the commands of both decisions.
     LedgerError
         If it waits for no review.
     """
@@ -295,8 +295,11 @@ def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
     if draft.accepted:
         return draft
     command, rest = "tabularium ledger", f"--key FILE --home {shlex.quote(str(home.path))}"
+    decides = "an officer decides"
+    if draft.needed > 1:
+        decides = f"{draft.signed} officers have accepted it"
     raise AwaitingReview(
-        f"is laid out as a draft in {LaidOut.of(home, release_id).draft}, and an officer decides",
+        f"is laid out as a draft in {LaidOut.of(home, release_id).draft}, and {decides}",
         where=f"release {release_id}",
         mend=f"{command} accept {release_id} {rest}, or: {command} withhold {release_id} "
         f"--criterion {draft.criteria[0]} {rest}",

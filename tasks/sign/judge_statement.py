@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from tabularium.ledger.drafts import Acceptance
 from tabularium.ledger.officers.keys import key_id
 from tabularium.ledger.records import Entry
 from tabularium.ledger.release_keys import ReleaseKey, release_keys_of
+from tabularium.ledger.signers import draft_of, officer_keys_of
 from tabularium.tasks.sign.statement import NotAStatement, SignedStatement, read_statement
 from tabularium.validations.certificate import Certificate
 
@@ -75,24 +75,23 @@ def published_under(entries: Iterable[Entry], release_id: str, raw: bytes | None
     """
     named = _head_named(raw)
     bodies: list[dict[str, Any]] = []
-    officers: dict[str, str] = {}
+    accepting: list[dict[str, Any]] = []
     number: int | None = None
     statement: str | None = None
-    accepted: dict[str, Any] | None = None
     hashes: dict[int, str] = {}
     for entry in entries:
         if entry.seq in {1, named}:
             hashes[entry.seq] = entry.hash
         body = entry.body
         kind = body["kind"]
-        if kind in ("release_key", "revocation"):
+        if kind in ("key", "release_key", "revocation"):
             bodies.append(body)
-        elif kind == "key":
-            officers[body["key"]] = body["officer"]
-        elif kind == "acceptance" and body["release"] == release_id:
-            accepted = asdict(Acceptance.of(body, officers[body["by"]]))
+        elif kind in ("drafted", "acceptance") and body["release"] == release_id:
+            accepting.append(body)
         elif kind == "published" and body["release_id"] == release_id:
             number, statement = entry.seq, body["statement"]
+    draft = draft_of(accepting, officer_keys_of(bodies))
+    accepted = None if draft is None else draft.acceptance
     return PublishedUnder(release_keys_of(bodies), number, statement, accepted, hashes)
 
 

@@ -138,4 +138,4 @@ def _subjects(certificate: Certificate, digest: str) -> dict[str, str]:
 
 def _acceptance(ledger: Ledger, release_id: str) -> dict[str, Any] | None:
     draft = ledger.draft(release_id)
-    return None if draft is None or draft.acceptance is None else asdict(draft.acceptance)
+    return None if draft is None else draft.acceptance

@@ -54,7 +54,8 @@ class Predicate:
         the first entry.
     acceptance
         Who accepted the draft, where there was one: ``officer``, ``key``, ``at``, ``consulted`` (whether
-        confidential figures were) and ``entry``, its number in the ledger.
+        confidential figures were) and ``entry``, its number in the ledger. Where several officers had to, it
+        is the last of them, and ``with`` has the others.
     revises
         Why what was published before is published again.
     signed_at

@@ -124,6 +124,12 @@ class Approval(Said):
     account_asks_always: Flag
     account_asks_for_exact_facts: Flag
     approved: Approved | None = Field(description="Null where nobody had.")
+    officers: Sometimes[Several] = Field(
+        default=None, description="How many different officers had to; absent where one suffices."
+    )
+    others: Sometimes[tuple[Approved, ...]] = Field(
+        default=None, description="The approvals of the other officers, where several had to."
+    )
 
 
 class Reserved(Said):

@@ -26,6 +26,19 @@ from tabularium.mechanisms.errors import InputError
 
 Amount = Annotated[str | None, typer.Option(help="An exact amount such as 1, 0.1 or 1/3; none for no cap.")]
 
+Officers = Annotated[
+    int | None,
+    typer.Option(
+        "--approvals",
+        help="How many different officers must approve a spec, or accept a draft: 1 to 9. It can be raised "
+        "later, not lowered.",
+    ),
+]
+OfficersFor = Annotated[
+    list[str] | None,
+    typer.Option("--approvals-for", help="The same for a product that needs more: PRODUCT=N; repeatable."),
+]
+
 
 @app.command(
     "open", epilog="Example:  tabularium ledger open census --cap 10 --unit record --relation add-remove"
@@ -62,6 +75,8 @@ def open_account(
             "--approve-exact", help="The same for specs alone that state exact facts: stop rules, invariants."
         ),
     ] = False,
+    approvals: Officers = None,
+    approvals_for: OfficersFor = None,
     quantum: Annotated[
         str | None,
         typer.Option(help="Every amount is a multiple of this, 1/q with q up to 10^12; seldom needed."),
@@ -94,11 +109,25 @@ def open_account(
             closes_on=closes_on,
             needs_approval=needs_approval,
             approve_exact=approve_exact,
+            approvals=1 if approvals is None else approvals,
+            approvals_by_product=_by_product(approvals_for),
             by=signer(key),
         )
         say(f"Account {account} is open with a cap of {SYMBOLS[definition]} = {amount}.")
         if not ledger.witnessed_elsewhere:
             say(f"There is {ALONE}.", style="yellow")
+
+
+def _by_product(given: list[str] | None) -> dict[str, int]:
+    """Read how many officers must sign for each product."""
+    found: dict[str, int] = {}
+    for text in given or ():
+        product, _, number = text.rpartition("=")
+        if not product or re.fullmatch("[0-9]", number) is None:
+            raise InputError("is not PRODUCT=N", where="--approvals-for", mend="write it like persons=2")
+        if found.setdefault(product, int(number)) != int(number):
+            raise InputError(f"names {product} twice", where="--approvals-for", mend="give one number")
+    return found
 
 
 def _require_entity(unit: str) -> None:
@@ -133,12 +162,15 @@ def change(
             help="Whether specs that state exact facts must be approved.",
         ),
     ] = None,
+    approvals: Officers = None,
+    approvals_for: OfficersFor = None,
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
     """Change an account's caps, dates or need of approval; the change is an entry like any other.
 
     While an officer's key is enrolled, or the account needs approvals, what loosens a term is signed (--key).
+    How many officers must sign is never lowered.
     """
     with open_ledger(home) as ledger:
         new: dict[str, Any] = {}
@@ -154,6 +186,10 @@ def change(
             new["needs_approval"] = needs_approval
         if approve_exact is not None:
             new["approve_exact"] = approve_exact
+        if approvals is not None:
+            new["approvals"] = approvals
+        if approvals_for:
+            new["approvals_by_product"] = _by_product(approvals_for)
         if not new:
             raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
         changed = ledger.change_account(account, reason=reason, by=signer(key), **new)

@@ -34,7 +34,7 @@ from tabularium.ledger.officers.keys import (
     read_private,
     read_public,
 )
-from tabularium.ledger.records import Key
+from tabularium.ledger.records import Approval, Key
 from tabularium.ledger.release_keys import ReleaseKey
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
@@ -74,7 +74,8 @@ def approve(
 ) -> None:
     """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec.
 
-    Of a spec file it first shows what will be published and what that costs. At a terminal it asks.
+    Of a spec file it first shows what will be published and what that costs. At a terminal it asks. Where
+    several officers must approve it, each runs this, for the same amount.
     """
     with open_ledger(home) as ledger:
         if account is not None and periods:
@@ -86,6 +87,7 @@ def approve(
         each: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
         by = read_private(key, passphrase())
         wanted: list[tuple[str | None, str, str, str | None]]
+        product: str | None = None
         if account is not None:
             wanted = [(None, *_named(spec, account, None, revises, measurements_of))]
         else:  # what is signed is what was shown, whatever becomes of the file meanwhile
@@ -94,6 +96,7 @@ def approve(
                 (period, found.account, found.spec_digest, str(found.budget))
                 for period, found in zip(each, shown, strict=True)
             ]
+            product = shown[0].product
         limits = [
             exact_or_none(*((budget, "budget") if amount is None else (amount, "--amount")))
             for *_, budget in wanted
@@ -102,21 +105,22 @@ def approve(
             say(f"Each may cost {'any amount' if limits[0] is None else f'at most {limits[0]}'}.")
         if not yes and sys.stdin.isatty():
             typer.confirm("Sign the approval?", abort=True)
-        approved: list[tuple[str | None, str, str]] = []
+        name = wanted[0][1]
+        terms = ledger.account(name).terms
+        needed = terms.approvals_for(product)
+        approved: list[tuple[str | None, Approval]] = []
         try:
-            for (period, name, digest, _), most in zip(wanted, limits, strict=True):
-                signed = ledger.approve(name, digest, by=by, amount=most, reason=reason)
-                limit = "any amount" if signed.amount is None else f"at most {signed.amount}"
-                approved.append((period, digest, limit))
+            for (period, _, digest, _), most in zip(wanted, limits, strict=True):
+                approved.append((period, ledger.approve(name, digest, by=by, amount=most, reason=reason)))
         finally:
-            if len(wanted) == 1:
-                for _, digest, limit in approved:
-                    say(f"Spec {digest} is approved for account {name}, for {limit}.")
-            elif approved:
-                _show_approved(name, approved)
+            _say_approved(approved, needed, listed=len(wanted) > 1)
+        if product is None:
+            for other, number in terms.approvals_by_product:
+                say(f"If it is one of {other}, {number} officers must approve it.")
         if account is not None and not ledger.account(account).left:
             say(f"Account {account} has nothing left: it cannot pay, unless that is paid already.")
-    if not go_on(home, spec_digests=[digest for _, digest, _ in approved]):
+    enough = [each.spec_digest for _, each in approved if len(each.signed_by(needed)) >= needed]
+    if enough and not go_on(home, spec_digests=enough):
         say_who_waits(home)
 
 
@@ -162,13 +166,24 @@ def _shown(
     return found
 
 
-def _show_approved(account: str, approved: list[tuple[str | None, str, str]]) -> None:
-    say(f"Approved for account {account}:")
-    rows = table("period", "spec", "limit")
+def _say_approved(approved: list[tuple[str | None, Approval]], needed: int, *, listed: bool) -> None:
+    """Say what is approved, and of what more officers must approve how many have."""
+    if not approved:
+        return
+    rows = table("period", "spec", "limit", *(["officers"] if needed > 1 else []))
     rows.columns[1].overflow = "fold"
-    for period, digest, limit in approved:
-        rows.add_row(*cells(period, digest, limit))
-    out.print(rows)
+    for period, each in approved:
+        limit = "any amount" if each.amount is None else f"at most {each.amount}"
+        signers = each.signed_by(needed)
+        have, names = f"{len(signers)} of {needed}", ", ".join(signer.officer for signer in signers)
+        rows.add_row(*cells(period, each.spec_digest, limit, *([f"{have}: {names}"] if needed > 1 else [])))
+        if not listed and len(signers) >= needed:
+            say(f"Spec {each.spec_digest} is approved for account {each.account}, for {limit}.")
+        elif not listed:
+            say(f"{have} officers have approved spec {each.spec_digest}, for {limit}: {names}.")
+    if listed:
+        say(f"Approved for account {approved[0][1].account}:")
+        out.print(rows)
 
 
 @app.command(
@@ -261,12 +276,13 @@ def show_keys(known: Iterable[Key | ReleaseKey], whose: str, nothing: str, *, as
     if not found:
         say(nothing)
         return
-    rows = table("key", whose, "state", "since")
+    officers = {key.key: key.officer for key in found if isinstance(key, Key)}
+    rows = table("key", whose, "state", "since", *(["enrolled by"] if officers else []))
     rows.columns[0].no_wrap = True
     for key in found:
-        entry = f" by entry {key.revoked}" if isinstance(key, ReleaseKey) else ""
-        state = "active" if key.active else f"revoked{entry}"
-        rows.add_row(*cells(key.key, getattr(key, whose), state, key.since[:10]))
+        state = "active" if key.active else f"revoked by entry {key.revoked}"
+        by = [officers[key.enrolled_by]] if isinstance(key, Key) else []
+        rows.add_row(*cells(key.key, getattr(key, whose), state, key.since[:10], *by))
     out.print(rows)
 
 

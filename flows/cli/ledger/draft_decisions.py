@@ -44,8 +44,9 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
     With --json a list: kind (approval, review, attempts, refused or overdue), account, product, period,
     amount (an exact fraction, or null where it is not known here), digest (of the spec or draft), since,
     command (empty where nothing is to be typed), asks (the run or deployment that waits), about (what
-    happened, such as "refused: data"), next (what happens next), release (of review and attempts), and spec,
-    revises and measurements_of (of approval; empty where its file is not here, or has changed).
+    happened, such as "refused: data"), next (what happens next), release (of review and attempts), spec,
+    revises and measurements_of (of approval; empty where its file is not here, or has changed), officers
+    (how many must sign) and signed (who has).
     """
     with open_books(home, None) as books:
         with working("looking"):
@@ -68,12 +69,16 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
         if not rows:
             say("Nothing waits for a person.")
             return
-        shown = table("what", "product", "period", ">cost", "since", "about")
+        several = any(each["officers"] > 1 for each in rows)
+        signed = ["signed"] if several else []
+        shown = table("what", "product", "period", ">cost", "since", *signed, "about")
         for each in rows:
             cost = "" if each["amount"] is None else each["amount"]
             since = f"{each['since']:%Y-%m-%d %H:%M}"
-            about = cells(each["kind"], each["product"], each["period"], cost, since, each["about"])
-            shown.add_row(*about)
+            names = f": {', '.join(each['signed'])}" if each["signed"] else ""
+            signed = [f"{len(each['signed'])} of {each['officers']}{names}"] if several else []
+            about = (each["kind"], each["product"], each["period"], cost, since, *signed, each["about"])
+            shown.add_row(*cells(*about))
         out.print(shown)
         for each in rows:
             where = ", ".join(filter(None, (each["product"], each["period"])))
@@ -88,7 +93,8 @@ def accept(
 ) -> None:
     """Publish a draft byte for byte, signed with an enrolled key: by the run that waits for it, or here.
 
-    Asked for twice, it is published once. It is not taken back.
+    Asked for twice, it is published once. It is not taken back. Where several officers must accept it, each
+    runs this, and it is published with the last.
     """
     from tabularium.tasks.publish.draft_folder import LaidOut, publish_accepted, require_whole
 
@@ -100,7 +106,14 @@ def accept(
             if charge is not None and not charge.final:
                 require_whole(Path(laid_out.draft), draft)
             by = read_private(key, passphrase())
-            ledger.accept(release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential)
+            draft = ledger.accept(
+                release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential
+            )
+            if not draft.accepted:
+                left = draft.needed - len(draft.acceptances)
+                others = "another has" if left == 1 else f"{left} others have"
+                say(f"{draft.signed} officers have accepted it; it is published when {others}.")
+                return
             say(f"Release {release} is accepted.")
         if go_on(home, release_id=release):
             say(f"It will be published by the run that waited: {laid_out.release}")

@@ -51,7 +51,8 @@ def show(
     - periods, products: spent, reserved and used in each
     - charge_count: how many charges there ever were
     - charges: those that moved last (see --last), the last one at the end
-    - draft: of a charge that waits for review, or did: digest, criteria, and whether it is accepted
+    - draft: of a charge that waits for review, or did: digest, criteria, whether it is accepted, how
+      many officers must accept it, and who has (accepted_by)
     - withdrawn: of a release that was withdrawn: entry, at, key and reason
     """
     with open_books(home, export) as books:
@@ -81,10 +82,15 @@ def _show_account(books: Books, entry: Account) -> None:
     sums = f"spent {entry.spent} and reserved {entry.reserved} of {entry.cap}, left {entry.left}"
     say(f"  {full}  {sums}", whole=False)
     notes = [*(["retired: it takes no charges"] if entry.retired else []), *_days(entry)]
-    if terms.needs_approval:
+    if terms.approvals > 1:
+        notes.append(f"every spec and every draft needs {terms.approvals} officers")
+    elif terms.needs_approval:
         notes.append("every spec needs an officer's approval")
     elif terms.approve_exact:
         notes.append("a spec that states exact facts needs an officer's approval")
+    notes += [
+        f"specs and drafts of {name} need {number} officers" for name, number in terms.approvals_by_product
+    ]
     if notes:
         say("  " + "; ".join(notes), whole=False)
     _show_scope("period", books.sums(entry.name, by="period"), terms.cap_per_period, symbol)

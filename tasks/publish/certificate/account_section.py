@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 from tabularium.ledger import Sums, Terms
 from tabularium.ledger.records import Approved, Reservation
@@ -57,14 +58,24 @@ def account_section(found: Reservation) -> said.Account:
 def approval_section(spec: ReleaseSpec, found: Reservation) -> said.Approval:
     """Return who had approved the spec before it was charged, and whether somebody had to."""
     approved, terms = found.approved, found.terms
+    officers = terms.approvals_for(spec.product)
+    several: dict[str, Any] = {}
+    if officers > 1:
+        others = () if approved is None else approved.others
+        several = {"officers": officers, "others": tuple(map(_said, others))}
     return said.Approval(
-        needed=terms.wants_approval(exact=bool(exact_facts(spec)), revises=spec.revises),
-        account_asks_always=terms.needs_approval,
+        needed=terms.wants_approval(
+            product=spec.product, exact=bool(exact_facts(spec)), revises=spec.revises
+        ),
+        account_asks_always=terms.needs_approval or officers > 1,
         account_asks_for_exact_facts=terms.approve_exact,
-        approved=None
-        if approved is None
-        else said.Approved(key=approved.key, entry=approved.entry, at=approved.at, at_most=approved.most),
+        approved=None if approved is None else _said(approved),
+        **several,
     )
+
+
+def _said(approved: Approved) -> said.Approved:
+    return said.Approved(key=approved.key, entry=approved.entry, at=approved.at, at_most=approved.most)
 
 
 def reservation_in(certificate: said.Certificate) -> Reservation:
@@ -84,7 +95,9 @@ def reservation_in(certificate: said.Certificate) -> Reservation:
         delta=account.delta,
         needs_approval=approval.account_asks_always,
         approve_exact=approval.account_asks_for_exact_facts,
+        approvals=approval.officers or 1,
     )
+    others = tuple(_read(each) for each in approval.others or ())
     return Reservation(
         entry=reserved.entry,
         at=reserved.at,
@@ -93,8 +106,12 @@ def reservation_in(certificate: said.Certificate) -> Reservation:
         after=Sums(used),
         charges=account.cumulative.charges,
         releases=account.cumulative.releases_before,
-        approved=None if by is None else Approved(by.key, by.entry, by.at, by.at_most),
+        approved=None if by is None else replace(_read(by), others=others),
     )
+
+
+def _read(approved: said.Approved) -> Approved:
+    return Approved(approved.key, approved.entry, approved.at, approved.at_most)
 
 
 def unfit(certificate: said.Certificate, spec: ReleaseSpec) -> str | None:
@@ -103,6 +120,7 @@ def unfit(certificate: said.Certificate, spec: ReleaseSpec) -> str | None:
     terms, privacy, by = found.terms, spec.privacy, found.approved
     tally_charges = len(certificate.ledger.tally_charges)
     own, other = own_amount(spec), int(spec.measurements_of is not None)
+    each = [] if by is None else [*by.others, by]
     for field, fits in (
         ("account.name", terms.name == spec.dataset),
         ("account.entity", terms.unit == privacy.protects),
@@ -119,9 +137,11 @@ def unfit(certificate: said.Certificate, spec: ReleaseSpec) -> str | None:
         ("account.cumulative.charges", found.charges > tally_charges),
         ("account.cumulative.releases_before", other <= found.releases < found.charges + other),
         ("approval.approved", by is not None or not certificate.approval.needed),
-        ("approval.approved.entry", by is None or 0 < by.entry < found.entry),
-        ("approval.approved.at", by is None or by.at <= found.at),
-        ("approval.approved.at_most", by is None or _covers(by.most, own)),
+        ("approval.others", len({one.key for one in each}) == len(each)),
+        ("approval.others", len(each) >= (certificate.approval.officers or 0)),
+        ("approval.approved.entry", all(0 < one.entry < found.entry for one in each)),
+        ("approval.approved.at", all(one.at <= found.at for one in each)),
+        ("approval.approved.at_most", all(_covers(one.most, own) for one in each)),
     ):
         if not fits:
             return field

@@ -16,18 +16,21 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
+import tabularium
 import tabularium.ledger.measurement.measure_once
 from tabularium.flows.cli.app import app
 from tabularium.flows.operations.waiting import _decisions
 from tabularium.flows.release_chain import Outcome, find_published, release_tables
 from tabularium.ledger import AwaitingReview, Ledger, NotApproved
 from tabularium.ledger.officers.keys import make_key, public_hex, read_private
-from tabularium.mechanisms.errors import LedgerError, PublicationError
+from tabularium.mechanisms.errors import LedgerError, PublicationError, TabulariumError
 from tabularium.tasks.publish import draft_folder
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request, load
-from tests.flows.release.scene import publish, states, write_scene
+from tabularium.tasks.sign.statement import STATEMENT, read_statement
+from tabularium.validations.spec.load import load_spec
+from tests.flows.release.scene import let_sign, publish, states, write_scene
 
 RULE = '[{rule: row_count, min: 1, noisy: {share: "1/10"}}]'
 # One worker for the whole file: its draft is laid out once.
@@ -295,6 +298,63 @@ def test_the_certificate_says_that_somebody_chose_and_not_who_accepted(scene: Sc
         assert decided == {books.charge(scene.release_id).spec_digest}  # type: ignore[union-attr]
     (acceptance,) = (body for body in bodies if body["kind"] == "acceptance")
     assert acceptance["consulted"] is True and acceptance["release"] == scene.release_id
+
+
+def test_two_officers_approve_a_spec_and_accept_its_draft(tmp_path: Path) -> None:
+    """With what each of them is told; statement, certificate and an export name both."""
+    spec, home, key = write_reviewed(tmp_path)
+    with Ledger.connect(home.ledger_url) as books:
+        books.change_account("people", approvals=2, reason="by decree")
+    with pytest.raises(NotApproved, match="0 of 2 officers have approved this spec"):
+        publish(spec, home)
+    with Ledger.connect(home.ledger_url) as books:
+        books.approve("people", load_spec(spec).digest, by=read_private(key), amount=Fraction(1))
+    with pytest.raises(NotApproved, match="1 of 2 officers have approved this spec"):
+        publish(spec, home)
+    other = make_key(tmp_path / "other.pem")
+    with Ledger.connect(home.ledger_url) as books:
+        books.enrol_key(public_hex(other), officer="B. Ito", by=read_private(key))
+
+    def ledger(*words: object) -> str:
+        command = ["ledger", *map(str, words), "--home", str(home.path)]
+        done = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "1 of 2 officers have approved it: A. Ro" in ledger("approve", spec, "--key", key)
+    assert "is approved for account people" in ledger("approve", spec, "--key", tmp_path / "other.pem")
+    with pytest.raises(AwaitingReview, match="0 of 2 officers have accepted it") as told:
+        publish(spec, home)
+    release = told.value.where.split()[1]
+    said = ledger("accept", release, "--key", key)
+    assert said == "1 of 2 officers have accepted it; it is published when another has.\n"
+    assert "1 of 2: A. Ro" in ledger("waiting")
+    (waits,) = json.loads(ledger("waiting", "--json"))
+    assert (waits["officers"], waits["signed"]) == (2, ["A. Ro"])
+    assert "draft, 1 of 2 accepted" in ledger("show")
+    assert "1 more officer must accept it" in ledger("history")
+    with pytest.raises(AwaitingReview, match="1 of 2 officers have accepted it"):
+        publish(spec, home)
+    let_sign(home, other)
+    assert "Published" in ledger("accept", release, "--key", tmp_path / "other.pem")
+    folder = tmp_path / "releases" / "small" / "2026" / release
+    approval = json.loads((folder / "certificate.json").read_text())["approval"]
+    names = {each["officer"]: each["key"] for each in json.loads(ledger("keys", "--json"))}
+    assert (approval["needed"], approval["officers"]) == (True, 2)
+    assert approval["approved"]["key"] == names["B. Ito"]
+    assert [each["key"] for each in approval["others"]] == [names["A. Ro"]]
+    for forged in ({"others": []}, {"others": [approval["approved"]]}, {"officers": 3}):
+        bad = json.loads((folder / "certificate.json").read_text())
+        bad["approval"] |= forged
+        (tmp_path / "certificate.json").write_text(json.dumps(bad, indent=2, ensure_ascii=False) + "\n")
+        with pytest.raises(TabulariumError, match=r"approval\.others"):
+            verify_certificate(tmp_path / "certificate.json")
+    acceptance = read_statement((folder / STATEMENT).read_bytes()).predicate.acceptance
+    assert acceptance is not None
+    assert (acceptance["officer"], [each["officer"] for each in acceptance["with"]]) == ("B. Ito", ["A. Ro"])
+    ledger("export", tmp_path / "books.txt")
+    verdict = tabularium.verify(folder, export=tmp_path / "books.txt")
+    assert verdict, verdict.findings
 
 
 def test_a_group_of_officers_reads_a_draft(tmp_path: Path) -> None:

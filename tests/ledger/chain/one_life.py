@@ -34,6 +34,7 @@ def live(folder: Path) -> list[Entry]:
         books.enrol_key(public_hex(second), officer="B. Ito", by=officer)
         books.enrol_release_key(public_hex(agency), agency="Office", by=officer)
         _with_officers(books, officer)
+        _with_two_officers(books, officer, second)
         books.revoke_key(key_id(public_hex(second)), reason="left", by=officer)
         books.revoke_release_key(key_id(public_hex(agency)), reason="lost", by=officer)
         with books._transactions.database.write() as connection:
@@ -53,6 +54,8 @@ def _without_officers(books: Ledger) -> None:
     census(books, "panel", unit="person-period", relation="replace", closes_on="2999-01-01")
     census(books, "strict", needs_approval=True, definition="zcdp", delta=Fraction(1, 10**6))
     census(books, "unused")
+    census(books, "several", approvals=2, approvals_by_product={"q": 5})
+    books.change_account("several", approvals_by_product={"two": 6}, reason="decree")
     books.change_account("census", cap=Fraction(7), reason="decree")
     books.retire_account("unused", reason="misnamed")
     step(books, "r1", "published", statement="a" * 64)
@@ -101,6 +104,19 @@ def _with_officers(books: Ledger, by: Ed25519PrivateKey) -> None:
     books.ask_for_evidence(books.charge("r1"), by=by)  # type: ignore[arg-type]
     books.separate("census", "hospital", reason="by decree", by=by)
     books.separate("census", "hospital", reason="an error", by=by, disjoint=False)
+
+
+def _with_two_officers(books: Ledger, first: Ed25519PrivateKey, second: Ed25519PrivateKey) -> None:
+    """What both of them sign."""
+    census(books, "both", approvals=2, by=first)
+    books.change_account("both", approvals_by_product={"q": 3}, cap=Fraction(2), reason="decree", by=first)
+    for by in (first, second):
+        books.approve("both", "both", by=by, amount=Fraction(1, 10))
+    step(books, "both", "measured", "both", review=True, spec_digest="both")
+    books.drafted("both", 1, digest="draft of both", criteria=CRITERIA)
+    for by in (first, second):
+        books.accept("both", draft="draft of both", by=by)
+    books.published("both", 1, digest="draft of both")
 
 
 def step(
@@ -177,6 +193,10 @@ def _others(value: Any) -> Iterator[tuple[str, Any]]:
             yield "another", ""
             yield "another", "1/7" if "/" in value else "1" * len(value)
             yield "another type", [value]
+        case dict():
+            yield "another", value | {"z": 9}
+            yield "another", {"z": 1}
+            yield "another type", [*value]
         case list():
             yield "another", [*value, "z"]
             yield "another", value[:-1]

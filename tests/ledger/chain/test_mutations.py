@@ -32,11 +32,14 @@ FREE: dict[str, tuple[set[str], str]] = {
         {
             *("account", "approve_exact", "cap", "cap_per_period", "cap_per_product", "closes_on", "delta"),
             *("needs_approval", "population", "quantum", "relation", "unit"),
+            *("approvals", "approvals_by_product"),
         },
         "terms are agreed while no officer has a key; every charge is held to them",
     ),
     "terms": (
         {
+            "approvals",
+            "approvals_by_product",
             "approve_exact",
             "cap",
             "cap_per_period",

@@ -22,7 +22,7 @@ from tabularium.ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, S
 from tabularium.ledger.chain.export import restore
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.storage import draft_queries, entry_queries, key_queries, postgres
+from tabularium.ledger.storage import decision_queries, entry_queries, key_queries, postgres
 from tabularium.ledger.storage.migration import migrate
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
@@ -325,7 +325,7 @@ QUESTIONS = [
     (entry_queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
     (entry_queries.ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
     (key_queries._KEY, {"subject": "k"}, ["subject"]),
-    (draft_queries.REVIEWED, {"account": "census", "subject": "review product-3 2010"}, ["subject"]),
+    (decision_queries.REVIEWED, {"account": "census", "subject": "review product-3 2010"}, ["subject"]),
 ]
 
 

@@ -105,6 +105,35 @@ def test_an_officers_day(home: Home, tmp_path: Path) -> None:
     good("verify")
 
 
+def test_two_officers_approve(home: Home, tmp_path: Path) -> None:
+    del home
+    first, second = tmp_path / "a.pem", tmp_path / "b.pem"
+    good("open", "census", "--cap", "1", "--approvals", "2", "--approvals-for", "p1=3")
+    assert "every spec and every draft needs 2 officers; specs and drafts of p1 need 3" in good("show")
+    for name, officer in (("a", "A. Ro"), ("b", "B. Ito")):
+        good("keys", "new", tmp_path / f"{name}.pem")
+        good("keys", "enrol", tmp_path / f"{name}.pub.pem", "--officer", officer, "--key", first)
+    for key in json.loads(good("keys", "--json")):
+        assert key["enrolled_by"] == json.loads(good("keys", "--json"))[0]["key"]
+    assert "enrolled by" in good("keys")
+    approving = ("approve", DIGEST, "--account", "census", "--amount", "1/10", "--key")
+    said = good(*approving, first)
+    assert f"1 of 2 officers have approved spec {DIGEST}, for at most 1/10: A. Ro." in said
+    assert "is approved" not in said and "If it is one of p1, 3 officers must approve it." in said
+    assert "1 of 2 officers" in good(*approving, first)
+    assert f"Spec {DIGEST} is approved for account census, for at most 1/10." in good(*approving, second)
+    change = ("change", "census", "--reason", "x", "--key", first)
+    assert "approvals: can be raised, not lowered" in refused(*change, "--approvals", "1")
+    assert "approvals_by_product: can be raised, not lowered" in refused(*change, "--approvals-for", "p1=2")
+    for wrong in ("p1", "=2", "p1=x", "p1=10"):
+        assert "--approvals-for: is not PRODUCT=N" in refused(*change, "--approvals-for", wrong)
+    good(*change, "--approvals-for", "p1=4", "--approvals", "3")
+    assert "officers who must sign: 2 → 3" in good("history")
+    assert "officers who must sign, by product: p1 3 → p1 4" in good("history")
+    (account,) = json.loads(good("show", "--json"))
+    assert (account["approvals"], account["approvals_by_product"]) == (3, {"p1": 4})
+
+
 def test_a_reviewers_day(home: Home, tmp_path: Path) -> None:
     good(
         "open", "census", "--cap", "1/10", "--unit", "person", "--definition", "zcdp", "--delta", "1/1000000"
