@@ -491,8 +491,8 @@ class Books(Shown):
             that a person types, ``asks`` (the run or deployment), ``about`` (what happened), ``next`` (what
             happens next), ``release`` (of ``review`` and ``attempts``), ``spec``, ``revises`` and
             ``measurements_of`` (of ``approval``), ``officers`` (how many different ones must sign) and
-            ``signed`` (the names of those who have). Its ``unknown`` has a sentence for each source whose rows
-            are not there.
+            ``signed`` (the names of those who have). Its ``unknown`` says of each source that is away which
+            rows are not there.
         """
         from dataclasses import astuple, fields
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,19 +30,19 @@ class Decided:
     Attributes
     ----------
     said
-        What was decided, as sentences.
+        What was decided, and what comes of it: a line or two.
     resumed
         Digests of the specs of the flow runs that go on.
     untold
         Why runs that wait could not be told; they go on by themselves once the server runs. Else empty.
-    folder
-        Where the release is published, or will be by the run that goes on; None if this home does not know.
+    current
+        After a withdrawal: the release that is offered for the period now, if this home published it.
     """
 
     said: str
     resumed: tuple[str, ...] = ()
     untold: str = ""
-    folder: Path | None = None
+    current: str | None = None
 
 
 class Officer:
@@ -102,30 +101,35 @@ class Officer:
                 mend="have its cap raised, or say that it is to be approved even if it cannot be paid",
             )
         with self._ledger() as ledger:
-            ledger.approve(
+            known = ledger.approve(
                 decision.account,
                 decision.spec_digest,
                 by=self._key,
-                amount=Fraction(decision.budget),
+                amount=decision.budget,
                 reason=reason,
             )
-        said = f"{decision.product} {decision.period} is approved, for at most {decision.budget}."
+        signed, what = len(known.signed_by(decision.officers)), f"{decision.product} {decision.period}"
+        if signed < decision.officers:
+            return Decided(f"{signed} of {decision.officers} officers have approved {what}.")
+        said = f"{what} is approved, for at most {decision.budget}."
         return self._go_on(said, spec_digest=decision.spec_digest)
 
     def accept(
         self,
         release: str,
         *,
-        draft: str,
+        draft: str | None = None,
         consulted_confidential: bool = False,
         copy: str | os.PathLike[str] | None = None,
     ) -> Decided:
         """Let a draft be published, byte for byte: by the run that waits for it, or here. Not taken back.
 
+        Where several officers must accept it, it is published with the last.
+
         Parameters
         ----------
         draft
-            SHA-256 of the certificate that was looked at.
+            SHA-256 of the certificate that was looked at; that of the draft that lies there unless said.
         consulted_confidential
             Whether confidential figures were consulted.
         copy
@@ -151,19 +155,27 @@ class Officer:
             if not known.accepted and charge is not None and not charge.final:
                 require_whole(Path(copy or (laid_out and laid_out.draft) or ""), known)
             known = ledger.accept(
-                release, draft=draft, by=self._key, consulted_confidential=consulted_confidential
+                release,
+                draft=draft or known.digest,
+                by=self._key,
+                consulted_confidential=consulted_confidential,
             )
+            if not known.accepted:
+                left = known.needed - len(known.acceptances)
+                others = "another has" if left == 1 else f"{left} others have"
+                return Decided(f"{known.signed} officers have accepted it; it is published when {others}.")
             decided = self._go_on(f"Release {release} is accepted.", release_id=release)
             if laid_out is None:
                 return decided
+            said = f"{decided.said}\nIt will be published by the run that waited: {laid_out.release}"
             if not decided.resumed:
                 with hold(ledger, release):
                     publish_accepted(self._home, ledger, release)
-        said = "will be published by the run that waited" if decided.resumed else "is published"
-        return Decided(f"{decided.said} It {said}.", decided.resumed, decided.untold, Path(laid_out.release))
+                said = f"{decided.said}\nPublished: {laid_out.release}"
+        return replace(decided, said=said)
 
     def withhold(
-        self, release: str, *, draft: str, criterion: str, consulted_confidential: bool = False
+        self, release: str, *, draft: str | None = None, criterion: str, consulted_confidential: bool = False
     ) -> Decided:
         """End a draft: it is never published, and its budget stays spent. Not taken back.
 
@@ -185,11 +197,11 @@ class Officer:
         from tabularium.tasks.publish.draft_folder import remove_draft
 
         with self._ledger() as ledger:
-            _draft(ledger, release)
+            known = _draft(ledger, release)
             with hold(ledger, release):
                 ledger.withhold(
                     release,
-                    draft=draft,
+                    draft=draft or known.digest,
                     criterion=criterion,
                     by=self._key,
                     consulted_confidential=consulted_confidential,
@@ -230,13 +242,17 @@ class Officer:
                     mend=f"withdraw {main.release_id}",
                 )
             ledger.withdraw(release, reason=reason, by=self._key)
-            base = published_in(self._home, release)
+            base, current = published_in(self._home, release), None
             if base is None:
-                said = "This home did not publish it: the index beside it is renewed by the next run there."
+                said = (
+                    "This home did not publish it: the index beside it is renewed where it was published, "
+                    "by\n"
+                    f"  tabularium withdraw {release} --reason … --key …, or the next run of that period"
+                )
             else:
                 current = renew_index(ledger, base / charge.product / charge.period)["current"]
-                said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}."
-        return Decided(f"Release {release} is withdrawn; its budget stays spent. {said}")
+                said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
+        return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{said}", current=current)
 
     def allow_attempts(self, release: str, *, reason: str) -> Decided:
         """Let a release be drawn some times more whose attempts are used up.
@@ -250,7 +266,9 @@ class Officer:
         """
         with self._ledger() as ledger:
             allowed = ledger.allow_attempts(release, reason=reason, by=self._key)
-        return self._go_on(f"Release {release} may be drawn {allowed} times in all.", release_id=release)
+        return self._go_on(
+            f"The drawing of release {release} may begin {allowed} times in all.", release_id=release
+        )
 
     def to_sign(self, decide: Callable[[Officer], object]) -> bytes | None:
         """Return what a decision would sign, byte for byte; None if it was made before. Nothing is written.

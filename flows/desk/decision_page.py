@@ -67,7 +67,10 @@ def allow(desk: Desk, asked: Asked) -> Elsewhere | Page:
     return decide(
         *(desk, asked, lambda one: one.allow_attempts(release, reason=reason)),
         title=f"Let release {release} be drawn some times more",
-        says=["Every attempt draws the same noise again: no attempt costs more budget."],
+        says=[
+            "If what ends its runs hangs on the noise, each attempt can cost what the release cost: "
+            "say so only once the cause is found.",
+        ],
         back=f"/attempts/{release}",
         address=f"/attempts/{release}",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,18 +10,13 @@ from tabularium.flows.cli.ledger.shared_options import (
     KeyFile,
     app,
     cells,
-    go_on,
+    officer,
     open_books,
-    open_ledger,
-    passphrase,
     say,
+    say_decided,
 )
 from tabularium.flows.cli.options import AsJson, HomePath
-from tabularium.flows.cli.terminal import err, out, print_json, table, working
-from tabularium.ledger import Draft, Ledger, WrongState
-from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.officers.keys import read_private
-from tabularium.tasks.runtime.home import Home
+from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, table, working
 
 Release = Annotated[str, typer.Argument(help="Release id, as the run that laid out the draft said it.")]
 Consulted = Annotated[
@@ -96,31 +90,8 @@ def accept(
     Asked for twice, it is published once. It is not taken back. Where several officers must accept it, each
     runs this, and it is published with the last.
     """
-    from tabularium.tasks.publish.draft_folder import LaidOut, publish_accepted, require_whole
-
-    with open_ledger(home) as ledger:
-        installation, draft = Home.at(home), _draft(ledger, release)
-        laid_out = LaidOut.of(installation, release)
-        if not draft.accepted:
-            charge = ledger.charge(release)
-            if charge is not None and not charge.final:
-                require_whole(Path(laid_out.draft), draft)
-            by = read_private(key, passphrase())
-            draft = ledger.accept(
-                release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential
-            )
-            if not draft.accepted:
-                left = draft.needed - len(draft.acceptances)
-                others = "another has" if left == 1 else f"{left} others have"
-                say(f"{draft.signed} officers have accepted it; it is published when {others}.")
-                return
-            say(f"Release {release} is accepted.")
-        if go_on(home, release_id=release):
-            say(f"It will be published by the run that waited: {laid_out.release}")
-            return
-        with hold(ledger, release):
-            publish_accepted(installation, ledger, release)
-        say(f"Published: {laid_out.release}")
+    with one_line_errors():
+        say_decided(officer(home, key).accept(release, consulted_confidential=consulted_confidential))
 
 
 @app.command(
@@ -139,27 +110,9 @@ def withhold(
     Later certificates of the account name it, the criterion, whether confidential figures were consulted,
     and what it cost. Its folder is removed. It is not taken back.
     """
-    with open_ledger(home) as ledger:
-        draft = _draft(ledger, release)
-        with hold(ledger, release):
-            ledger.withhold(
-                release,
-                draft=draft.digest,
-                criterion=criterion,
-                by=read_private(key, passphrase()),
-                consulted_confidential=consulted_confidential,
+    with one_line_errors():
+        say_decided(
+            officer(home, key).withhold(
+                release, criterion=criterion, consulted_confidential=consulted_confidential
             )
-            from tabularium.tasks.publish.draft_folder import remove_draft
-
-            remove_draft(Home.at(home), release)
-        say(f"Release {release} is withheld; its budget stays spent.")
-        go_on(home, release_id=release)
-
-
-def _draft(ledger: Ledger, release: str) -> Draft:
-    draft = ledger.draft(release)
-    if draft is None:
-        raise WrongState(
-            "waits for no review", where=f"release {release}", mend="see: tabularium ledger show"
         )
-    return draft

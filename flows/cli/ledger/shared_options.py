@@ -25,7 +25,7 @@ from tabularium.ledger.officers.keys import read_private
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
-    from tabularium import Books
+    from tabularium import Books, Decided, Officer
 
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
 
@@ -91,6 +91,25 @@ def passphrase() -> bytes | None:
     return text.encode() if text else None
 
 
+def officer(home: Path | None, key: Path) -> Officer:
+    """Open the key of an officer who decides."""
+    hidden = passphrase()
+    return tabularium.officer(home, key=key, passphrase=None if hidden is None else hidden.decode())
+
+
+def say_decided(decided: Decided) -> None:
+    """Say what was decided, and which runs go on."""
+    say(decided.said)
+    _say_resumed(decided.resumed, decided.untold)
+
+
+def _say_resumed(resumed: Collection[str], untold: str = "") -> None:
+    if untold:
+        say(f"Runs that wait for this could not be told ({untold}); {_LATER}.")
+    elif resumed:
+        say(f"{len(resumed)} waiting {'run goes' if len(resumed) == 1 else 'runs go'} on.")
+
+
 def say(text: str, *, style: str = "", whole: bool = True) -> None:
     """Print a line as it is: names in it are no markup and no emoji, whatever they hold.
 
@@ -119,10 +138,9 @@ def go_on(
 
             resumed = resume_waiting(installation, release_id=release_id, spec_digests=spec_digests)
     except Exception as error:  # what was decided stands, whatever becomes of the runs
-        say(f"Runs that wait for this could not be told ({type(error).__name__}); {_LATER}.")
+        _say_resumed((), type(error).__name__)
         return []
-    if resumed:
-        say(f"{len(resumed)} waiting {'run goes' if len(resumed) == 1 else 'runs go'} on.")
+    _say_resumed(resumed)
     return resumed
 
 
