@@ -1,0 +1,258 @@
+"""What an officer sees at the desk and signs there, over HTTP: the ledger has it, once, as it was shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tabularium
+from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
+from tests.flows.desk.desk_scene import Browser, Place
+
+pytestmark = pytest.mark.xdist_group("desk")
+DRAFT = {"consulted": "no"}
+
+
+def digest_of(place: Place) -> str:
+    with place.ledger() as books:
+        draft = books.draft(place.draft)
+        assert draft is not None
+        return draft.digest
+
+
+def state(place: Place, release: str) -> str:
+    with place.ledger() as books:
+        charge = books.charge(release)
+        assert charge is not None
+        return charge.state
+
+
+def approval(place: Place, browser: Browser, **more: str) -> dict[str, str]:
+    """Return the fields of the form that approves the spec for 2027, as its page has them."""
+    shown = browser.client.get("/approve", params={"spec": str(place.spec), "period": "2027"})
+    digest = re.search(r'name="digest" value="(\w+)"', shown.text)
+    assert digest is not None
+    return {"spec": str(place.spec), "period": "2027", "digest": digest[1], **more}
+
+
+def test_what_is_shown_is_what_is_signed(place: Place) -> None:
+    browser = Browser(place, place.key)
+    page = browser.page(f"/approve?spec={place.spec}&period=2027")
+    assert "small, 2027" in page and "Left before 7 of 10 Left after 6" in page
+    assert "area × age × sex" in page and "max_rejected: no record was rejected" in page
+    assert "publication.review" in page, "the last release had no review"
+    asked = approval(place, browser, reason="the table of last year")
+    shown = browser.send("/approve", **asked)
+    data = re.search(r'<pre class="bytes">(.*?)</pre>', shown.text)
+    assert data is not None
+    signed = json.loads(data[1].replace("&#34;", '"'))
+    assert (signed["kind"], signed["amount"], signed["reason"]) == ("approval", "1/1", asked["reason"])
+    said = browser.sign("/approve", **asked)
+    assert said.startswith("Decided small 2027 is approved, for at most 1.")
+    with place.ledger() as books:
+        (entry,) = books.last_entries(1)
+        books.verify()
+    assert {name: entry.body[name] for name in signed if name in entry.body} == {
+        name: value for name, value in signed.items() if name in entry.body
+    }
+    assert "It is approved already, by A. Ro" in browser.page(f"/approve?spec={place.spec}&period=2027")
+
+
+def test_a_spec_that_changed_since_it_was_looked_at_is_not_signed(place: Place) -> None:
+    browser, before = Browser(place, place.key), place.entries()
+    asked = approval(place, browser)
+    text = place.spec.read_text()
+    place.spec.write_text(text.replace('budget: "1"', 'budget: "2"'))
+    assert "the spec has changed since it was looked at" in browser.sign("/approve", **asked)
+    place.spec.write_text(text)
+    signed = browser.send("/approve", **asked)
+    hidden = dict(re.findall(r'name="(\w+)" value="([^"]*)"', signed.text))
+    with place.ledger() as books:  # another officer's decision comes between looking and signing
+        books.approve("people", asked["digest"], by=read_private(place.key, None))
+    said = browser.send("/approve", **{**asked, "signed": hidden["signed"]})
+    assert "not what was shown" in said.text and "Nothing was signed" in said.text
+    assert place.entries() == before + 1
+
+
+def test_what_cannot_be_paid_is_not_signed_by_mistake(place: Place) -> None:
+    place.spec.write_text(place.spec.read_text().replace('budget: "1"', 'budget: "9"'))
+    browser, before = Browser(place, place.key), place.entries()
+    page = browser.page(f"/approve?spec={place.spec}&period=2027")
+    assert "Account people cannot pay for this: ε = 7 of 10 is left" in page
+    asked = approval(place, browser)
+    assert "cannot pay the 9 that it costs" in browser.sign("/approve", **asked)
+    assert place.entries() == before
+    assert "is approved, for at most 9" in browser.sign("/approve", **asked, even_if_unpaid="yes")
+
+
+def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
+    browser = Browser(place, place.key)
+    assert "1 thing waits for a person" in browser.page("/")
+    page = browser.page(f"/drafts/{place.draft}")
+    assert "area_age_sex, nation ±1,000" in page and "met" in page and "missed" in page
+    assert "Compared with 2025." in page and "biases the series" in page
+    fields = {"draft": digest_of(place)}
+    said = browser.send(f"/drafts/{place.draft}/accept", **fields)
+    assert "was not answered" in said.text
+    assert state(place, place.draft) == "measured"
+    said = browser.sign(f"/drafts/{place.draft}/accept", **fields, **DRAFT)
+    assert f"Release {place.draft} is accepted. Published: " in said
+    assert state(place, place.draft) == "published"
+    assert "Nothing waits for a person" in browser.page("/")
+    assert "draft accepted" in browser.page("/history")
+
+
+def test_a_draft_is_withheld_for_a_criterion_and_nobody_is_asked_again(place: Place) -> None:
+    browser = Browser(place, place.key)
+    fields = {"draft": digest_of(place), "consulted": "yes"}
+    address = f"/drafts/{place.draft}/withhold"
+    assert "names no criterion" in browser.sign(address, **fields)
+    assert "Nothing was signed" in browser.sign(address, **fields, criterion="surprising")
+    assert state(place, place.draft) == "measured"
+    assert "is withheld; its budget stays spent" in browser.sign(address, **fields, criterion="implausible")
+    assert state(place, place.draft) == "withheld"
+    assert "outside the guarantee" in browser.page("/history")
+    assert "It was decided: withheld" in browser.page(f"/drafts/{place.draft}")
+
+
+def test_a_second_officer_is_too_late(place: Place) -> None:
+    first, second = Browser(place, place.key), Browser(place, place.second_officer())
+    fields = {"draft": digest_of(place), **DRAFT}
+    shown = second.send(f"/drafts/{place.draft}/accept", **fields)
+    hidden = dict(re.findall(r'name="(\w+)" value="([^"]*)"', shown.text))
+    first.sign(f"/drafts/{place.draft}/withhold", **fields, criterion="implausible")
+    before = place.entries()
+    said = second.send(f"/drafts/{place.draft}/accept", **{**fields, "signed": hidden["signed"]})
+    assert said.status_code == 400
+    assert "withheld" in said.text and "Nothing was signed" in said.text
+    assert place.entries() == before
+
+
+def test_two_officers_sign_where_two_must(place: Place) -> None:
+    second = Browser(place, place.second_officer())
+    with place.ledger() as books:
+        books.change_account("people", reason="two", approvals=2, by=read_private(place.key, None))
+    first, fields = Browser(place, place.key), {"draft": digest_of(place), **DRAFT}
+    address = f"/drafts/{place.draft}/accept"
+    assert "1 of 2 officers have accepted it" in first.sign(address, **fields)
+    assert state(place, place.draft) == "measured"
+    assert "1 of 2 officers have signed: A. Ro" in second.page("/")
+    assert "2 officers must accept it. 1 of 2 have: A. Ro" in second.page(f"/drafts/{place.draft}")
+    assert "Published" in second.sign(address, **fields)
+    asked = approval(place, first)
+    assert "1 of 2 officers have approved small 2027" in first.sign("/approve", **asked)
+    assert "is approved, for at most 1" in second.sign("/approve", **asked)
+
+
+def test_a_release_is_verified_and_withdrawn(place: Place) -> None:
+    browser = Browser(place, place.key)
+    address = f"/releases/{place.published}"
+    browser.send(f"{address}/verify")
+    while "It has gone on for" in (page := browser.page(address)):
+        pass
+    assert " 0 failed" in page and "failed " not in page.replace("0 failed", "")
+    said = browser.sign(f"{address}/withdraw", reason="a region was coded twice")
+    assert f"Release {place.published} is withdrawn" in said
+    assert "withdrawn: a region was coded twice" in browser.page(address)
+    (folder,) = (place.spec.parent / "releases" / "small" / "2025").glob("[0-9a-f]*")
+    (folder / "certificate.json").chmod(0o600)
+    (folder / "certificate.json").write_text("{")
+    browser.send(f"{address}/verify")
+    while "It has gone on for" in (page := browser.page(address)):
+        pass
+    assert "It could not be verified" in page
+
+
+def test_accounts_say_what_is_left_and_what_one_entity_has_lost(place: Place) -> None:
+    browser = Browser(place)
+    page = browser.page("/accounts")
+    assert "ε = 7 of 10 is left, enough for 7 more periods at 1" in page
+    assert "One record of people" in page and "ε = 3 plainly summed" in page
+    page = browser.page("/accounts/people")
+    assert "By product" in page and "By period" in page and "draft, to review" in page
+    assert "no such account" in browser.page("/accounts/nobody", 400)
+
+
+def test_without_a_key_it_shows_the_command_and_signs_nothing(place: Place) -> None:
+    browser, before = Browser(place), place.entries()
+    page = browser.page(f"/drafts/{place.draft}")
+    assert f"tabularium ledger accept {place.draft} --key FILE" in page
+    said = browser.send(f"/drafts/{place.draft}/accept", draft=digest_of(place), **DRAFT)
+    assert "nobody signs here" in said.text
+    assert place.entries() == before
+
+
+def test_a_passphrase_is_asked_for_and_forgotten(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tabularium.flows.desk.signing._PAUSE_SECONDS", 0)
+    file = place.key.with_name("locked.pem")
+    key = make_key(file, b"open sesame")
+    with place.ledger() as books:
+        books.enrol_key(public_hex(key), officer="C. Lock", by=read_private(place.key, None))
+    browser = Browser(place, file, idle=0.5)
+    assert "Passphrase of locked.pem" in browser.page(f"/drafts/{place.draft}")
+    assert "error" not in browser.page("/")
+    said = browser.send("/unlock", passphrase="wrong", back=f"/drafts/{place.draft}")
+    assert said.status_code == 400 and "wrong" not in said.text.replace("is wrong", "")
+    said = browser.send("/unlock", passphrase="open sesame", back=f"/drafts/{place.draft}")
+    assert said.url.path == f"/drafts/{place.draft}" and "Accept…" in said.text
+    assert browser.send("/unlock", passphrase="open sesame", back="//evil.example").url.path == "/"
+    assert browser.key is not None
+    browser.key._used -= 1  # a second has passed
+    assert "Passphrase of locked.pem" in browser.page(f"/drafts/{place.draft}")
+    assert "open sesame" not in str(vars(browser.key)) + str(vars(browser.desk))
+
+
+def test_a_revoked_key_and_a_ledger_that_is_read_only_sign_nothing(place: Place) -> None:
+    browser, fields = Browser(place, place.key), {"draft": digest_of(place), **DRAFT}
+    second = place.second_officer()
+    with place.ledger() as books:
+        revoked = key_id(public_hex(read_private(place.key, None)))
+        books.revoke_key(revoked, reason="lost", by=read_private(second, None))
+    before = place.entries()
+    said = browser.sign(f"/drafts/{place.draft}/accept", **fields)
+    assert "is not enrolled, or was revoked" in said
+    assert place.entries() == before
+
+
+def test_a_draft_that_was_altered_is_neither_shown_nor_accepted(place: Place) -> None:
+    browser = Browser(place, place.key)
+    fields = {"draft": digest_of(place), **DRAFT}
+    (table,) = (place.spec.parent / "drafts" / "small" / "2026" / place.draft).glob("age_sex.csv")
+    table.chmod(0o600)
+    table.write_bytes(table.read_bytes().replace(b"1", b"2"))
+    assert "cannot be shown" in browser.page(f"/drafts/{place.draft}")
+    before = place.entries()
+    assert "Nothing was signed" in browser.sign(f"/drafts/{place.draft}/accept", **fields)
+    assert place.entries() == before
+
+
+def test_an_officer_elsewhere_sees_a_copy_and_signs(place: Place, tmp_path: Path) -> None:
+    """The home is not there: the ledger is reached by its address, drafts lie in a copy of their folder."""
+    place.spec.parent.joinpath("drafts").rename(tmp_path / "copied")
+    browser = Browser(place, place.key)
+    assert "are not on this machine" in browser.page(f"/drafts/{place.draft}")
+    browser.desk.folders = (tmp_path / "copied",)
+    assert "Compared with 2025." in browser.page(f"/drafts/{place.draft}")
+    said = browser.sign(f"/drafts/{place.draft}/accept", draft=digest_of(place), **DRAFT)
+    assert f"Release {place.draft} is accepted." in said and "Published" not in said
+    with place.ledger() as books:
+        draft = books.draft(place.draft)
+        assert draft is not None and draft.accepted
+
+
+def test_to_sign_writes_nothing_and_a_held_officer_signs_nothing_else(place: Place) -> None:
+    officer = tabularium.officer(place.home.path, key=place.key)
+    books, before = tabularium.open_ledger(place.home.path), place.entries()
+    decisions = [books.decision(place.spec, period=period) for period in ("2027", "2028")]
+    data = officer.to_sign(lambda one: one.approve(decisions[0]))
+    assert data is not None and place.entries() == before
+    held = officer.signs_only(data)
+    with pytest.raises(tabularium.Moved, match="not what was shown"):
+        held.approve(decisions[1])
+    assert place.entries() == before
+    held.approve(decisions[0])
+    assert officer.to_sign(lambda one: one.approve(decisions[0])) is None
+    assert place.entries() == before + 1
