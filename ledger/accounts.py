@@ -17,7 +17,7 @@ from tabularium.ledger.records import Account, Sums, Terms
 from tabularium.ledger.refusals import BadAmount, Conflict, require_same
 from tabularium.ledger.storage import entry_queries, key_queries
 from tabularium.ledger.storage.append import Append
-from tabularium.ledger.terms import agreed, raised
+from tabularium.ledger.terms import agreed, raised, require_no_fewer
 from tabularium.ledger.transactions import Transactions
 
 _KEEP: Any = object()  # "leave it as it is", where None means "none"
@@ -126,6 +126,7 @@ class Accounts:
                 )
                 append.append("account", {**fields, **signature}, self._transactions.tolerance)
             elif known.retired:
+                require_no_fewer(known.terms, terms)
                 self._reopen(append, terms, by)
             else:
                 require_same("account", terms.name, terms.fields(), known.terms.fields())

@@ -59,12 +59,17 @@ def raised(before: Terms, approvals: int, by_product: Mapping[str, int]) -> Term
         _officers(number, 1, "approvals")
     kept = {name: number for name, number in before.approvals_by_product if number > approvals}
     after = replace(before, approvals=approvals, approvals_by_product=tuple((kept | {**by_product}).items()))
+    require_no_fewer(before, after)
+    return agreed(after)
+
+
+def require_no_fewer(before: Terms, after: Terms) -> None:
+    """Refuse terms by which fewer officers would have to sign: one of them could undo the rule alone."""
     lowered = before.lowered(after)
     if lowered is not None:
         raise BadValue(
             "can be raised, not lowered", where=lowered, mend="open another account, with its own cap"
         )
-    return agreed(after)
 
 
 def _officers(value: object, least: int, where: str) -> int:

@@ -47,9 +47,14 @@ def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
 
 
 def _open_again(state: LedgerState, entry: entries.NewTerms, retired: AccountState) -> None:
-    """An account that was retired opens on any terms, if no spec was ever approved for it."""
+    """An account that was retired opens on any terms, if no spec was ever approved for it.
+
+    Only of how many officers must sign it asks no fewer.
+    """
     if any(name == entry.account for name, _spec in state.decisions):
         broken(entry.seq, "opens an account again for which specs were approved")
+    if retired.terms.lowered(entry.terms) is not None:
+        broken(entry.seq, "lowers how many officers must sign")
     countersigned(state, entry, retired.changes, "opens an account" if state.any_active_key() else None)
     account = state.accounts[entry.account] = AccountState(entry.terms)
     account.changes, account.retirements = retired.changes + 1, retired.retirements

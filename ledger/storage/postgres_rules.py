@@ -125,6 +125,10 @@ _NOT_AGREED = f"""b ? 'approvals' AND ((b ->> 'approvals')::numeric NOT BETWEEN 
             OR b ->> 'approvals' = '1' AND b -> 'approvals_by_product' = '{{}}'
             OR EXISTS (SELECT FROM jsonb_each_text(b -> 'approvals_by_product') x
                 WHERE x.value::numeric NOT BETWEEN (b ->> 'approvals')::numeric + 1 AND {MOST_APPROVALS}))"""
+_LOWERED = """coalesce((b ->> 'approvals')::integer, 1) < coalesce((terms ->> 'approvals')::integer, 1)
+        OR EXISTS (SELECT FROM jsonb_each_text(terms -> 'approvals_by_product') x
+            WHERE coalesce((b -> 'approvals_by_product' ->> x.key)::integer,
+                (b ->> 'approvals')::integer, 1) < x.value::integer)"""
 _FIXED = "ARRAY[" + ", ".join(f"'{name}'" for name in FIXED) + "]"
 _NEVER_CHANGED = [field.name for field in fields(Terms) if field.name not in (*CHANGEABLE, "name")]
 _AGREED = "ARRAY[" + ", ".join(f"'{name}'" for name in _NEVER_CHANGED) + "]"
@@ -329,6 +333,10 @@ BEGIN
                 THEN 'has a wrong running sum of its account' END;
     ELSIF terms IS NULL THEN
         RETURN 'names an account that was never opened';
+    ELSIF k = 'terms' AND {_NOT_AGREED} THEN
+        RETURN 'asks for a number of officers that no account can';
+    ELSIF k = 'terms' AND ({_LOWERED}) THEN
+        RETURN 'lowers how many officers must sign';
     ELSIF known ->> 'kind' = 'retired' THEN
         RETURN CASE WHEN k <> 'terms' THEN 'names an account that was retired, which nothing may follow'
             WHEN EXISTS (SELECT FROM %(schema)s.entries e
@@ -357,12 +365,6 @@ BEGIN
             RETURN CASE
                 WHEN EXISTS (SELECT FROM unnest({_AGREED}) f WHERE b -> f IS DISTINCT FROM terms -> f)
                     THEN 'changes what its step may not change'
-                WHEN {_NOT_AGREED} THEN 'asks for a number of officers that no account can'
-                WHEN coalesce((b ->> 'approvals')::integer, 1) < coalesce((terms ->> 'approvals')::integer, 1)
-                    OR EXISTS (SELECT FROM jsonb_each_text(terms -> 'approvals_by_product') x
-                        WHERE coalesce((b -> 'approvals_by_product' ->> x.key)::integer,
-                            (b ->> 'approvals')::integer, 1) < x.value::integer)
-                    THEN 'lowers how many officers must sign'
                 WHEN (%(schema)s.ledger_quanta(b ->> 'cap', per_unit) >= used) IS NOT TRUE
                     THEN 'sets a cap below what is used' END;
         ELSIF k = 'retired' THEN

@@ -140,6 +140,17 @@ def test_the_number_is_raised_and_never_lowered(books: Ledger, officers: list[Ed
     books.verify()
 
 
+def test_an_account_that_opens_again_asks_no_fewer_officers(
+    books: Ledger, officers: list[Ed25519PrivateKey]
+) -> None:
+    first = officers[0]
+    books.retire_account("two", reason="its unit is the household", by=first)
+    with pytest.raises(BadValue, match="approvals: can be raised, not lowered"):
+        census(books, "two", by=first)
+    census(books, "two", approvals=2, unit="household", by=first)
+    books.verify()
+
+
 def test_a_draft_is_published_when_two_officers_have_accepted_it(
     books: Ledger, officers: list[Ed25519PrivateKey]
 ) -> None:
@@ -289,6 +300,10 @@ class Chain:
         self.put("published", MEASURED | {"publication_digest": "d"})
         return self
 
+    def retire(self) -> Chain:
+        about = {"account": "census", "account_reserved": "0/1", "account_spent": "0/1"}
+        return self.signed("retired", A, **about, reason="x", turn=0)
+
     def agree(self, **terms: Any) -> Chain:
         turn = sum(entry.body["kind"] == "terms" for entry in self.entries)
         return self.signed("terms", A, **TERMS, **terms, reason="x", turn=turn)
@@ -304,6 +319,7 @@ RIGHT: list[Callable[[Chain], Chain]] = [
     lambda chain: chain.draft().accept(A, 1).revoke(A, B).accept(B, 1, 1).accept(A_AGAIN, None, 2).publish(),
     lambda chain: chain.draft().accept(A, 1).accept(B, None, 1).revoke(B, A).publish(),
     lambda chain: chain.agree(approvals=3, approvals_by_product={}),
+    lambda chain: chain.retire().agree(approvals=3, approvals_by_product={}),
     lambda chain: chain.agree(approvals=2, approvals_by_product={"p": 4, "q": 3}),
 ]
 FEWER, LEFT, ENDS = (
@@ -344,6 +360,7 @@ WRONG: list[tuple[Callable[[Chain], Chain], str]] = [
     ),
     (lambda chain: chain.agree(), "lowers how many"),
     (lambda chain: chain.agree(approvals=1, approvals_by_product={"q": 3}), "lowers how many"),
+    (lambda chain: chain.retire().agree(), "lowers how many"),
     (lambda chain: chain.agree(approvals=10, approvals_by_product={}), TERMS_WRONG),
     (lambda chain: chain.agree(approvals=1, approvals_by_product={}), TERMS_WRONG),
     (lambda chain: chain.agree(approvals=4, approvals_by_product={"p": 4}), TERMS_WRONG),
