@@ -36,13 +36,14 @@ class Decided:
     untold
         Why runs that wait could not be told; they go on by themselves once the server runs. Else empty.
     current
-        After a withdrawal: the release that is offered for the period now, if this home published it.
+        After a withdrawal: the release that is offered for the period now; empty if there is none, or this
+        home did not publish it.
     """
 
     said: str
     resumed: tuple[str, ...] = ()
     untold: str = ""
-    current: str | None = None
+    current: str = ""
 
 
 class Officer:
@@ -242,7 +243,7 @@ class Officer:
                     mend=f"withdraw {main.release_id}",
                 )
             ledger.withdraw(release, reason=reason, by=self._key)
-            base, current = published_in(self._home, release), None
+            base, current = published_in(self._home, release), ""
             if base is None:
                 said = (
                     "This home did not publish it: the index beside it is renewed where it was published, "
@@ -250,7 +251,7 @@ class Officer:
                     f"  tabularium withdraw {release} --reason … --key …, or the next run of that period"
                 )
             else:
-                current = renew_index(ledger, base / charge.product / charge.period)["current"]
+                current = renew_index(ledger, base / charge.product / charge.period)["current"] or ""
                 said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
         return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{said}", current=current)
 

@@ -75,6 +75,17 @@ class Desk:
         """Who signs; None without a key, or while its passphrase is not known."""
         return None if self.key is None else self.key.officer()
 
+    @property
+    def signs_as(self) -> str:
+        """Whose key is open, in words for the head of a page."""
+        officer = self.officer
+        if officer is None:
+            return "Nobody signs here" if self.key is None else "The key is closed"
+        try:
+            return f"Signs as {officer.name}"
+        except TabulariumError as error:  # it was revoked, or the ledger is away
+            return f"Nobody signs here: the key {error.what}"
+
     @contextmanager
     def asking_prefect(self) -> Iterator[None]:
         """Ask Prefect one question at a time: which API is asked is a setting of the whole process."""

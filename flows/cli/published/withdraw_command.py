@@ -38,7 +38,9 @@ def withdraw(
             return
         with tabularium.open_ledger(home) as books:
             withdrawal = books.charged(name).withdrawal
-        print_json({**(vars(withdrawal) if withdrawal is not None else {}), "current": decided.current})
+        print_json(
+            {**(vars(withdrawal) if withdrawal is not None else {}), "current": decided.current or None}
+        )
 
 
 def register(app: typer.Typer) -> None:

@@ -117,5 +117,5 @@ class Browser:
 
 def words_of(answer: httpx.Response) -> str:
     """Return the words of a page's content, blanks and line ends made one."""
-    main = answer.text.partition("<main")[2].partition("</main>")[0]
+    main = answer.text.partition("<main")[2].partition(">")[2].partition("</main>")[0]
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", main)).split()) or answer.text.strip()

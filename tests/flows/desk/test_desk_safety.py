@@ -78,7 +78,6 @@ def test_a_form_needs_the_secret_of_the_session(browser: Browser, place: Place, 
         answer = browser.client.post(to, content=body, headers=headers)
         assert answer.status_code == 403, name
         assert "not one of this session" in answer.text, name
-    assert browser.client.get(to, follow_redirects=False).status_code in (200, 405)
     assert place.entries() == before
 
 
@@ -103,9 +102,9 @@ def test_pages_load_and_run_nothing_else_and_are_kept_nowhere(browser: Browser, 
     assert report.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
     assert report.headers["x-content-type-options"] == "nosniff"
     for method, address in PAGES:
-        if method == "GET":
+        if method == "GET" and not address.endswith("report.html"):  # which has a policy of its own
             answer = browser.client.get(filled(address, place))
-            assert "<script" not in answer.text and " style=" not in answer.text.partition("<iframe")[0]
+            assert "<script" not in answer.text and " style=" not in answer.text
 
 
 def test_an_unexpected_error_says_nothing_of_what_it_holds(
