@@ -57,6 +57,10 @@ def attempts(desk: Desk, asked: Asked) -> Page:
     release = asked.path["release"]
     with desk.books() as books:
         charged = books.charged(release)
+    if charged.charge.state != "drawing":
+        raise InputError(
+            f"is not being drawn: {charged.standing}", where=f"release {release}", mend="see its account"
+        )
     command = f"tabularium ledger allow-attempts {release} --reason WHY --key FILE{desk.option}"
     return Page("attempts.html.jinja", {"charge": charged.charge, "command": command})
 
@@ -78,7 +82,7 @@ def allow(desk: Desk, asked: Asked) -> Elsewhere | Page:
 
 def decided(desk: Desk, asked: Asked) -> Page:
     """Show what came of a decision."""
-    return Page("decided.html.jinja", {"decided": desk.kept(asked.path["number"])})
+    return Page("decided.html.jinja", {"kept": desk.kept(asked.path["number"])})
 
 
 def unlock(desk: Desk, asked: Asked) -> Elsewhere:

@@ -74,14 +74,15 @@ def accept(desk: Desk, asked: Asked) -> Elsewhere | Page:
     """Accept the draft that was looked at."""
     name, consulted = asked.path["release"], _consulted(asked)
     with desk.books() as books:
+        charge = books.charged(name).charge
         folder = books.draft_folder(name, folders=desk.folders)
-    if folder is None:
+    if folder is None and not charge.final:
         raise InputError(
             "is not on this machine, and nobody accepts what they have not seen",
             where=f"the draft of release {name}",
             mend="copy its folder here and name it with --folder",
         )
-    copy = folder if _is_copy(desk, folder) else None
+    copy = folder if folder is not None and _is_copy(desk, folder) else None
 
     def act(one: tabularium.Officer) -> tabularium.Decided:
         return one.accept(name, draft=asked.value("draft"), consulted_confidential=consulted, copy=copy)

@@ -82,7 +82,9 @@ def decide(
         shows = {"ask": ask, "title": title, "says": says, "back": back, "address": address, "fields": fields}
         return Page("confirm.html.jinja", shows)
     # What was decided before is signed no second time; what was to come of it may still be to be done.
-    return Elsewhere(f"/decided/{desk.keep(decide(officer.signs_only(data or b'')))}")
+    before = desk.last_entry()
+    decided = decide(officer.signs_only(data or b""))
+    return Elsewhere(f"/decided/{desk.keep((decided, desk.signed_since(before)))}")
 
 
 def _bytes(text: str) -> bytes | None:

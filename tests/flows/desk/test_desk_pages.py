@@ -10,7 +10,7 @@ import pytest
 
 import tabularium
 from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
-from tests.flows.desk.desk_scene import Browser, Place
+from tests.flows.desk.desk_scene import Browser, Place, words_of
 
 pytestmark = pytest.mark.xdist_group("desk")
 DRAFT = {"consulted": "no"}
@@ -130,6 +130,18 @@ def test_a_second_officer_is_too_late(place: Place) -> None:
     assert "Nothing was signed" in said.text
     assert "It was decided: withheld" in second.page(f"/drafts/{place.draft}")
     assert place.entries() == before
+
+
+def test_who_decides_as_was_decided_before_signs_nothing_and_is_told(place: Place) -> None:
+    first, second = Browser(place, place.key), Browser(place, place.second_officer())
+    address, fields = f"/drafts/{place.draft}/accept", {"draft": digest_of(place), **DRAFT}
+    hidden = dict(re.findall(r'name="(\w+)" value="([^"]*)"', second.send(address, **fields).text))
+    first.sign(address, **fields)
+    before = place.entries()
+    said = words_of(second.send(address, **{**fields, "signed": hidden["signed"]}))
+    assert said.startswith(f"Decided before Nothing was signed now. Release {place.draft} is accepted.")
+    assert place.entries() == before
+    assert "is not being drawn: published" in first.page(f"/attempts/{place.draft}", 400)
 
 
 def test_two_officers_sign_where_two_must(place: Place) -> None:
