@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -114,8 +115,10 @@ def _decision(desk: Desk, asked: Asked) -> tabularium.Decision:
     named = _named(asked)
     if "spec" not in named:
         raise InputError("names no spec", where="spec", mend="give the path of a YAML file")
-    path = Path(named.pop("spec"))
-    if not path.is_file():
+    path, there = Path(named.pop("spec")), False
+    with suppress(OSError):  # a name that is too long, a folder that may not be read
+        there = path.is_file()
+    if not there:
         raise InputError(
             "no such spec on this machine", where=str(path), mend="copy it here, or approve it where it lies"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import signal
@@ -99,6 +100,48 @@ def addresses(home: Path, specs: Iterable[Path] = ()) -> list[str]:
     found += [f"/history?account={each}" for each in accounts]
     found += [f"/history?page={number}" for number in range(1, pages + 1)]
     return found + [f"/approve?{urlencode({'spec': spec})}" for spec in specs]
+
+
+def in_vain(spec: Path) -> list[str]:
+    """Return addresses that ask for what is not there, or that are broken."""
+    found = [
+        "/nothing",
+        "/history?page=x",
+        "/history?page=0",
+        "/history?account=x",
+        "/decided/9",
+        "/approve?spec",
+    ]
+    found += [
+        "/approve?spec=%ff%00&=&period=%zz;",
+        f"/approve?spec={spec}&period=%00",
+        f"/approve?spec={spec}/x",
+    ]
+    found += [
+        f"/approve?spec={spec}&revises=1&measurements_of=x",
+        "/approve?spec=%00",
+        f"/approve?spec={'x' * 5000}",
+    ]
+    names = ("drafts", "attempts", "releases", "accounts", "products")
+    return found + [
+        f"/{name}/{each}" for name in names for each in ("0" * 32, "%2e%2e", "%00", "x/report.html")
+    ]
+
+
+def answers(client: httpx.Client, wanted: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield what addresses of a desk answer, and what their forms do before anything is signed."""
+    sent = set()
+    for address in wanted:
+        page = client.get(address)
+        yield address, page.text
+        for to, form in re.findall(r'(?s)<form [^>]*method="post" action="([^"]*)">(.*?)</form>', page.text):
+            fields = dict(re.findall(r'<input [^>]*?name="(\w+)" value="([^"]*)"', html.unescape(form)))
+            fields |= {"reason": "a test", "consulted": "no", "passphrase": "none", "even_if_unpaid": "yes"}
+            for action in [to, *re.findall(r'formaction="([^"]*)"', form)]:
+                if (action, fields.get("spec")) not in sent:
+                    sent.add((action, fields.get("spec")))
+                    origin = {"Origin": str(client.base_url).rstrip("/")}
+                    yield f"POST {action}", client.post(action, data=fields, headers=origin).text
 
 
 class Window:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import os
 import shutil
@@ -24,13 +25,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tabularium.flows.operations.deployments.deployment import Wanted, deploy
 from tabularium.ledger import Ledger
 from tabularium.ledger.measurement.release_lock import hold
+from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.inboxes import Inbox, add
 from tabularium.tasks.runtime.run import Request, opened
+from tests.flows.desk.desk_process import addresses, answers, client_of, in_vain, started
+from tests.flows.desk.desk_scene import Browser, Place, close_all
 from tests.flows.operations.installations import Up, children
 from tests.flows.operations.products import officer_of, open_account, state, until
 from tests.flows.release.leak_driver import COUNT, INVALID, NAME, scene
@@ -137,6 +142,7 @@ class Hunted:
     processes: dict[str, list[str]]
     seen: int
     states: dict[str, str]
+    specs: list[Path]
 
 
 def written(up: Up, folder: Path, name: str, **options: Any) -> Path:
@@ -206,6 +212,8 @@ def hunted(grounds: tuple[Up, Callable[[], bytes]], tmp_path_factory: pytest.Tem
         waits = specs["hunt-waits"] = written(up, folder, "hunt-waits", extra=[("B1", "30", "2")])
         officer_of(up.home)
         waits.write_text(waits.read_text().replace("dataset: people", "dataset: approved"))
+        draft = specs["hunt-draft"] = written(up, folder, "hunt-draft")
+        draft.write_text(draft.read_text().replace("releases}", "releases, review: officer}"))
     up.fail("hunt-crash", "count", f"could not convert {INVALID!r} near {NAME}, {COUNT} times")
     prey = Prey.of(up, [spec.with_name("people.csv") for spec in specs.values()])
     seen: set[int] = set()
@@ -238,9 +246,10 @@ def hunted(grounds: tuple[Up, Callable[[], bytes]], tmp_path_factory: pytest.Tem
         until("all drops come to an end", ended, 240, lambda: states)
         time.sleep(3)  # what is sent at the end, logs and events, arrives
         database = dump()
-    folders = [up.home.path.parent / "tmp", *(spec.parent / "releases" for spec in specs.values())]
+    folders = [up.home.path.parent / "tmp"]
+    folders += [spec.parent / name for spec in specs.values() for name in ("releases", "drafts")]
     places = [each for each in [*folders, Path(os.environ["HOME"])] if each.is_dir()]
-    return Hunted(up, prey, places, dump, database, processes, len(seen), states)
+    return Hunted(up, prey, places, dump, database, processes, len(seen), states, list(specs.values()))
 
 
 def test_the_runs_ended_as_meant_and_the_server_knows_them(hunted: Hunted) -> None:
@@ -249,6 +258,7 @@ def test_the_runs_ended_as_meant_and_the_server_knows_them(hunted: Hunted) -> No
     told = ["its text is withheld", "tabularium.data.arrived"]
     if full():
         ends |= {"hunt-refused": "Failed", "hunt-waits": "Suspended", "hunt-again": "Completed"}
+        ends |= {"hunt-draft": "Suspended"}
         told += ["refused: data rules", "tabularium ledger approve", "another live process"]
         told += ["tabularium.drop.quarantined"]
     assert hunted.states == ends
@@ -270,6 +280,63 @@ def test_what_stays_at_home_is_closed_and_the_workspaces_are_gone(hunted: Hunted
     for name in ALLOWED:
         for path in [home.path / name, *(home.path / name).rglob("*")]:
             assert not path.exists() or path.stat().st_mode & 0o077 == 0, path
+
+
+def desk_prey(hunted: Hunted) -> Prey:
+    """What no page may show: beside the rest a count as pages write it, and what stays at home alone."""
+    home = hunted.up.home
+    found = {"workspaces": str(home.workspaces).encode(), "traceback": b"Traceback", "frame": b'File "/'}
+    found |= {"count, with a comma": f"{COUNT:,}".encode(), "count, in a cell": f">{COUNT}<".encode()}
+    found |= {"the officer's key": officer_of(home).read_bytes().splitlines()[1]}
+    for path in (home.path / "diagnoses").iterdir():
+        found[f"diagnosis {path.name}"] = json.loads(path.read_bytes())["message"].encode()
+    assert any(each.startswith("diagnosis") for each in found)
+    return Prey(hunted.prey.sentinels | found)
+
+
+def desk_addresses(hunted: Hunted) -> list[str]:
+    """Return all pages of the desk, then what it is asked for in vain: files that are no specs, broken addresses."""
+    home = hunted.up.home
+    folders = home.path, hunted.specs[0].parents[1]
+    files = {path.name: path for folder in folders for path in folder.rglob("*") if path.is_file()}
+    del files["drop.json"]  # taken for a spec, its `product` is quoted, as that of any spec that is wrong
+    no_specs = [f"/approve?spec={path}" for path in files.values()]
+    return addresses(home.path, hunted.specs) + no_specs + in_vain(hunted.specs[0])
+
+
+def shown(client: httpx.Client, hunted: Hunted, prey: Prey) -> dict[str, list[str]]:
+    """Ask a desk for everything; return on which pages something was found."""
+    pages = [(each, html.unescape(text)) for each, text in answers(client, desk_addresses(hunted))]
+    assert len(pages) > 150, "there was nothing to ask for"
+    assert not [address for address, content in pages if "An unexpected" in content]
+    return {address: traces for address, content in pages if (traces := prey.traces(content.encode()))}
+
+
+@pytest.mark.audit
+def test_no_page_of_the_desk_shows_any_of_it(hunted: Hunted, tmp_path: Path) -> None:
+    home, prey = hunted.up.home, desk_prey(hunted)
+    with started(home.path, tmp_path, "--key", str(officer_of(home))) as desk, client_of(desk) as client:
+        assert client.get("/").text.count("hunt-") >= 3, "something waits"
+        token = {"the token": desk.enter.partition("=")[2].encode()}
+        assert shown(client, hunted, Prey(prey.sentinels | token)) == {}
+        assert desk.said.read_text().split() == [desk.enter], "nothing but the address"
+        assert desk.complained.read_text() == ""
+
+
+@pytest.mark.audit
+def test_a_page_of_the_desk_that_shows_a_value_is_found(
+    hunted: Hunted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def telling(*_: Any, **__: Any) -> Any:
+        raise InputError(f"of {NAME} there are {COUNT:,}", where="releases", mend="ask nobody")
+
+    monkeypatch.setattr("tabularium.Books.newest_releases", telling)
+    home = hunted.up.home
+    here = Browser(Place(hunted.specs[0], home, officer_of(home), "", ""), officer_of(home))
+    try:
+        assert shown(here.client, hunted, desk_prey(hunted)) == {"/releases": [NAME, "count, with a comma"]}
+    finally:
+        close_all()
 
 
 PLANTED = "Planted-Peregrine"
