@@ -209,10 +209,9 @@ def _targets(draft: tabularium.Release) -> list[Met]:
     for target in draft._released.spec.targets:
         if target.largest is None:
             continue
-        frame = draft[target.table].to_pandas()
+        table = draft[target.table]
+        frame = table.to_pandas(level=target.level if target.level in table.levels else table.levels or None)
         column = "margin" if target.measure is None else f"{target.measure}_margin"
-        if target.level is not None and "level" in frame:
-            frame = frame[frame["level"] == target.level]
         stated = frame[column].dropna() if column in frame else ()
         margins = [float(each) for each in stated]
         about = ", ".join(filter(None, (target.table, target.measure, target.level)))

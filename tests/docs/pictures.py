@@ -2,23 +2,33 @@
 
     python -m tests.docs.pictures demo
 
-writes the report, the site, Prefect's page of the run, and the chart of *Read a release* to ``docs/pictures``.
+writes the report, the site, Prefect's page of the run, and the chart of *Read a release* to ``docs/pictures``;
+and the desk, on a home that is made for it.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import tabularium as tb
+from tabularium.flows.operations.deployments.deployment import Wanted, deploy
 from tabularium.flows.operations.names_in_prefect import FLOW
 from tabularium.flows.operations.prefect_api import credentials
+from tabularium.flows.sample import write_sample
+from tabularium.ledger import AwaitingReview, Ledger
+from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.tasks.runtime.home import Home
+from tests.flows.desk.desk_process import Window, started, windows
 from tests.flows.operations.installations import running
+from tests.flows.operations.products import state, until
+from tests.flows.release.scene import publish
 from tests.pages import browser, opened
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
@@ -73,6 +83,60 @@ def of_a_release(release: tb.Release, to: Path) -> None:
     plt.savefig(to / "women.svg", bbox_inches="tight", metadata={"Date": None})
 
 
+def of_the_desk(running_browser: Any, to: Path) -> None:
+    """Show what waits, a decision and a draft, down to where each has said what it is about."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["TABULARIUM_WITNESS"] = str(folder / "witness")
+        spec, home, key = _waiting_for_an_officer(folder)
+        wanted = Wanted("people", "for a picture", {"spec": str(spec), "home": str(home.path)})
+        with running(home.path) as up, up.client() as client:
+            asked = {"period": "2027", "same_input": True}
+            run = client.create_flow_run_from_deployment(deploy(client, wanted), parameters=asked).id
+            until("it waits", lambda: state(client, run) == "Suspended", 120)
+            with (
+                started(home.path, folder / "desk", "--key", str(key)) as desk,
+                windows(running_browser, width=WIDTH) as context,
+            ):
+                window = Window(context, desk).enter()
+                _down_to(window, "table", to / "desk-waiting.png")
+                for what, end in (
+                    ("Approve a spec", "div.scroll"),
+                    ("Review a draft", "div.scroll >> nth=1"),
+                ):
+                    window.go("/")
+                    window.press(what)
+                    _down_to(window, end, to / f"desk-{'draft' if 'draft' in what else 'decision'}.png")
+        del os.environ["TABULARIUM_WITNESS"]
+
+
+def _down_to(window: Window, end: str, file: Path) -> None:
+    below = window.page.locator(end).first.bounding_box()
+    clip = {"x": 0, "y": 0, "width": WIDTH, "height": below["y"] + below["height"] + 20}
+    window.page.screenshot(path=file, clip=clip, full_page=True)
+
+
+def _waiting_for_an_officer(folder: Path) -> tuple[Path, Home, Path]:
+    """Publish people for 2025, lay out a draft for 2026, and have every other release approved first."""
+    home, spec, key = Home.at(folder / "home"), folder / "people.yaml", folder / "officer.pem"
+    by = make_key(key)
+    with Ledger.connect(home.ledger_url) as books:
+        books.enrol_key(public_hex(by), officer="A. Sato", by=by)
+        terms = {"unit": "record", "relation": "add-remove", "definition": "pure"}
+        books.open_account("people", **terms, cap=10, by=by)
+    for period, rows in (("2025", 20_000), ("2026", 21_000)):
+        write_sample("census", rows, folder / "people.parquet", meshblocks=200, overwrite=True)
+        if period == "2026":
+            targets = "targets:\n  - {table: age_by_sex, level: nation, margin: 60}\n"
+            text = spec.read_text().replace("publication:", "publication:\n  review: officer", 1)
+            spec.write_text(text + targets)
+        with suppress(AwaitingReview):
+            publish(spec, home, period=period)
+    with Ledger.connect(home.ledger_url) as books:
+        books.change_account("people", reason="as agreed", needs_approval=True, by=by)
+    return spec, home, key
+
+
 @contextmanager
 def _site_of(releases: Path) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
@@ -95,6 +159,7 @@ def main() -> None:
             of_the_site(window, PICTURES)
         with running(demo / "home") as up:
             of_prefect(up, chromium, PICTURES)
+        of_the_desk(chromium, PICTURES)
     for path in sorted(PICTURES.iterdir()):
         print(f"{path.stat().st_size:>9,} {path.name}")
 

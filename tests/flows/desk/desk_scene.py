@@ -57,6 +57,7 @@ def write_place(folder: Path) -> Place:
     publish(spec, home, period="2024")
     published = publish(spec, home, period="2025").release_id
     targets = "  - {table: area_age_sex, level: nation, margin: 1000}\n  - {table: age_sex, margin: 1}\n"
+    targets += "  - {table: area_age_sex, margin: 1000}\n"
     spec.write_text(f"{reviewed}targets:\n{targets}")
     with pytest.raises(AwaitingReview):
         publish(spec, home)

@@ -92,7 +92,8 @@ def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     browser = Browser(place, place.key)
     assert "1 thing waits for a person" in browser.page("/")
     page = browser.page(f"/drafts/{place.draft}")
-    assert "area_age_sex, nation ±1,000" in page and "met" in page and "missed" in page
+    assert re.search(r"area_age_sex, nation ±1,000 \S+ 6 of 6 met", page), "of the nation's cells alone"
+    assert re.search(r"area_age_sex ±1,000 \S+ 36 of 36 met", page) and "missed" in page
     assert "Compared with 2025." in page and "biases the series" in page
     fields = {"draft": digest_of(place)}
     said = browser.send(f"/drafts/{place.draft}/accept", **fields)
