@@ -145,6 +145,8 @@ class Sums:
         return cls(reserved, spent)
 
 
+#: What the amounts of an account are called, by its definition.
+SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 _AMOUNTS = ("cap", "quantum", "cap_per_period", "cap_per_product", "delta")
 _WORDS = (
     *("unit", "population", "relation", "definition", "opens_on", "closes_on"),

@@ -28,11 +28,16 @@ from typing import NamedTuple
 
 from tabularium.ledger.charges.composition import folds, together
 from tabularium.ledger.ledger import Ledger
-from tabularium.ledger.records import Account, Charge, Sums
+from tabularium.ledger.records import SYMBOLS, Account, Charge, Sums
 from tabularium.mechanisms.accounting import Event, epsilon_at
 
 #: At which δ an account of pure ε is reported, unless another is asked for.
 DELTA = Fraction(1, 10**9)
+BOTH_FIGURES_HOLD = (
+    "Both figures hold where budgets were settled beforehand. Where a budget was chosen in view of earlier "
+    "releases, a plain sum of ε still holds and the (ε, δ) does not; under zCDP only the cap does, as it was "
+    "fixed beforehand."
+)
 #: (definition, ε or ρ) -> how often it is lost
 Losses = Counter[tuple[str, Fraction]]
 _MOST_KINDS = 200  # different amounts beyond which composing distributions takes too long
@@ -101,6 +106,25 @@ class UnitView:
     years_rho: dict[str, Fraction] = field(default_factory=dict)
     products_rho: dict[str, Fraction] = field(default_factory=dict)
 
+    @property
+    def symbol(self) -> str:
+        """What can be added: ε, or ρ where an account is under zCDP."""
+        return SYMBOLS["zcdp" if self.plain is None else "pure"]
+
+    @property
+    def by_year(self) -> dict[str, Fraction]:
+        """The charges of each year as what can be added, in order."""
+        return dict(sorted((self.years_rho if self.plain is None else self.years).items()))
+
+    @property
+    def by_product(self) -> dict[str, Fraction]:
+        """The charges of each product as what can be added, in order."""
+        return dict(sorted((self.products_rho if self.plain is None else self.products).items()))
+
+    def written(self, loss: Fraction) -> str:
+        """Return a loss as people read it: an ε exactly, a ρ to four digits."""
+        return f"{float(loss):.4g}" if self.plain is None else str(loss)
+
 
 @dataclass(frozen=True)
 class NotComposable:
@@ -108,6 +132,14 @@ class NotComposable:
 
     units: list[str]
     populations: list[str]
+
+    @property
+    def why(self) -> str:
+        """Why they are not added."""
+        return (
+            f"Not added: {' and '.join(self.units)} of {', '.join(self.populations)}. They are not one "
+            "entity (a changed person replaces a household), so no simple sum of what each loses bounds both."
+        )
 
 
 class Alike(NamedTuple):

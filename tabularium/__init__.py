@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tabularium._diff import diff as diff
     from tabularium._init import init as init
     from tabularium._officer import Decided as Decided
-    from tabularium._officer import Moved as Moved
+    from tabularium._officer import NotAsShown as NotAsShown
     from tabularium._officer import Officer as Officer
     from tabularium._officer import officer as officer
     from tabularium._plan import Plan as Plan
@@ -62,7 +62,7 @@ _HOLDERS = {
     "tabularium._decision": ("Decision",),
     "tabularium._diff": ("Changes", "SpecDiff", "diff"),
     "tabularium._init": ("init",),
-    "tabularium._officer": ("Decided", "Moved", "Officer", "officer"),
+    "tabularium._officer": ("Decided", "NotAsShown", "Officer", "officer"),
     "tabularium._plan": ("Plan", "plan"),
     "tabularium._publish": ("publish",),
     "tabularium._published": ("Published",),

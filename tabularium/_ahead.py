@@ -21,7 +21,11 @@ def ahead(home: Home, account: str) -> Iterator[tuple[str, Foretold]]:
     from tabularium.flows.operations.deployments.foretold import foretold, schedules_of
     from tabularium.validations.spec.load import load_spec
 
-    for product, spec, schedule in schedules_of(home):
+    try:
+        schedules = schedules_of(home)
+    except TabulariumError:
+        return
+    for product, spec, schedule in schedules:
         with suppress(TabulariumError, OSError):  # a spec that is not here, or not in order any more
             loaded = load_spec(Path(spec)).spec
             if loaded.dataset != account:

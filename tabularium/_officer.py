@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tabularium.tasks.runtime.home import Home
 
 
-class Moved(LedgerError):
+class NotAsShown(LedgerError):
     """What would be signed is no longer what was shown."""
 
 
@@ -29,20 +29,20 @@ class Decided:
 
     Attributes
     ----------
-    said
+    summary
         What was decided, and what comes of it: a line or two.
     resumed
         Digests of the specs of the flow runs that go on.
-    untold
+    resume_error
         Why runs that wait could not be told; they go on by themselves once the server runs. Else empty.
     current
         After a withdrawal: the release that is offered for the period now; empty if there is none, or this
         home did not publish it.
     """
 
-    said: str
+    summary: str
     resumed: tuple[str, ...] = ()
-    untold: str = ""
+    resume_error: str = ""
     current: str = ""
 
 
@@ -168,12 +168,12 @@ class Officer:
             decided = self._go_on(f"Release {release} is accepted.", release_id=release)
             if laid_out is None:
                 return decided
-            said = f"{decided.said}\nIt will be published by the run that waited: {laid_out.release}"
+            said = f"{decided.summary}\nIt will be published by the run that waited: {laid_out.release}"
             if not decided.resumed:
                 with hold(ledger, release):
                     publish_accepted(self._home, ledger, release)
-                said = f"{decided.said}\nPublished: {laid_out.release}"
-        return replace(decided, said=said)
+                said = f"{decided.summary}\nPublished: {laid_out.release}"
+        return replace(decided, summary=said)
 
     def withhold(
         self, release: str, *, draft: str | None = None, criterion: str, consulted_confidential: bool = False
@@ -291,7 +291,7 @@ class Officer:
         return None
 
     def signs_only(self, data: bytes) -> Officer:
-        """Return this officer, who signs nothing but what was shown: anything else raises :class:`Moved`."""
+        """Return this officer, who signs what was shown, and raises :class:`NotAsShown` for all else."""
         return Officer(self._home, _Holding(self._key, data))
 
     @contextmanager
@@ -314,7 +314,7 @@ class Officer:
                 spec_digests=None if spec_digest is None else [spec_digest],
             )
         except Exception as error:  # of a library, too
-            return Decided(said, untold=type(error).__name__)
+            return Decided(said, resume_error=type(error).__name__)
         return Decided(said, tuple(resumed))
 
 
@@ -395,7 +395,7 @@ class _Holding(_Looking):
 
     def sign(self, data: object) -> bytes:
         if data != self._data:
-            raise Moved(
+            raise NotAsShown(
                 "what would be signed is not what was shown: the ledger has gone on since",
                 where=f"key {_name(self._key)}",
                 mend="nothing was signed; look again, and decide",

@@ -208,27 +208,19 @@ def approved_by(ledger: Ledger, account: str, spec_digest: str, officers: int) -
 
 def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:
     """Return the runs that wait for an officer, what is overdue, and why either is not known."""
-    from tabularium.flows.operations.prefect_api import configured_url, connected
+    from tabularium.flows.operations.prefect_api import asking_once, configured_url
     from tabularium.flows.operations.server_address import written_address
 
     if configured_url() is None and written_address(home) is None:
         return [], [], [f"No Prefect API is known here: {_SEEN_BY_PREFECT}."]
-    from httpx import HTTPError
-    from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-
     from tabularium.flows.operations.told.overdue import overdue
     from tabularium.flows.operations.waiting import waiting_runs
 
-    try:  # a minute of tries, as usual, would be no answer either
-        with (
-            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}),
-            connected(home),
-            get_client(sync_client=True) as client,
-        ):
+    try:
+        with asking_once(home) as client:
             runs = waiting_runs(client)
             late = overdue(client, home, datetime.now(UTC))
-    except (TabulariumError, HTTPError):
+    except TabulariumError:
         return [], [], [f"Prefect does not answer: {_SEEN_BY_PREFECT}."]
     return runs, [_overdue(each) for each in late], []
 

@@ -64,7 +64,7 @@ def run(
 def _show(folder: Path, home: Path | None) -> None:
     """Print what a person wants next: the first rows, the report, and what is left."""
     import tabularium
-    from tabularium.flows.cli.ledger.shared_options import SYMBOLS
+    from tabularium.ledger.records import SYMBOLS
 
     with suppress(TabulariumError):  # it is published, whether it can be looked at from here or not
         release = tabularium.open(folder, verify=False)

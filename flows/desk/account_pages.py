@@ -10,10 +10,9 @@ from typing import Any
 import tabularium
 from tabularium.flows.desk.asked import Asked, Page
 from tabularium.flows.desk.desk import Desk
-from tabularium.ledger.records import Account, Sums
-from tabularium.ledger.review import UnitView
+from tabularium.ledger.records import SYMBOLS, Account, Sums
+from tabularium.ledger.review import BOTH_FIGURES_HOLD, UnitView
 
-SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 WIDE, HIGH = 1000.0, 240.0
 _MOST_POINTS, _MOST_CHARGES = 500, 50
 
@@ -26,7 +25,13 @@ def accounts(desk: Desk, _asked: Asked) -> Page:
     _views, units, apart = desk.review()
     return Page(
         "accounts.html.jinja",
-        {"accounts": found, "units": [_unit(each) for each in units], "apart": apart, "warnings": warnings},
+        {
+            "accounts": found,
+            "units": [_unit(each) for each in units],
+            "apart": apart,
+            "warnings": warnings,
+            "holds": BOTH_FIGURES_HOLD,
+        },
     )
 
 
@@ -103,18 +108,12 @@ def _picture(course: list[tabularium.Point]) -> dict[str, str]:
 
 def _unit(unit: UnitView) -> dict[str, Any]:
     """Return what one entity has lost: in all, and by year."""
-    pure = unit.plain is not None
-    years = dict(sorted((unit.years if pure else unit.years_rho).items()))
+    years = unit.by_year
     return {
         "unit": unit,
-        "symbol": "ε" if pure else "ρ",
-        "sum": _written(unit.plain if unit.plain is not None else unit.rho, pure=pure),
+        "sum": unit.written(unit.rho if unit.plain is None else unit.plain),
         "years": [
-            (year, _written(loss, pure=pure), _written(so_far, pure=pure))
+            (year, unit.written(loss), unit.written(so_far))
             for (year, loss), so_far in zip(years.items(), accumulate(years.values()), strict=True)
         ],
     }
-
-
-def _written(loss: Fraction, *, pure: bool) -> str:
-    return str(loss) if pure else f"{float(loss):.4g}"

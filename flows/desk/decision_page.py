@@ -15,6 +15,8 @@ from tabularium.flows.desk.signing_off import decide
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.figures import in_figures
 
+_SPECS = (".yaml", ".yml")
+
 
 def look(desk: Desk, asked: Asked) -> Page:
     """Show what will be published, at what price, and what is left."""
@@ -116,6 +118,8 @@ def _decision(desk: Desk, asked: Asked) -> tabularium.Decision:
     if "spec" not in named:
         raise InputError("names no spec", where="spec", mend="give the path of a YAML file")
     path, there = Path(named.pop("spec")), False
+    if path.suffix not in _SPECS:  # what is wrong with a file is quoted from it: no other file is read
+        raise InputError("is no YAML file by its name", where=str(path), mend="give one that ends in .yaml")
     with suppress(OSError):  # a name that is too long, a folder that may not be read
         there = path.is_file()
     if not there:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import REPORT_POLICY
 from tabularium.flows.desk.signing_off import decide
-from tabularium.mechanisms.errors import InputError, TabulariumError
+from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
 from tabularium.tasks.plan.figures import in_figures
 from tabularium.tasks.report.wording import whole
 
@@ -20,19 +21,13 @@ _REPORT = "report.html"
 
 
 @dataclass(frozen=True)
-class Met:
-    """A target of the spec beside what the draft states: its widest margin, and how many cells meet it."""
+class Judged:
+    """A target of the spec, what the draft states of it, and whether it is met; None where nobody can say."""
 
     about: str
     wanted: str
-    widest: str
-    cells: int
-    within: int
-
-    @property
-    def met(self) -> bool:
-        """Whether it holds in every cell."""
-        return self.within == self.cells
+    stated: str
+    met: bool | None
 
 
 def look(desk: Desk, asked: Asked) -> Page:
@@ -64,9 +59,11 @@ def report(desk: Desk, asked: Asked) -> Document:
     """Return the report of a draft, for a frame in which nothing of it runs."""
     name = asked.path["release"]
     with desk.books() as books:
+        laid_out = books.charged(name).draft
         folder = books.draft_folder(name, folders=desk.folders)
-    if folder is None or not (folder / _REPORT).is_file():
+    if laid_out is None or folder is None or not (folder / _REPORT).is_file():
         raise InputError("has no report here", where=f"release {name}", mend="see its folder")
+    _opened(folder, laid_out.digest)
     return Document((folder / _REPORT).read_bytes(), "text/html", REPORT_POLICY)
 
 
@@ -155,9 +152,7 @@ def _commands(desk: Desk, name: str) -> list[str]:
 def _of_folder(folder: Path, digest: str, since: list[tabularium.Published], period: str) -> dict[str, Any]:
     """Return what is shown of a draft that lies here; nothing where it is not the one that was laid out."""
     try:
-        draft = tabularium.open(folder)
-        if draft._released.digest != digest:
-            return {"altered": "this is not the draft that was laid out for review"}
+        draft = _opened(folder, digest)
     except TabulariumError as error:
         return {"altered": error.line()}
     before = next((each for each in since if each.period != period and _usable(each)), None)
@@ -167,6 +162,18 @@ def _of_folder(folder: Path, digest: str, since: list[tabularium.Published], per
         "targets": list(_targets(draft)),
         "changed": None if before is None else _changed(draft, before),
     }
+
+
+def _opened(folder: Path, digest: str) -> tabularium.Release:
+    """Open a draft, every file of which is as it was laid out."""
+    draft = tabularium.open(folder)
+    if draft._released.digest != digest:
+        raise PublicationError(
+            "this is not the draft that was laid out for review",
+            where=str(folder),
+            mend="put it back as it was laid out, from a copy",
+        )
+    return draft
 
 
 def _usable(each: tabularium.Published) -> bool:
@@ -189,7 +196,7 @@ def _changed(draft: tabularium.Release, before: tabularium.Published) -> dict[st
 
 def _largest(changes: tabularium.Changes, name: str) -> list[dict[str, Any]]:
     """Return the cells of a table that changed most beside their margins."""
-    frame = changes[name].to_pandas()
+    frame = changes[name].to_pandas(level=changes[name].levels or None)
     frame = frame[frame["difference"].notna() & frame["margin"].notna() & (frame["margin"] > 0)]
     ratio = (frame["difference"].astype(float).abs() / frame["margin"].astype(float)).sort_values()
     keys = [column for column in frame.columns if column in changes[name].dimensions or column == "level"]
@@ -203,21 +210,28 @@ def _largest(changes: tabularium.Changes, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _targets(draft: tabularium.Release) -> list[Met]:
-    """Hold every target of the spec that names a margin against the margins that the draft states."""
-    found = []
+def _targets(draft: tabularium.Release) -> Iterator[Judged]:
+    """Hold every target of the spec against what the draft states of the cells that it is about.
+
+    A target of a mean or rate is about cells of at least ``at`` records.
+    """
     for target in draft._released.spec.targets:
-        if target.largest is None:
-            continue
         table = draft[target.table]
         frame = table.to_pandas(level=target.level if target.level in table.levels else table.levels or None)
-        column = "margin" if target.measure is None else f"{target.measure}_margin"
-        stated = frame[column].dropna() if column in frame else ()
-        margins = [float(each) for each in stated]
+        prefix = "" if target.measure is None else f"{target.measure}_"
         about = ", ".join(filter(None, (target.table, target.measure, target.level)))
-        if margins:
+        if target.measure is not None and target.at is not None:
+            frame = frame[frame["count"] >= float(target.at)]
+        column = f"{prefix}margin" if target.largest is not None else f"{prefix}quality"
+        stated = list(frame[column].dropna()) if column in frame else []
+        if not stated:
+            yield Judged(about, target.words, "nothing", None)
+        elif target.largest is not None:
+            margins = [float(each) for each in stated]
             within = sum(each <= float(target.largest) for each in margins)
-            found.append(Met(about, target.words, in_figures(max(margins)), len(margins), within))
+            said = f"widest {in_figures(max(margins))}; {within:,} of {len(margins):,} cells within"
+            yield Judged(about, target.words, said, within == len(margins))
         else:
-            found.append(Met(about, target.words, "none stated", 1, 0))
-    return found
+            flagged = stated.count("unreliable")
+            met = flagged <= (target.unreliable or 0) * len(stated)
+            yield Judged(about, target.words, f"{flagged:,} of {len(stated):,} cells unreliable", met)

@@ -49,6 +49,7 @@ def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
         config = uvicorn.Config(
             application(desk, session),
             log_config=None,
+            log_level="critical",
             access_log=False,
             server_header=False,
             lifespan="off",

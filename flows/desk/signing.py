@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import tabularium
+from tabularium.ledger import BadValue
 from tabularium.mechanisms.errors import InputError
 
 IDLE_SECONDS = 15 * 60.0
@@ -64,11 +66,11 @@ class SigningKey:
         BadValue
             The passphrase is not its own.
         """
-        try:
+        with suppress(BadValue):
             self._read(passphrase)
-        except tabularium.TabulariumError:
-            time.sleep(_PAUSE_SECONDS)
-            raise
+            return
+        time.sleep(_PAUSE_SECONDS)
+        raise BadValue("is not the passphrase of this key", where=self.file.name, mend="go back, try again")
 
     def close(self) -> None:
         """Close the key: the passphrase is asked for again."""

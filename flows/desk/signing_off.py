@@ -83,7 +83,8 @@ def decide(
         return Page("confirm.html.jinja", shows)
     # What was decided before is signed no second time; what was to come of it may still be to be done.
     before = desk.last_entry()
-    decided = decide(officer.signs_only(data or b""))
+    with desk.asking_prefect():
+        decided = decide(officer.signs_only(data or b""))
     return Elsewhere(f"/decided/{desk.keep((decided, desk.signed_since(before)))}")
 
 

@@ -312,6 +312,32 @@ def runs_of(client: SyncPrefectClient, **filters: Any) -> list[FlowRun]:
     return list(found.values())
 
 
+@contextlib.contextmanager
+def asking_once(home: Home) -> Iterator[SyncPrefectClient]:
+    """Have a client of the API of a home that gives up soon, as for a page that somebody looks at.
+
+    Raises
+    ------
+    InputError
+        If none is known, or it does not answer, also while it is asked.
+    """
+    from httpx import HTTPError
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    try:
+        with (
+            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}),
+            connected(home),
+            get_client(sync_client=True) as client,
+        ):
+            yield client
+            return
+    except HTTPError as error:
+        reason = type(error).__name__
+    raise InputError(f"does not answer ({reason})", where="the Prefect API", mend="start it: tabularium up")
+
+
 def deployments_of_products(client: SyncPrefectClient) -> list[DeploymentResponse]:
     """Return the deployments of all products: the server gives a page at a time."""
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName

@@ -15,10 +15,10 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
+from tabularium.ledger.records import SYMBOLS
 from tabularium.tasks.site.offered import Offered
 from tabularium.validations.certificate import Account
 
-SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 WIDE, HIGH = 1000.0, 300.0
 _MARGIN = 40.0
 

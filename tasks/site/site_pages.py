@@ -10,11 +10,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from tabularium.ledger.records import SYMBOLS
 from tabularium.tasks.publish.formats.dcat_catalogue import ending_of
 from tabularium.tasks.report.downloads import Download, downloads
 from tabularium.tasks.report.templates import templates
 from tabularium.tasks.sign.statement import STATEMENT
-from tabularium.tasks.site.account_course import SYMBOLS, courses, entities
+from tabularium.tasks.site.account_course import courses, entities
 from tabularium.tasks.site.numbers_shown import numbers_of
 from tabularium.tasks.site.offered import Offered, Shelf
 from tabularium.validations.spec.parts.table_parts import Histogram, Table

@@ -42,8 +42,6 @@ Export = Annotated[
 KeyFile = Annotated[Path, typer.Option("--key", help="Private key (PEM) of the officer who signs.")]
 
 
-#: What an amount is called.
-SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 #: Characters from which on every value of a row has a column of its own.
 WIDE = 110
 _LATER = "where there are any, they go on within a minute once the server and the watcher run"
@@ -99,13 +97,13 @@ def officer(home: Path | None, key: Path) -> Officer:
 
 def say_decided(decided: Decided) -> None:
     """Say what was decided, and which runs go on."""
-    say(decided.said)
-    _say_resumed(decided.resumed, decided.untold)
+    say(decided.summary)
+    _say_resumed(decided.resumed, decided.resume_error)
 
 
-def _say_resumed(resumed: Collection[str], untold: str = "") -> None:
-    if untold:
-        say(f"Runs that wait for this could not be told ({untold}); {_LATER}.")
+def _say_resumed(resumed: Collection[str], resume_error: str = "") -> None:
+    if resume_error:
+        say(f"Runs that wait for this could not be told ({resume_error}); {_LATER}.")
     elif resumed:
         say(f"{len(resumed)} waiting {'run goes' if len(resumed) == 1 else 'runs go'} on.")
 

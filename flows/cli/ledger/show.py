@@ -11,7 +11,6 @@ import typer
 from rich.text import Text
 
 from tabularium.flows.cli.ledger.shared_options import (
-    SYMBOLS,
     WIDE,
     Export,
     One,
@@ -25,6 +24,7 @@ from tabularium.flows.cli.ledger.shared_options import (
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import bar, out, table
 from tabularium.ledger import Account, Sums
+from tabularium.ledger.records import SYMBOLS
 
 if TYPE_CHECKING:
     from tabularium import Books

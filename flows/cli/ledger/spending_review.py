@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,6 @@ from typing import Annotated
 import typer
 
 from tabularium.flows.cli.ledger.shared_options import (
-    SYMBOLS,
     Export,
     One,
     app,
@@ -21,14 +19,9 @@ from tabularium.flows.cli.ledger.shared_options import (
 )
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import bar, out, print_json, table
-from tabularium.ledger.review import AccountView, NotComposable, UnitView
+from tabularium.ledger.records import SYMBOLS
+from tabularium.ledger.review import BOTH_FIGURES_HOLD, AccountView, UnitView
 from tabularium.mechanisms.errors import InputError
-
-_HOLDS = (
-    "Both figures hold where budgets were settled beforehand. Where a budget was chosen in view of earlier "
-    "releases, a plain sum of ε still holds and the (ε, δ) does not; under zCDP only the cap does, as it was "
-    "fixed beforehand."
-)
 
 
 @app.command("review", epilog="Example:  tabularium ledger review --delta 1/1000000000")
@@ -74,8 +67,8 @@ def review(
         if units:
             _show_units(units)
             for each in apart:
-                say(_not_added(each), whole=False)
-        say(_HOLDS, whole=False)
+                say(each.why, whole=False)
+        say(BOTH_FIGURES_HOLD, whole=False)
 
 
 @app.command("plot", epilog="Example:  tabularium ledger plot census spending.svg")
@@ -126,45 +119,25 @@ def _show_units(units: list[UnitView]) -> None:
 
 def _show_losses(unit: UnitView) -> None:
     """Show what a unit lost in each year, and up to it, and by each product."""
-    years, products = _by_year_and_product(unit)
+    years, products = unit.by_year, unit.by_product
     if not years:
         return
     what = f"Spent and reserved on one {unit.unit} of {', '.join(unit.populations)} under {_relation(unit)}"
     say(f"{what}, by year and by product, plainly added:", whole=False)
-    symbol, most = "ε" if unit.plain is not None else "ρ", max(years.values())
-
-    def written(loss: Fraction) -> str:
-        return str(loss) if unit.plain is not None else f"{float(loss):.4g}"
-
+    symbol, most = unit.symbol, max(years.values())
     rows = table("year", "", f">{symbol}", f">{symbol} so far")
     for (year, loss), so_far in zip(years.items(), accumulate(years.values()), strict=True):
-        rows.add_row(*cells(year, bar(loss, most), written(loss), written(so_far)))
+        rows.add_row(*cells(year, bar(loss, most), unit.written(loss), unit.written(so_far)))
     out.print(rows)
     most = max(products.values())
     rows = table("product", "", f">{symbol}")
     for product, loss in products.items():
-        rows.add_row(*cells(product, bar(loss, most), written(loss)))
+        rows.add_row(*cells(product, bar(loss, most), unit.written(loss)))
     out.print(rows)
-
-
-def _not_added(each: NotComposable) -> str:
-    """Say why accounts of different entities are not added."""
-    return (
-        f"Not added: {' and '.join(each.units)} of {', '.join(each.populations)}. They are not one entity (a "
-        "changed person replaces a household), so no simple sum of what each loses bounds both."
-    )
 
 
 def _relation(unit: UnitView) -> str:
     return unit.relation if unit.whole else f"{unit.relation} (in part)"
-
-
-def _by_year_and_product(unit: UnitView) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
-    """Return what can be added: ε, or ρ where an account is under zCDP."""
-    years, products = (
-        (unit.years, unit.products) if unit.plain is not None else (unit.years_rho, unit.products_rho)
-    )
-    return dict(sorted(years.items())), dict(sorted(products.items()))
 
 
 def _view_json(view: AccountView) -> dict[str, object]:
@@ -185,7 +158,7 @@ def _view_json(view: AccountView) -> dict[str, object]:
 
 
 def _unit_json(unit: UnitView) -> dict[str, object]:
-    years, products = _by_year_and_product(unit)
+    years, products = unit.by_year, unit.by_product
     return {
         "unit": unit.unit,
         "populations": unit.populations,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabularium.flows.operations.deployments.deployment import next_time
 from tabularium.flows.operations.periods import is_template, resolve
-from tabularium.flows.operations.prefect_api import configured_url, connected, deployments_of_products
+from tabularium.flows.operations.prefect_api import asking_once, configured_url, deployments_of_products
 from tabularium.flows.operations.server_address import written_address
 
 if TYPE_CHECKING:
@@ -144,18 +144,19 @@ def schedules_of(home: Home) -> list[tuple[str, str, tuple[str, str, str]]]:
 
     Returns
     -------
-    Product, spec file, and schedule as :func:`foretold` takes it; none where no Prefect API answers.
+    Product, spec file, and schedule as :func:`foretold` takes it; none where no Prefect API is known.
+
+    Raises
+    ------
+    InputError
+        It does not answer.
     """
     if configured_url() is None and written_address(home) is None:
         return []
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.schedules import CronSchedule
 
-    with connected(home, needed=False) as url:
-        if url is None:
-            return []
-        with get_client(sync_client=True) as client:
-            deployments = deployments_of_products(client)
+    with asking_once(home) as client:
+        deployments = deployments_of_products(client)
     return [
         (each.name, str(each.parameters.get("spec", "")), (when.cron, when.timezone or "UTC", period))
         for each in deployments

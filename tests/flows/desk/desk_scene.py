@@ -87,7 +87,8 @@ class Browser:
             application(self.desk, self.session), log_config=None, lifespan="off", timeout_graceful_shutdown=1
         )
         self._server = uvicorn.Server(config)
-        threading.Thread(target=self._server.run, args=([listening],), daemon=True).start()
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
+        self._thread.start()
         self.client = httpx.Client(base_url=self.origin, follow_redirects=True, timeout=60)
         self.client.get(f"/enter?token={self.session.new_token()}")
         _running.append(self)
@@ -95,6 +96,7 @@ class Browser:
     def close(self) -> None:
         self.client.close()
         self._server.should_exit = True
+        self._thread.join()
 
     def page(self, address: str, status: int = 200) -> str:
         """Return what a page says, without its marks."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,13 @@ PLANTED = """
 """
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Any]:
+@contextmanager
+def chromium_window(**options: Any) -> Iterator[Any]:
+    """Yield a context of a browser of its own, closed before the test ends: its loop is seen by all else."""
     pytest.importorskip("playwright")
     try:
-        with browser() as found:
-            yield found
+        with browser() as running, windows(running, **options) as context:
+            yield context
     except Unavailable as reason:
         pytest.skip(str(reason))
 
@@ -68,14 +70,12 @@ def require_for_everybody(window: Window) -> None:
     assert len(ids) == len(set(ids)), page.url
 
 
-def test_every_page_is_for_everybody_and_loads_nothing_else(
-    place: Place, desk: Started, running: Any
-) -> None:
+def test_every_page_is_for_everybody_and_loads_nothing_else(place: Place, desk: Started) -> None:
     text = place.spec.read_text()
     place.spec.write_text(text.replace("product: small", f"product: {LONG}").replace('"2026"', '"2027"'))
     with pytest.raises(AwaitingReview):
         publish(place.spec, place.home)
-    with windows(running) as context:
+    with chromium_window() as context:
         window = Window(context, desk).enter()
         visited = addresses(place.home.path, [place.spec])
         for address in visited:
@@ -96,9 +96,9 @@ def test_every_page_is_for_everybody_and_loads_nothing_else(
         assert [each for each in window.complaints if "status of 40" not in each] == []
 
 
-def test_without_javascript_a_decision_is_shown_and_signed(place: Place, desk: Started, running: Any) -> None:
+def test_without_javascript_a_decision_is_shown_and_signed(place: Place, desk: Started) -> None:
     before = place.entries()
-    with windows(running, java_script_enabled=False) as context:
+    with chromium_window(java_script_enabled=False) as context:
         window = Window(context, desk).enter()
         window.page.fill("#spec", str(place.spec))
         window.page.fill("#period", "2027")
@@ -119,7 +119,7 @@ def test_without_javascript_a_decision_is_shown_and_signed(place: Place, desk: S
 
 
 def test_the_report_of_a_draft_is_rendered_and_runs_nothing(
-    place: Place, desk: Started, running: Any, tmp_path: Path
+    place: Place, desk: Started, tmp_path: Path
 ) -> None:
     (report,) = (place.spec.parent / "drafts").glob("*/*/*/report.html")
     bad = report.read_text().replace("<main", PLANTED + "<main", 1)
@@ -128,7 +128,7 @@ def test_the_report_of_a_draft_is_rendered_and_runs_nothing(
     def with_more(route: Any) -> None:  # a draft whose files were altered is not shown
         route.fulfill(response=route.fetch(), body=bad)
 
-    with windows(running) as context:
+    with chromium_window() as context:
         context.route("**/report.html", with_more)
         window = Window(context, desk).enter()
         window.go(f"/drafts/{place.draft}")
@@ -154,9 +154,7 @@ def test_the_report_of_a_draft_is_rendered_and_runs_nothing(
         assert alone.title() == "ran" and alone.inner_text("#planted") == "ran"
 
 
-def test_a_key_is_opened_by_its_passphrase_closed_and_forgotten(
-    place: Place, tmp_path: Path, running: Any
-) -> None:
+def test_a_key_is_opened_by_its_passphrase_closed_and_forgotten(place: Place, tmp_path: Path) -> None:
     file = place.key.with_name("locked.pem")
     key = make_key(file, b"open sesame")
     with place.ledger() as books:
@@ -164,14 +162,14 @@ def test_a_key_is_opened_by_its_passphrase_closed_and_forgotten(
     before = place.entries()
     with (
         started(place.home.path, tmp_path / "locked", "--key", str(file)) as desk,
-        windows(running) as context,
+        chromium_window() as context,
     ):
         window = Window(context, desk).enter()
         assert "Passphrase of locked.pem" in window.go(f"/drafts/{place.draft}")
         require_for_everybody(window)
         window.page.fill("#passphrase", "close sesame")
         refused = window.press("Open the key")
-        assert "needs another passphrase" in refused and "Nothing was signed." in refused
+        assert "is not the passphrase of this key" in refused and "Nothing was signed." in refused
         (line,) = window.page.locator(".note.warn").all_inner_texts()
         assert "\n" not in line and "sesame" not in window.page.content()
         window.go(f"/drafts/{place.draft}")
@@ -184,7 +182,7 @@ def test_a_key_is_opened_by_its_passphrase_closed_and_forgotten(
         assert "Passphrase of locked.pem" in window.go(f"/drafts/{place.draft}")
     here = Browser(place, file, idle=1.0)  # the same in this process, with less patience
     address = f"{here.origin}/enter?token={here.session.new_token()}"
-    with windows(running) as context:
+    with chromium_window() as context:
         window = Window(context, Started(address, here.origin, tmp_path, tmp_path)).enter()
         window.go(f"/drafts/{place.draft}")
         window.page.fill("#passphrase", "open sesame")

@@ -92,8 +92,10 @@ def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     browser = Browser(place, place.key)
     assert "1 thing waits for a person" in browser.page("/")
     page = browser.page(f"/drafts/{place.draft}")
-    assert re.search(r"area_age_sex, nation ±1,000 \S+ 6 of 6 met", page), "of the nation's cells alone"
-    assert re.search(r"area_age_sex ±1,000 \S+ 36 of 36 met", page) and "missed" in page
+    assert re.search(r"area_age_sex, nation ±1,000 widest \S+; 6 of 6 cells within met", page), (
+        "of the nation's cells alone"
+    )
+    assert re.search(r"area_age_sex ±1,000 widest \S+; 36 of 36 cells within met", page) and "missed" in page
     assert "Compared with 2025." in page and "biases the series" in page
     fields = {"draft": digest_of(place)}
     said = browser.send(f"/drafts/{place.draft}/accept", **fields)
@@ -264,7 +266,7 @@ def test_to_sign_writes_nothing_and_a_held_officer_signs_nothing_else(place: Pla
     data = officer.to_sign(lambda one: one.approve(decisions[0]))
     assert data is not None and place.entries() == before
     held = officer.signs_only(data)
-    with pytest.raises(tabularium.Moved, match="not what was shown"):
+    with pytest.raises(tabularium.NotAsShown, match="not what was shown"):
         held.approve(decisions[1])
     assert place.entries() == before
     held.approve(decisions[0])
