@@ -211,16 +211,13 @@ def _largest(changes: tabularium.Changes, name: str) -> list[dict[str, Any]]:
 
 
 def _targets(draft: tabularium.Release) -> Iterator[Judged]:
-    """Hold every target of the spec against what the draft states of the cells that it is about.
-
-    A target of a mean or rate is about cells of at least ``at`` records.
-    """
+    """Hold every target of the spec against what the draft states of the cells that it is about."""
     for target in draft._released.spec.targets:
         table = draft[target.table]
         frame = table.to_pandas(level=target.level if target.level in table.levels else table.levels or None)
         prefix = "" if target.measure is None else f"{target.measure}_"
         about = ", ".join(filter(None, (target.table, target.measure, target.level)))
-        if target.measure is not None and target.at is not None:
+        if target.margin is not None and target.at is not None:  # a mean or rate of so many
             frame = frame[frame["count"] >= float(target.at)]
         column = f"{prefix}margin" if target.largest is not None else f"{prefix}quality"
         stated = list(frame[column].dropna()) if column in frame else []

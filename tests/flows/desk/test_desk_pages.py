@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 import tabularium
+from tabularium.flows.desk.draft_page import _targets
 from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
 from tests.flows.desk.desk_scene import Browser, Place, words_of
+from tests.flows.release.scene import write_scene
+from tests.tasks.publish.certificate.samples import YEARS
 
 pytestmark = pytest.mark.xdist_group("desk")
 DRAFT = {"consulted": "no"}
@@ -240,6 +243,7 @@ def test_a_draft_that_was_altered_is_neither_shown_nor_accepted(place: Place) ->
     table.chmod(0o600)
     table.write_bytes(table.read_bytes().replace(b"1", b"2"))
     assert "cannot be shown" in browser.page(f"/drafts/{place.draft}")
+    assert "age_sex.csv" in browser.page(f"/drafts/{place.draft}/report.html", 400), "whatever file it is"
     before = place.entries()
     assert "Nothing was signed" in browser.sign(f"/drafts/{place.draft}/accept", **fields)
     assert place.entries() == before
@@ -272,3 +276,41 @@ def test_to_sign_writes_nothing_and_a_held_officer_signs_nothing_else(place: Pla
     held.approve(decisions[0])
     assert officer.to_sign(lambda one: one.approve(decisions[0])) is None
     assert place.entries() == before + 1
+
+
+def test_no_file_but_yaml_is_read_for_a_spec(place: Place) -> None:
+    browser, path = Browser(place, place.key), place.spec.with_name("drop.json")
+    path.write_text('{"product": "planted"}')
+    page = browser.page(f"/approve?spec={path}", 400)
+    assert "is no YAML file by its name" in page and "planted" not in page
+
+
+def test_targets_are_held_against_the_cells_that_they_are_about(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    text = spec.read_text().replace("releases}", 'releases, quality: {unreliable: "30%"}}')
+    table = '    dimensions: [age, sex]\n    share: "1/3"\n'
+    targets = """\
+targets:
+  - {table: area_age_sex, level: province, unreliable: "100%"}
+  - {table: area_age_sex, level: place, unreliable: "0%"}
+  - {table: age_sex, measure: mean_age, margin: 99, at: 100}
+  - {table: age_sex, measure: mean_age, margin: 99, at: 100000}
+"""
+    assert table in text
+    spec.write_text(text.replace(table, table + YEARS) + targets)
+    tabularium.publish(spec, home=home.path)
+    release = tabularium.open(tmp_path / "releases" / "small" / "2026" / "current")
+    loose, strict, large, none = _targets(release)
+    cells = release["area_age_sex"].to_pandas(level=["province", "place"])
+    flagged = cells.groupby("level", observed=True)["quality"].apply(
+        lambda each: (each == "unreliable").sum()
+    )
+    assert loose.stated == f"{flagged['province']} of 12 cells unreliable" and loose.met
+    assert strict.stated == f"{flagged['place']} of 18 cells unreliable" and strict.met is (
+        not flagged["place"]
+    )
+    some = release["age_sex"].to_pandas()
+    number = int(some.loc[some["count"] >= 100, "mean_age_margin"].notna().sum())
+    assert 0 < number < len(some)
+    assert large.stated.endswith(f" of {number} cells within")
+    assert (none.stated, none.met) == ("nothing", None)

@@ -299,7 +299,6 @@ def desk_addresses(hunted: Hunted) -> list[str]:
     home = hunted.up.home
     folders = home.path, hunted.specs[0].parents[1]
     files = {path.name: path for folder in folders for path in folder.rglob("*") if path.is_file()}
-    del files["drop.json"]  # taken for a spec, its `product` is quoted, as that of any spec that is wrong
     no_specs = [f"/approve?spec={path}" for path in files.values()]
     return addresses(home.path, hunted.specs) + no_specs + in_vain(hunted.specs[0])
 
