@@ -336,9 +336,9 @@ class Books(Shown):
         Of each product that Prefect runs on a schedule for this home: until when the account pays for it, and
         what ten years of it come to. None where no Prefect API answers.
         """
-        from tabularium._ahead import ahead
+        from tabularium._paying import schedules_ahead
 
-        return [] if self._home is None else list(ahead(self._home, account))
+        return [] if self._home is None else list(schedules_ahead(self._home, account))
 
     @property
     def last_entry(self) -> int:

@@ -1,18 +1,23 @@
-"""What the account of a spec has left, and for how many periods that pays."""
+"""What the account of a spec has left, for how many periods that pays, and what schedules will cost."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabularium._books import open_ledger
 from tabularium.mechanisms.errors import TabulariumError
 
 if TYPE_CHECKING:
+    from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.ledger import Account, Terms
+    from tabularium.tasks.runtime.home import Home
     from tabularium.validations.spec.model import ReleaseSpec
 
 
@@ -96,6 +101,39 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
         said += f"; it takes none from {account.terms.closes_on} on"
     charges_of = frozenset(own["period"])
     return Paying(f"{said}.", forecast.left, alone, together, charges_of, account.terms)
+
+
+def schedule_ahead(spec: ReleaseSpec, pays: Paying | None, schedule: tuple[str, str, str]) -> Foretold | None:
+    """Return what becomes of a schedule, as :func:`foretold` takes it; None where no account would pay."""
+    from tabularium.flows.operations.deployments.foretold import foretold
+
+    if pays is None or pays.terms is None:
+        return None
+    return foretold(
+        *(spec, schedule),
+        charged=pays.charged,
+        pays_for=pays.periods or 0,
+        terms=pays.terms,
+        now=datetime.now(UTC),
+    )
+
+
+def schedules_ahead(home: Home, account: str) -> Iterator[tuple[str, Foretold]]:
+    """Go through the products of an account that are scheduled here; none where no Prefect API answers."""
+    from tabularium.flows.operations.deployments.foretold import schedules_of
+    from tabularium.validations.spec.load import load_spec
+
+    try:
+        schedules = schedules_of(home)
+    except TabulariumError:
+        return
+    for product, path, schedule in schedules:
+        with suppress(TabulariumError, OSError):  # a spec that is not here, or not in order any more
+            spec = load_spec(Path(path)).spec
+            if spec.dataset == account:
+                found = schedule_ahead(spec, paying(spec, home.path), schedule)
+                if found is not None:
+                    yield product, found
 
 
 def _enough(periods: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tabularium import Books
+from tabularium.ledger.records import SYMBOLS
 from tabularium.mechanisms.errors import InputError
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -25,7 +26,7 @@ def plot_spending(books: Books, account: str, file: Path) -> None:
     caps, used, spent = (
         [float(getattr(point, what)) for point in course] for what in ("cap", "used", "spent")
     )
-    symbol = "ε" if books.account(account).definition == "pure" else "ρ"
+    symbol = SYMBOLS[books.account(account).definition]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
     times = [float(date2num(point.at)) for point in course]

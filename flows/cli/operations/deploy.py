@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -174,21 +173,13 @@ def _foretold(
     spec: ReleaseSpec, home: Home, cron: str | None, timezone: str, period: str | None
 ) -> tuple[Paying | None, Foretold | None]:
     """Return what the account can pay, and what becomes of a schedule that makes periods."""
-    from tabularium._paying import paying
-    from tabularium.flows.operations.deployments.foretold import foretold
+    from tabularium._paying import paying, schedule_ahead
     from tabularium.flows.operations.periods import is_template
 
     account = paying(spec, home.path)
-    if account is None or account.terms is None or cron is None or period is None or not is_template(period):
+    if cron is None or period is None or not is_template(period):
         return account, None
-    return account, foretold(
-        spec,
-        (cron, timezone, period),
-        charged=account.charged,
-        pays_for=account.periods or 0,
-        terms=account.terms,
-        now=datetime.now(UTC),
-    )
+    return account, schedule_ahead(spec, account, (cron, timezone, period))
 
 
 def _make(
