@@ -325,7 +325,7 @@ def test_two_officers_approve_a_spec_and_accept_its_draft(tmp_path: Path) -> Non
     ledger("unapprove", spec, "--key", key, "--reason", "once more, in Python")
     looking = tabularium.open_ledger(home.path)
     officers = [tabularium.officer(home.path, key=file) for file in (key, tmp_path / "other.pem")]
-    assert "1 of 2 officers have approved" in officers[0].approve(looking.decision(spec)).said
+    assert "1 of 2 officers have approved" in officers[0].approve(looking.decision(spec)).summary
     decision = looking.decision(spec)
     assert (decision.officers, decision.approved_by) == (2, ("A. Ro",))
     assert "is approved" in officers[1].approve(decision).said
