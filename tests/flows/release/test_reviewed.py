@@ -328,13 +328,13 @@ def test_two_officers_approve_a_spec_and_accept_its_draft(tmp_path: Path) -> Non
     assert "1 of 2 officers have approved" in officers[0].approve(looking.decision(spec)).summary
     decision = looking.decision(spec)
     assert (decision.officers, decision.approved_by) == (2, ("A. Ro",))
-    assert "is approved" in officers[1].approve(decision).said
+    assert "is approved" in officers[1].approve(decision).summary
     with pytest.raises(AwaitingReview, match="0 of 2 officers have accepted it") as told:
         publish(spec, home)
     release = told.value.where.split()[1]
     draft = looking.charged(release).draft
     assert draft is not None
-    assert "1 of 2 officers have accepted it" in officers[0].accept(release, draft=draft.digest).said
+    assert "1 of 2 officers have accepted it" in officers[0].accept(release, draft=draft.digest).summary
     said = ledger("accept", release, "--key", key)
     assert said == "1 of 2 officers have accepted it; it is published when another has.\n"
     assert "1 of 2: A. Ro" in ledger("waiting")
