@@ -64,8 +64,8 @@ $(KERNELS): $(wildcard mechanisms/*/*.py mechanisms/*/*/*.py) | .venv/.ready
 	@mkdir -p $(@D) && touch $@
 
 bench:  ## name the benchmarks
-	@for file in tests/benchmarks/bench_*.py; do \
-	  printf '  %s -m tests.benchmarks.%-18s %s\n' $(BIN)/python "$$(basename "$$file" .py)" \
+	@for file in benchmarks/bench_*.py; do \
+	  printf '  %s -m benchmarks.%-18s %s\n' $(BIN)/python "$$(basename "$$file" .py)" \
 	    "$$(sed -n '1s/^"""\([^.:]*\).*/\1/p' "$$file")"; done
 
 docs: .venv/.ready  ## the documentation as a site that can be searched, under build/site

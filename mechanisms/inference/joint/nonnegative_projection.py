@@ -9,7 +9,7 @@ hierarchy) are independent problems; they are solved side by side, each with a s
 own, so that one without a solution is named and does not spoil the others. About twenty steps; then one solve
 for the positive numbers alone makes the answer exact.
 
-Why not a solver from a library. On the projections of ``tests.benchmarks.bench_overlap`` Clarabel 0.11 takes
+Why not a solver from a library. On the projections of ``benchmarks.bench_overlap`` Clarabel 0.11 takes
 3 times as long as this one at 10^5 cells a table and 8 times at 10^6, with 2.3 times the memory; with its
 tolerances at 1e-13 it is off by 3e-8 of the largest sum. Of 400 small random tables, made to be degenerate
 and badly scaled, it leaves 26 unsolved. HiGHS 1.15 takes 25 times as long at 10^4 cells and is off by 4e-5.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.bench_ledger import damage
+from benchmarks.bench_ledger import damage
 
 
 @pytest.mark.audit

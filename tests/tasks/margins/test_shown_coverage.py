@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.bench_shown import Tally, loaded_for, tallies
+from benchmarks.bench_shown import Tally, loaded_for, tallies
 from tests.sizes import runs
 
 Tallies = Mapping[str, Tally]
