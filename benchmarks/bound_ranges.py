@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from benchmarks.bench_histograms import one_core
-from tabularium.mechanisms.histograms.boost.boost import Boost
+from tabularium.mechanisms.histograms.boost import Boost
 from tabularium.mechanisms.histograms.denoise_ranges import level_plan
 from tabularium.mechanisms.histograms.noisy_sums import some_ranges
 from tabularium.mechanisms.noise.synthetic import generator

@@ -20,7 +20,7 @@ from tabularium.flows.cli.options import AsJson
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json
 from tabularium.flows.sample.file_writing import split_ending, written_aside
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.histograms.noise_first.merging import Improved, improve
+from tabularium.mechanisms.histograms.noise_first import Improved, improve
 from tabularium.tasks.ingest.csv_text import read_header
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.parts.source_part import Files
@@ -89,7 +89,7 @@ def improve_file(
     delimiter
         Of CSV files, read and written.
     options
-        Parameters of ``tabularium.mechanisms.histograms.noise_first.merging.improve``.
+        Parameters of ``tabularium.mechanisms.histograms.noise_first.improve``.
 
     Raises
     ------

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.kernels.compiled import compiled
 
-Integers = NDArray[np.int64]
 _FAR = np.iinfo(np.int64).max
 
 

@@ -18,11 +18,12 @@ Source: Li, Hay, Miklau, Wang 2014 (DAWA), whose proof this makes exact; they dr
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from tabularium.mechanisms.arrays import Integers
+from tabularium.mechanisms.channel.cheapest_partition import cheapest
 from tabularium.mechanisms.errors import MechanismError
 
-Integers = NDArray[np.int64]
 LARGEST_SUM = 1 << 60  # of the costs of a partition; noise has the rest of 63 bits
 
 
@@ -52,8 +53,6 @@ def least_partition(costs: Integers, starts: Integers, stops: Integers, cells: i
 
     Of several cheapest, the one whose last interval comes first in the given order, and so on leftwards.
     """
-    from tabularium.mechanisms.channel.cheapest_partition import cheapest
-
     order = np.argsort(stops, kind="stable")
     chosen = cheapest(costs[order], starts[order], stops[order], cells)
     return np.asarray(order[chosen], dtype=np.int64)

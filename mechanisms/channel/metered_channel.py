@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from tabularium.mechanisms.accounting.exact_roots import root_above
 from tabularium.mechanisms.accounting.losses import epsilon_within
 from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel.argument_checks import Amount, check_integers, exact
 from tabularium.mechanisms.channel.budget_meter import Meter
 from tabularium.mechanisms.channel.event_builder import EventBuilder, Place
 from tabularium.mechanisms.channel.folded_branches import FoldedBranches
 from tabularium.mechanisms.channel.lattice import lattice_sensitivity, on_lattice
 from tabularium.mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
-from tabularium.mechanisms.channel.noise_source import Integers, Source
+from tabularium.mechanisms.channel.noise_source import Source
 from tabularium.mechanisms.channel.parallel_scope import Parallel
 from tabularium.mechanisms.channel.score_gaps import gaps_below_best, gaps_in_groups
 from tabularium.mechanisms.channel.shared_transcript import SharedTranscript

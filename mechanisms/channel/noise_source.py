@@ -5,13 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.noise.keystream import KeyStream
-
-Integers = NDArray[np.int64]
 
 
 class Source(Protocol):

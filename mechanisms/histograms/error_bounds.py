@@ -10,6 +10,8 @@ from math import log
 
 import numpy as np
 
+from tabularium.mechanisms.inference import laplace_margin
+
 
 def xiao_bound(cells: int, epsilon: float, delta: float) -> float:
     """Return an error that no count query exceeds with probability 1 - δ: β·ln(β/δ)/ε for β cells.
@@ -25,8 +27,6 @@ def laplace_accuracy(epsilon: Fraction, cells: int, delta: float) -> dict[str, f
     Keys: ``xiao_any_query``, ``one_cell``, ``all_cells`` (every cell at once, exact), ``total`` (all cells
     summed).
     """
-    from tabularium.mechanisms.inference import laplace_margin
-
     scale = float(1 / epsilon)
     each = -np.expm1(np.log1p(-delta) / cells)  # independent cells: (1 - each)^cells = 1 - δ
     return {

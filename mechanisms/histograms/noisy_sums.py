@@ -5,14 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting.exact_roots import root_above
 from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts
 from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
-
-Integers = NDArray[np.int64]
 
 LARGEST_SUM = 1 << 61  # what the channel takes
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from tabularium.mechanisms.arrays import Floats
 
 
 def common_reduction(tables: Floats) -> Floats:

@@ -23,6 +23,7 @@ import numpy as np
 
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.histograms.parameter_checks import switch
+from tabularium.mechanisms.inference.isotonic import isotonic, whole
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 
@@ -55,8 +56,6 @@ class SortedIsotonic(Mechanism):
 
         int64 if ``rounded``, else float64. Their errors depend on the data.
         """
-        from tabularium.mechanisms.inference.isotonic import isotonic, whole
-
         noisy = measured.arrays["sorted"]
         fitted = isotonic(noisy.reshape(-1))
         values = whole(fitted) if self.rounded else fitted

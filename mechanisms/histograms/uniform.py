@@ -23,6 +23,7 @@ from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.histograms.noisy_sums import addable, variance_for
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import noise_in, variance_of
@@ -54,8 +55,6 @@ class Uniform(Mechanism):
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy total."""
-        from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
-
         every = np.zeros(prod(measured.meta["shape"]), np.intp)
         return NoisyTree.flat(every, measured.arrays["total"], noise_in(measured.transcript[0]))
 

@@ -41,8 +41,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tabularium.mechanisms.arrays import Bools, Floats, Index, strips
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Index, strips
 from tabularium.mechanisms.inference.estimate import (
     Estimate,
     Invariants,

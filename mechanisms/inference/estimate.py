@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, strips
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, strips
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 Invariants = Mapping[int, ArrayLike]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference.arrays import Bools, Element, Floats, Indices
+from tabularium.mechanisms.arrays import Bools, Element, Floats, Indices
 
 SWEEPS = 30
 """Newton sweeps before a family is finished by sorting."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tabularium.mechanisms.arrays import Element, Floats, Index, Indices, Integers
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Element, Floats, Index, Indices, Ints
 
 BLOCK = 1 << 17
 """Numbers per block (rows x cells): 1 MiB of float64, so a block and its few temporaries stay in cache."""
@@ -136,7 +136,7 @@ class Hierarchy:
         for depth in range(self.depths - 1, 0, -1):
             yield from self._blocks(depth, cells)
 
-    def gap(self, values: Floats | Ints) -> float:
+    def gap(self, values: Floats | Integers) -> float:
         """Return the largest |parent - sum of its children| over all families and cells of (nodes, cells)."""
         worst = 0.0
         for block in self.down(values.shape[1]):

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference.estimate import (
     AGREEMENT,
     Estimate,

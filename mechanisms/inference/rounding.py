@@ -35,8 +35,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from tabularium.mechanisms.inference.estimate import (
     Estimate,
     Invariants,
@@ -56,7 +56,7 @@ EXACT = 2.0**53
 """Up to here doubles hold every whole number."""
 
 
-def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Ints:
+def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Integers:
     """Return whole numbers that add up in every family, each within 1 of its unrounded value.
 
     Parameters
@@ -92,7 +92,7 @@ def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = Non
 
 
 def round_into(
-    table: Ints | Floats, tree: Hierarchy, est: Estimate, invariants: Invariants | None = None
+    table: Integers | Floats, tree: Hierarchy, est: Estimate, invariants: Invariants | None = None
 ) -> None:
     """Write the whole numbers of :func:`rounding` into ``table``, (nodes, cells), some families at a time."""
     values, variances = finite_estimate(tree, est)
@@ -137,7 +137,7 @@ def _pinned(
     return values, pinned
 
 
-def _floors(values: Floats, pinned: Bools | None) -> tuple[Floats, Ints]:
+def _floors(values: Floats, pinned: Bools | None) -> tuple[Floats, Integers]:
     """Return numbers rounded down, and remainders in steps; pinned ones are rounded, with a step of -1."""
     floors = np.floor(values)
     steps = np.rint((values - floors) * STEPS).astype(np.int64)
@@ -147,7 +147,7 @@ def _floors(values: Floats, pinned: Bools | None) -> tuple[Floats, Ints]:
     return floors, steps
 
 
-def _round_roots(values: Floats, pinned: Bools | None) -> Ints:
+def _round_roots(values: Floats, pinned: Bools | None) -> Integers:
     """Round (roots, cells) down or up; every row keeps the nearest whole number to its sum."""
     roots, cells = values.shape
     floors, steps = _floors(values, pinned)
@@ -158,7 +158,7 @@ def _round_roots(values: Floats, pinned: Bools | None) -> Ints:
     return whole.reshape(roots, cells)
 
 
-def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: Ints) -> Ints:
+def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: Integers) -> Integers:
     """Round (members, cells) so that every family reaches its total (families, cells)."""
     floors, steps = _floors(values, pinned)
     whole = floors.astype(np.int64)
@@ -175,7 +175,7 @@ def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: 
     return raised.reshape(cells, rows).T
 
 
-def largest(steps: Ints, starts: Indices, sizes: Indices, number: Ints) -> Ints:
+def largest(steps: Integers, starts: Indices, sizes: Indices, number: Integers) -> Integers:
     """Return the positions of each family's ``number`` largest steps; equals go by position."""
     rank = np.arange(steps.size) - np.repeat(starts, sizes)
     place, family = max(1, steps.size.bit_length()), np.repeat(np.arange(len(starts)), sizes)
@@ -188,7 +188,7 @@ def largest(steps: Ints, starts: Indices, sizes: Indices, number: Ints) -> Ints:
     return keys[rank < np.repeat(number, sizes)] & ((1 << place) - 1)
 
 
-def _refuse_inconsistent(block: Block, missing: Ints, steps: Ints) -> None:
+def _refuse_inconsistent(block: Block, missing: Integers, steps: Integers) -> None:
     able = block.total((steps >= 0).astype(np.int64))
     wrong = (missing < 0) | (missing > able)
     if wrong.any():

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from tabularium.mechanisms.arrays import Integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property, update_wrapper
+from types import CodeType, FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
-
-from numba import njit
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-KERNELS: dict[str, Any] = {}
+KERNELS: dict[str, Kernel] = {}
 """All kernels by their full names."""
+
+
+class Kernel:
+    """A function that is compiled at its first call; until then nothing imports numba."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Compile it for the types of these arguments, if that was not done, and run it."""
+        return self.dispatcher(*arguments)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """Numba's function, which sees those of the kernels that it calls."""
+        from numba import njit
+
+        known = self.function.__globals__
+        called = {
+            name: known[name].dispatcher
+            for name in set(_names(self.function.__code__)) & set(known)
+            if isinstance(known[name], Kernel) and known[name] is not self
+        }
+        again = FunctionType(
+            self.function.__code__,
+            {**known, **called},
+            self.function.__name__,
+            self.function.__defaults__,
+            self.function.__closure__,
+        )
+        update_wrapper(again, self.function)
+        del again.__wrapped__  # type: ignore[attr-defined]
+        return njit(cache=True, fastmath=False, nogil=True)(again)
+
+    @property
+    def signatures(self) -> list[Any]:
+        """The types for which it has been compiled in this process."""
+        return list(getattr(self.__dict__.get("dispatcher"), "signatures", ()))
 
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -22,6 +61,14 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     (``NUMBA_DISABLE_JIT=1``). Kernels copy arrays in loops: an array assigned to a slice takes seconds to
     compile, for the text of an error about shapes.
     """
-    kernel = njit(cache=True, fastmath=False, nogil=True)(function)
+    kernel = Kernel(cast("FunctionType", function))
     KERNELS[f"{function.__module__}.{function.__qualname__}"] = kernel
     return cast("Callable[Arguments, Result]", kernel)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the global names that a function uses, those of its comprehensions among them."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _names(each)

@@ -7,9 +7,8 @@ numbers. NumPy only.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from tabularium.mechanisms.arrays import Integers
 
 
 def reaches(bins: int) -> int:

@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from math import ceil, log, log1p
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.kernels.compiled import compiled
 from tabularium.mechanisms.noise_distributions import Noise
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 ROUNDS = 200
 _FINE = 64  # bins of noisy counts, and points of true ones, are at most 1/64 of themselves wide

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 
@@ -74,8 +74,8 @@ def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: 
 
 
 def largest_nodes(
-    parents: Ints,
-    depth: Ints,
+    parents: Integers,
+    depth: Integers,
     chosen: Bools,
     present: Bools,
     lowest: int,

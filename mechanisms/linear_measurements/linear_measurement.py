@@ -21,15 +21,11 @@ from itertools import pairwise
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.measured import Array, Measured
 from tabularium.mechanisms.noise_distributions import NOTHING, Noise, noise_in
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Indices = NDArray[np.intp]
 
 SMALLEST_VARIANCE = 1e-60
 """Stands for that of noise which is always 0, so that weights by the inverse of variances stay finite."""

@@ -7,15 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
-from tabularium.mechanisms.linear_measurements.linear_measurement import (
-    Bools,
-    Floats,
-    Indices,
-    LinearMeasurement,
-    NoisyCells,
-    Sums,
-)
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells, Sums
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.noise_distributions import Noise
 

@@ -23,12 +23,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
-    Bools,
-    Floats,
-    Indices,
     LinearMeasurement,
     NoisyCells,
     Sums,

@@ -36,8 +36,8 @@ from math import prod
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.planning.node_classes import NodeClasses
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.noise.synthetic import generator
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tabularium.mechanisms.accounting import Definition
-from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.noise_distributions import gaussian_variance
 
 _LARGEST = 300.0  # of ε/Δ: beyond it a sinh² would overflow, and noise of variance e^-300 is none

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats, Indices
+from tabularium.mechanisms.arrays import Floats, Indices
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, Spread
 
 

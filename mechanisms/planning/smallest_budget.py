@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq, linprog, minimize, nnls
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.planning.linear_variances import LinearVariances
 from tabularium.mechanisms.planning.noise_curves import NoiseCurve
 from tabularium.mechanisms.planning.separate_variances import SeparateVariances

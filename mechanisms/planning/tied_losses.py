@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats, Indices
+from tabularium.mechanisms.arrays import Floats, Indices
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference import Hierarchy, consistency
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.linear_measurements.leaf_sums import largest_nodes, sum_variances
 from tabularium.mechanisms.linear_measurements.linear_measurement import SMALLEST_VARIANCE
@@ -40,7 +40,7 @@ class Measurement:
     """
 
     nodes: Indices
-    values: Floats | Ints
+    values: Floats | Integers
     variance: float | Floats
     scale: float | None = None
 
@@ -234,7 +234,7 @@ class PublishedTable:
     """
 
     axes: Axes
-    values: Floats | Ints
+    values: Floats | Integers
     margin: Floats
     present: Bools
     rms_error: Floats

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Floats
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.queries.answer_sources import (
     Askable,

@@ -16,8 +16,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from tabularium.mechanisms.queries.grammar import Op, Word, plain, query_error
 
 _NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?")
@@ -255,8 +255,8 @@ class TreeAttribute:
     name: str
     codes: tuple[str, ...]
     labels: tuple[str, ...]
-    parents: Ints
-    depth: Ints
+    parents: Integers
+    depth: Integers
     levels: tuple[str, ...]
     hidden: frozenset[str] = frozenset()
     leaves: Indices = field(init=False)

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Indices
+from tabularium.mechanisms.arrays import Bools, Indices
 from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.queries.answer_sources import Measurement, NoisySource, NoisyTable

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools
 from tabularium.mechanisms.inference import margins
-from tabularium.mechanisms.inference.arrays import Bools
 from tabularium.mechanisms.queries.answer_sources import KnownSums, NoisySource
 from tabularium.mechanisms.queries.measures import Values
 from tabularium.mechanisms.queries.query_plan import Plan

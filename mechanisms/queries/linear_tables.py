@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     SMALLEST_VARIANCE,
     LinearMeasurement,
@@ -213,7 +213,7 @@ def _sums_of(made: Sequence[Plan], axes: Axes) -> Sums:
     first = int(axes.tree is None)  # a table without a hierarchy has one leaf
     shape = (len(axes.leaves), *axes.shape)
 
-    def along(place: int, numbers: Ints | Bools) -> Ints:
+    def along(place: int, numbers: Integers | Bools) -> Integers:
         return np.asarray(numbers, np.int64).reshape(
             [-1 if axis == place + first else 1 for axis in range(len(shape))]
         )
@@ -236,7 +236,7 @@ def _sums_of(made: Sequence[Plan], axes: Axes) -> Sums:
     return Sums(sums.reshape(-1), int(found.max(initial=-1)) // columns + 1, columns)
 
 
-def _outer(masks: Iterable[Ints], shape: tuple[int, ...]) -> Bools:
+def _outer(masks: Iterable[Integers], shape: tuple[int, ...]) -> Bools:
     found = np.ones(shape, bool)
     for mask in masks:
         found &= mask.astype(bool)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from tabularium.mechanisms.inference.arrays import Bools
+from tabularium.mechanisms.arrays import Bools
 from tabularium.mechanisms.queries.answer_sources import Askable
 from tabularium.mechanisms.queries.attributes import Attribute, close, listed
 from tabularium.mechanisms.queries.grammar import Measure, Op, Query, Word, plain, query_error

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.queries.grammar import Measure
 from tabularium.mechanisms.queries.selected_cells import SelectedCells
 

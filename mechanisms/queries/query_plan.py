@@ -20,7 +20,7 @@ from functools import reduce
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.queries.attributes import AnyAttribute, Groups, close, listed, shown_number
 from tabularium.mechanisms.queries.grammar import (
     Comparison,

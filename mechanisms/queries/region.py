@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Bools
 from tabularium.mechanisms.queries.attributes import AnyAttribute
 
 MOST = 200

@@ -25,8 +25,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Floats, Indices, Integers
 from tabularium.mechanisms.inference import laplace_margin, margins
-from tabularium.mechanisms.inference.arrays import Floats, Indices, Ints
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.noise_distributions import NOTHING
 
@@ -80,7 +80,7 @@ class SelectedCells:
     step: Floats
     rms_error: Floats
     moved: Floats
-    terms: Ints | None = None
+    terms: Integers | None = None
     scale: float | None = None
     covariances: Floats | None = None
     least_variance: float = 1.0
@@ -123,7 +123,7 @@ class SelectedCells:
     def tails(self, order: Indices, level: float) -> WeightedSums:
         """Return the sums of the last k cells in an order, for k = all, ..., 2, 1: (rows, cells) each."""
 
-        def added(cells: Floats | Ints) -> Floats:
+        def added(cells: Floats | Integers) -> Floats:
             every = np.broadcast_to(cells, self.values.shape)
             return np.asarray(np.cumsum(every[:, order[::-1]], axis=1)[:, ::-1])
 
@@ -233,7 +233,7 @@ def laid_together(
     """
     places = [np.ix_(*each) for each in zip(rows, cells, strict=True)]
 
-    def summed(arrays: Sequence[Floats | Ints]) -> Floats:
+    def summed(arrays: Sequence[Floats | Integers]) -> Floats:
         whole = np.zeros(shape)
         for place, array in zip(places, arrays, strict=True):
             whole[place] += array
@@ -263,7 +263,7 @@ class _Sums:
     jump: Floats
     rms_error: Floats
     moved: Floats
-    terms: Ints | None
+    terms: Integers | None
 
 
 def _of_first(covariances: Floats, order: Indices) -> Floats:

@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from tabularium.mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, TreeAttribute
 from tabularium.mechanisms.queries.query_plan import Plan
 from tabularium.mechanisms.queries.selected_cells import SelectedCells
@@ -47,12 +47,12 @@ class Axes:
         return tuple(attribute.cells for attribute in self.others)
 
     @property
-    def parents(self) -> Ints:
+    def parents(self) -> Integers:
         """(nodes,) of the hierarchy; a single root without one."""
         return np.array([-1]) if self.tree is None else self.tree.parents
 
     @property
-    def depth(self) -> Ints:
+    def depth(self) -> Integers:
         """(nodes,) of the hierarchy."""
         return np.array([0]) if self.tree is None else self.tree.depth
 
@@ -198,7 +198,7 @@ class Selection:
             whole = np.broadcast_to(array, (*shape, array.shape[-1]))
             return self._ordered(whole)[self._ordered(sums[..., None])[:, 0] > 0]
 
-        def of_cells(each: Floats | None, number: Ints) -> Floats:
+        def of_cells(each: Floats | None, number: Integers) -> Floats:
             if each is not None and each.ndim > 1:
                 return ordered(each)
             return ordered(np.multiply.outer(nothing if each is None else each, number)[..., None])
@@ -216,7 +216,7 @@ class Selection:
             scale=scale,
         )
 
-    def cells(self) -> Ints:
+    def cells(self) -> Integers:
         """Return how many cells each combination of groups sums, in the order that the query's ``by`` says.
 
         The attribute that is measured counts as one. ``rows`` leaves out the combinations without any cell.
@@ -235,7 +235,7 @@ class Selection:
         rest = [axis for axis in range(array.ndim - 1) if axis not in wanted]
         return array.transpose(*wanted, *rest, array.ndim - 1).reshape(-1, array.shape[-1])
 
-    def _counts(self) -> tuple[Ints, Ints]:
+    def _counts(self) -> tuple[Integers, Integers]:
         """Return how many leaves are summed in each group, and how many cells of the other axes (*groups)."""
         kept = self.chosen[self.axes.leaves]
         inside = np.bincount(self.groups[kept], minlength=self.number)
@@ -271,7 +271,7 @@ def _gathered(array: Floats, axis: int, mask: Bools, groups: Groups) -> Floats:
     return summed
 
 
-def named_rows(axes: Axes, made: Sequence[Plan]) -> tuple[list[tuple[tuple[str, str], ...]], Ints]:
+def named_rows(axes: Axes, made: Sequence[Plan]) -> tuple[list[tuple[tuple[str, str], ...]], Integers]:
     """Return (code, label) of the groups of each row that has cells, and how many cells each has."""
     selections = [Selection.of(each, axes) for each in made]
     number = np.sum([each.cells() for each in selections], axis=0)

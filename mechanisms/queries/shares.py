@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Floats, Indices, Ints
 from tabularium.mechanisms.queries.answer_sources import NoisyTable, PublishedTable, selected
 from tabularium.mechanisms.queries.attributes import AnyAttribute, Groups
 from tabularium.mechanisms.queries.grammar import Query, plain
@@ -77,7 +77,7 @@ class Parts:
     whole: tuple[Plan, ...]
     part: tuple[Plan, ...]
     labels: list[tuple[tuple[str, str], ...]]
-    number: Ints
+    number: Integers
     of: Indices
     place: Indices
 

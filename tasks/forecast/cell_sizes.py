@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Floats
 from tabularium.tasks.plan.planned_model import PlannedModel
 from tabularium.tasks.plan.public_counts import table_like
 from tabularium.tasks.postprocess.denominators import known_on_tree

@@ -22,7 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats, Indices
+from tabularium.mechanisms.arrays import Floats, Indices
 from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import (
     chosen_interval,
     chosen_position,

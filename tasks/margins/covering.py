@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, margins
-from tabularium.mechanisms.inference.arrays import strips
 from tabularium.mechanisms.inference.margins_of_error.half_widths import covering
 from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk
 from tabularium.mechanisms.queries.answer_sources import Measurement

@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.planning.noise_curves import NoiseCurve
 from tabularium.tasks.plan.figures import in_figures
 from tabularium.tasks.publish.read_release import Released

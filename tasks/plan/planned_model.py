@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Bools, Floats
 from tabularium.mechanisms.planning.noise_curves import NoiseCurve
 from tabularium.mechanisms.planning.separate_variances import SeparateVariances
 from tabularium.mechanisms.planning.tied_losses import Place, Ties

@@ -23,8 +23,8 @@ from functools import cached_property
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Floats
 from tabularium.mechanisms.noise_distributions import NOTHING
 from tabularium.mechanisms.planning.exact_shares import DENOMINATORS, WASTE, rounded_shares, short_above
 from tabularium.mechanisms.planning.smallest_budget import BudgetProblem, Found, Goal

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference.arrays import Floats
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.tasks.plan.planned_model import PlannedModel
 from tabularium.tasks.postprocess.agreement import Agreement

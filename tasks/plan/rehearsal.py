@@ -16,8 +16,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference import Estimate
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference.margins_of_error.pooled_errors import COARSE
 from tabularium.tasks.margins.bootstrap import Bootstrap
 from tabularium.tasks.margins.error_model import LevelError

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.inference import Estimate
-from tabularium.mechanisms.inference.arrays import strips
 from tabularium.mechanisms.noise_distributions import NOTHING
 from tabularium.tasks.postprocess.mapped_arrays import Room
 from tabularium.tasks.postprocess.table_layout import Layout

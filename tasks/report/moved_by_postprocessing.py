@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import strips
+from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.queries.cell_measurements import array_of_cells
 from tabularium.tasks.postprocess.table_layout import Layout

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.errors import InputError, PublicationError
-from tabularium.mechanisms.inference.arrays import strips
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import ROWS
 from tabularium.tasks.publish.read_release import Released

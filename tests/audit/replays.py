@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.accounting.transcript import CHOICES, Definition, Event
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel import Replay, replay
-from tabularium.mechanisms.channel.noise_source import Integers
 from tabularium.mechanisms.channel.replay.replay_audit import Audit
 from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
 from tabularium.mechanisms.mechanism import Mechanism

@@ -37,8 +37,8 @@ def test_the_examples_are_found() -> None:
     assert len(PAGES) > 18
     for name, least in (
         ("tabularium.mechanisms.histograms.privhist.properties", 6),
-        ("tabularium.mechanisms.histograms.privhist.run_lengths", 1),
-        ("tabularium.mechanisms.histograms.noise_first.merging", 1),
+        ("tabularium.mechanisms.histograms.privhist.privhist", 1),
+        ("tabularium.mechanisms.histograms.noise_first", 1),
     ):
         finder = doctest.DocTestFinder()
         assert sum(len(test.examples) for test in finder.find(importlib.import_module(name))) >= least

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.inference import Hierarchy
-from tabularium.mechanisms.inference.arrays import strips
 from tabularium.validations.spec.parts.output_options import PostProcessing
 
 Codes = Callable[[int, int], dict[str, str]]

@@ -8,7 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from tabularium.mechanisms.arrays import Floats
+
 _NODES = 32
 _BLOCK = 1024  # candidates at a time
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, BinaryIO, TypeVar
 
 from tabularium.mechanisms.errors import InternalError
+from tabularium.mechanisms.kernels.compiled import KERNELS
 
 Answer = TypeVar("Answer")
 Loaded = tuple[list[str], list[tuple[str, list[Any]]]]
@@ -106,9 +107,8 @@ def _serve(asked: BinaryIO, told: BinaryIO, inherited: tuple[Any, ...]) -> None:
 
 def loaded() -> Loaded:
     """Return what this process has imported and compiled: names of modules, kernels and their signatures."""
-    kernels = getattr(sys.modules.get("tabularium.mechanisms.kernels.compiled"), "KERNELS", {})
-    signatures = {name: list(getattr(kernel, "signatures", ())) for name, kernel in kernels.items()}
-    return list(sys.modules), [(name, found) for name, found in signatures.items() if found]
+    found = [(name, kernel.signatures) for name, kernel in KERNELS.items() if kernel.signatures]
+    return list(sys.modules), found
 
 
 def load(found: Loaded) -> None:
@@ -117,8 +117,7 @@ def load(found: Loaded) -> None:
     for name in modules:
         if name not in sys.modules and name.startswith(("tabularium.mechanisms.", "numba", "scipy")):
             import_module(name)
-    kernels = getattr(sys.modules.get("tabularium.mechanisms.kernels.compiled"), "KERNELS", {})
     for name, wanted in signatures:
         for signature in wanted:
-            if name in kernels and signature not in kernels[name].signatures:
-                kernels[name].compile(signature)
+            if name in KERNELS and signature not in KERNELS[name].signatures:
+                KERNELS[name].dispatcher.compile(signature)

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from tabularium.mechanisms.accounting.transcript import CHOICES, GAUSSIANS
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel.least_noisy_partition import weight_of_change
-from tabularium.mechanisms.channel.noise_source import Integers
 from tabularium.mechanisms.channel.replay.choice_probabilities import log_ratios
 from tabularium.mechanisms.channel.replay.replay_findings import Draw
 

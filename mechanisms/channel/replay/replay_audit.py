@@ -46,11 +46,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel.argument_checks import Amount, exact
 from tabularium.mechanisms.channel.budget_meter import Meter
 from tabularium.mechanisms.channel.event_builder import Place
 from tabularium.mechanisms.channel.metered_channel import Channel
-from tabularium.mechanisms.channel.noise_source import Integers, Source
+from tabularium.mechanisms.channel.noise_source import Source
 from tabularium.mechanisms.channel.replay.bitwise_comparison import difference_between
 from tabularium.mechanisms.channel.replay.clean_process import CleanProcess, load, loaded
 from tabularium.mechanisms.channel.replay.draw_losses import loss_of

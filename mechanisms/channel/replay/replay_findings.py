@@ -10,8 +10,8 @@ from typing import Protocol
 from numpy.typing import ArrayLike
 
 from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel.metered_channel import Channel
-from tabularium.mechanisms.channel.noise_source import Integers
 from tabularium.mechanisms.measured import Measured, Release
 
 Output = Integers | int

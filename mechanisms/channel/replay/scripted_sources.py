@@ -11,8 +11,9 @@ from fractions import Fraction
 import numpy as np
 
 from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel.least_noisy_partition import LARGEST_SUM, least_partition
-from tabularium.mechanisms.channel.noise_source import Integers, Sampler
+from tabularium.mechanisms.channel.noise_source import Sampler
 from tabularium.mechanisms.channel.replay.replay_findings import Draw, Force
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import log
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
     best_partition,
@@ -31,8 +31,6 @@ from tabularium.mechanisms.histograms.denoise.tiles import Layout, shape_of
 from tabularium.mechanisms.histograms.denoise.tree_prior import TreePrior
 from tabularium.mechanisms.noise_distributions import Noise
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 LevelsIf = Callable[[Integers, Floats], Floats]
 Smoother = Callable[[Boxes, Floats], tuple[Floats, LevelsIf]]
 

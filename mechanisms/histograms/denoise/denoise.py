@@ -40,6 +40,7 @@ from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.many_tables import denoise_tables
 from tabularium.mechanisms.histograms.denoise.tiles import Layout, axes_of
 from tabularium.mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums, noisy_tree
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
@@ -164,8 +165,6 @@ class Denoise(Mechanism):
 
     def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]]:
         """Return what ``finish`` would make of each of many tables."""
-        from tabularium.mechanisms.histograms.denoise.many.many_tables import denoise_tables
-
         wishes = self._wishes()
         if self.form == "sparse":
             # Totals of regions are added up: what is taken for empty in each would not be little in all.

@@ -12,6 +12,8 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.histograms.denoise.empties import may_be_empty, mostly_empty
 from tabularium.mechanisms.histograms.denoise.estimate_forms import STRENGTHS, FormName, Task, estimates
 from tabularium.mechanisms.histograms.denoise.estimated_error import (
     CLOSED,
@@ -24,8 +26,6 @@ from tabularium.mechanisms.histograms.denoise.estimated_error import (
 from tabularium.mechanisms.histograms.denoise.probes import Probes
 from tabularium.mechanisms.histograms.denoise.tiles import Layout
 from tabularium.mechanisms.noise_distributions import Noise
-
-Floats = NDArray[np.float64]
 
 _SMALL = 1 << 17  # boxes: up to here wavelets are tried too
 _SAMPLE = 1 << 18  # boxes: above, what is to be tried is tried on so many of them
@@ -170,8 +170,6 @@ def _if_sparse(task: Task, wishes: Wishes) -> list[Judged]:
     """
     if wishes.form != "sparse":
         return []
-    from tabularium.mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
-
     if not may_be_empty(task.sample, task.sample_layout):
         return []
     trial = _trial(task, probed=False)

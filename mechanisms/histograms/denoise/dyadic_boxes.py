@@ -24,10 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.kernels.compiled import compiled
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Choices = NDArray[np.int8]
 
 

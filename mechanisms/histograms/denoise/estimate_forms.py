@@ -7,21 +7,27 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.histograms.denoise.cycle_spinning import (
+    Smoother,
+    learn,
+    mixture,
+    partition,
+    passes_over,
+    spun,
+)
+from tabularium.mechanisms.histograms.denoise.empties import EmptiesPrior, learn_empties, mixture_with_empties
+from tabularium.mechanisms.histograms.denoise.noise_correlation import threshold_covariance
 from tabularium.mechanisms.histograms.denoise.probes import Probes
 from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.histograms.denoise.tree_prior import NORMAL_CELLS, TreePrior, sum_of_laplaces
+from tabularium.mechanisms.histograms.denoise.wavelet import haar_shrinkage
 from tabularium.mechanisms.noise_distributions import Noise
 
-if TYPE_CHECKING:
-    from tabularium.mechanisms.histograms.denoise.cycle_spinning import Smoother
-    from tabularium.mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
-    from tabularium.mechanisms.histograms.denoise.tree_prior import TreePrior
-
-Floats = NDArray[np.float64]
 FormName = Literal["mixture", "sparse", "partition", "wavelet", "none"]
 
 STRENGTHS: dict[FormName, tuple[float, ...]] = {
@@ -106,8 +112,6 @@ def _none(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the mixture over all partitions; its strength: how likely flatness is when learning begins."""
-    from tabularium.mechanisms.histograms.denoise.cycle_spinning import learn, mixture
-
     for start in strengths:
         if start not in task.priors:
             prior = learn(task.sample, task.sample_layout, task.noise, start, task.whole.classes)
@@ -119,12 +123,6 @@ def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _sparse(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the mixture in which halves may be empty; its strength is that of the mixture."""
-    from tabularium.mechanisms.histograms.denoise.cycle_spinning import passes_over
-    from tabularium.mechanisms.histograms.denoise.empties.sparse_tables import (
-        learn_empties,
-        mixture_with_empties,
-    )
-
     for start in strengths:
         if start not in task.with_empties:
             prior = learn_empties(task.sample, task.sample_layout, task.noise, start, task.whole.classes)
@@ -138,8 +136,6 @@ def _sparse(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _partition(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the best partition; its strength is the price of a part, in ln(cells)·V."""
-    from tabularium.mechanisms.histograms.denoise.cycle_spinning import partition
-
     smoothers = [partition(task.noise, task.whole.cells, strength) for strength in strengths]
     yield from _spun(task, "partition", strengths, smoothers)
 
@@ -148,8 +144,6 @@ def _spun(
     task: Task, form: FormName, strengths: tuple[float, ...], smoothers: list[Smoother]
 ) -> Iterator[Estimate]:
     """Yield what each smoother makes of the tables, averaged over places of the grid."""
-    from tabularium.mechanisms.histograms.denoise.cycle_spinning import spun
-
     fits = spun(task.tables, task.layout, task.shifts, task.probes, smoothers)
     for strength, fit in zip(strengths, fits, strict=True):
         yield Estimate(form, strength, fit.levels, fit.higher, fit.lower)
@@ -169,9 +163,6 @@ def shrunken(
 
     ``whole``: the cells of a whole table.
     """
-    from tabularium.mechanisms.histograms.denoise.noise_correlation import threshold_covariance
-    from tabularium.mechanisms.histograms.denoise.wavelet import haar_shrinkage
-
     tail = 1 / (2 * max(whole, 2))
 
     def threshold(cells: int) -> float:
@@ -194,8 +185,6 @@ def noise_quantile(family: str, cells: int, tail: float) -> float:
 
     In standard deviations of that mean. Of few Laplace variables it grows like ln(1/tail), not like its root.
     """
-    from tabularium.mechanisms.histograms.denoise.tree_prior import NORMAL_CELLS, sum_of_laplaces
-
     if family != "laplace" or cells >= NORMAL_CELLS:
         return -NormalDist().inv_cdf(tail)
     grid = np.arange(0, 40, 1 / 256)

@@ -24,8 +24,8 @@ from math import sqrt
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.histograms.denoise.estimate_forms import Estimate, FormName
 from tabularium.mechanisms.histograms.denoise.noise_correlation import ramp_covariance
 from tabularium.mechanisms.histograms.denoise.probes import Probes
@@ -33,7 +33,6 @@ from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 
-Floats = NDArray[np.float64]
 Sign = Literal["free", "total", "cut"]
 
 CLOSED = ("none", "wavelet")  # the forms that need no probes

@@ -20,12 +20,10 @@ from functools import lru_cache
 from math import exp, expm1, floor, pi, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.histograms.denoise.wavelet import Covariance
 from tabularium.mechanisms.noise_distributions import Noise
-
-Floats = NDArray[np.float64]
 
 _FINE = 2.0  # σ: below, whole numbers are coarse
 _RIDGE = 0.05

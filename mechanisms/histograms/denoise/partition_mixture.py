@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
     advance,
@@ -34,9 +35,7 @@ from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
 )
 from tabularium.mechanisms.kernels.compiled import compiled
 
-Floats = NDArray[np.float64]
 Shares = NDArray[np.float32]
-Integers = NDArray[np.int64]
 
 _NEVER = 1e-7  # halvings less likely than this are not followed
 _POWERS = np.array([2.0**-k for k in range(64)])

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from math import ceil, log2, prod, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise.noise_correlation import draw_steps
 from tabularium.mechanisms.histograms.denoise.tiles import Layout, Tile
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _SEED = 2006
 _LEAST, _MOST = 256, 4096

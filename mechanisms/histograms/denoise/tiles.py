@@ -10,9 +10,9 @@ from math import ceil, log2, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
 
-Floats = NDArray[np.float64]
 Tile = tuple[slice, ...]
 
 MOST_AXES = 10

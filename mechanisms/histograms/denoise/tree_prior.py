@@ -28,10 +28,9 @@ from math import lgamma, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.histograms.denoise.partition_mixture import Prior
 from tabularium.mechanisms.noise_distributions import Noise
-
-Floats = NDArray[np.float64]
 
 DENSITY = 32
 REACH = 16

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from tabularium.mechanisms.arrays import Floats
+
 Threshold = Callable[[int], float]
 Covariance = Callable[[Floats, float, int], Floats]
 Bands = dict[tuple[int, ...], Floats]

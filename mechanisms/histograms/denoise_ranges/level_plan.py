@@ -25,14 +25,11 @@ from itertools import pairwise
 from math import log2
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise_ranges.split_tree import split_axes
 from tabularium.mechanisms.noise.synthetic import generator
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 TOTAL_SHARE = Fraction(1, 25)
 """The part of the budget that measures the total, from which all else is planned."""

@@ -23,19 +23,19 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, planned_shares
-from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree
-from tabularium.mechanisms.histograms.denoise_ranges.tree_sums import levels_of
+from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import smoothed
+from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree, levels_of
 from tabularium.mechanisms.histograms.noisy_sums import addable, variance_for
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts
 from tabularium.mechanisms.noise_distributions import noise_in, variance_of
-
-Floats = NDArray[np.float64]
 
 _NO_NOISE = 1e-9
 
@@ -99,9 +99,6 @@ def noisy_tree(measured: Measured, apart: tuple[int, ...]) -> LinearMeasurement:
 
     The total, from which the levels were chosen, is left out: given it, all other noise is what it was.
     """
-    from tabularium.mechanisms.inference.hierarchy import Hierarchy
-    from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
-
     tree, levels = SplitTree.of(tuple(measured.meta["shape"]), apart), measured.meta["levels"]
     down = levels[::-1]
     firsts = np.cumsum([0, *(tree.starts[level].size for level in down)])
@@ -127,8 +124,6 @@ def noisy_tree(measured: Measured, apart: tuple[int, ...]) -> LinearMeasurement:
 
 def finish_sums(measured: Measured, apart: tuple[int, ...]) -> Release:
     """Return the smoothed table, float64, in the shape of the counts."""
-    from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import smoothed
-
     sums = noisy_sums(measured, apart)
     tree, levels = sums.tree, levels_of(sums.tree, sums.levels)
     top = levels[-1]

@@ -40,7 +40,7 @@ Source: Suresh 2019 (PrivHist).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, isqrt, log, sqrt
 from typing import Any, ClassVar, Literal
@@ -48,17 +48,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from tabularium.mechanisms.histograms.privhist.run_lengths import (
-    LARGEST_TOTAL,
-    AnonymizedRelease,
-    Runs,
-    merged,
-    prevalences,
-)
-from tabularium.mechanisms.measured import Array, Measured
+from tabularium.mechanisms.inference.isotonic import isotonic, whole
+from tabularium.mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism, check_counts
 
 LONGEST_LIST = 1 << 17
@@ -171,7 +167,6 @@ def _level(channel: Channel) -> float:
 
 def boundaries_of(total: int, epsilon: float) -> NDArray[np.int64]:
     """Return s_0 … s_m for ``total`` >= 1 records, a noisy number, at ε; see the head of this module."""
-    from tabularium.mechanisms.histograms.privhist.blocks import widening
 
     least = -(-total // LONGEST_LIST)
     if epsilon > 1:
@@ -220,8 +215,6 @@ def histogram(
     tied
         See ``PrivHist``.
     """
-    from tabularium.mechanisms.inference.isotonic import isotonic, whole
-
     widths = np.diff(boundaries).astype(np.float64)
     reach, over = isotonic(blocks / widths, widths**2, increasing=False), listed.astype(np.float64)
     if tied:
@@ -242,7 +235,6 @@ def items_beyond(
     the regression is the larger of it and the bound. Squares are summed for all g at once, less what does not
     depend on g.
     """
-    from tabularium.mechanisms.histograms.privhist.prefix_regression import explained
 
     places = np.arange(listed.size + 1)
     # Blocks whose f is below g come last. They are Σ (blocks - g·widths)² instead of Σ (blocks - f·widths)².
@@ -262,3 +254,186 @@ def _items(boundaries: NDArray[np.int64], reach: NDArray[np.int64], over: NDArra
     past = np.maximum(np.append(reach, 0), over.size)
     rest = np.stack([boundaries[:0:-1], (past[:-1] - past[1:])[::-1]], axis=1)
     return merged(np.concatenate([np.stack([first, np.ones_like(first)], axis=1), rest]))
+
+
+# JOINED blocks.py
+# Boundaries that widen in proportion: fine near zero, ever coarser above.
+
+
+@compiled
+def widening(end: float, growth: float) -> NDArray[np.int64]:
+    """Return s_0 = 0 < s_1 < … with s_{i+1} = s_i + max(1, ⌊growth·s_i⌋), up to the first s_m >= ``end``.
+
+    Parameters
+    ----------
+    end
+        At least 1; every s_i is below 2^53, so that no product is off by one step.
+    growth
+        Not negative.
+    """
+    size, last = 1, 0
+    while last < end:
+        last += max(1, int(growth * last))
+        size += 1
+    boundaries = np.zeros(size, dtype=np.int64)
+    for place in range(1, size):
+        before = boundaries[place - 1]
+        boundaries[place] = before + max(1, int(growth * before))
+    return boundaries
+
+
+# JOINED prefix_regression.py
+# Isotonic regression of every beginning of a list, in one pass by pooling adjacent violators: O(n).
+
+
+@compiled
+def explained(values: Floats) -> Floats:
+    """Return how much of Σ value² the best non-increasing vector without negatives explains, for each head.
+
+    The head of g values is fitted by isotonic regression and cut off at zero; what is left of its squares
+    then is Σ value² - explained[g].
+
+    Parameters
+    ----------
+    values
+        Shape (n,).
+
+    Returns
+    -------
+    Shape (n + 1,), explained[0] = 0.
+    """
+    size = values.size
+    sums = np.empty(size)
+    heavy = np.empty(size)
+    means = np.empty(size)
+    so_far = np.zeros(size + 1)  # explained by the pools up to each one
+    found = np.zeros(size + 1)
+    pools = 0
+    for place in range(size):
+        total, weight, mean = values[place], 1.0, values[place]
+        while pools > 0 and means[pools - 1] <= mean:
+            pools -= 1
+            total += sums[pools]
+            weight += heavy[pools]
+            mean = total / weight
+        sums[pools], heavy[pools], means[pools] = total, weight, mean
+        so_far[pools + 1] = so_far[pools] + max(mean, 0.0) * max(total, 0.0)
+        pools += 1
+        found[place + 1] = so_far[pools]
+    return found
+
+
+# JOINED run_lengths.py
+# Anonymized histograms in short: how many items have which count.
+#
+# An anonymized histogram is the multiset of the positive counts of a table, without the items' names. It is
+# written as pairs (count, multiplicity), counts descending: an array of shape (k, 2). With n records there are
+# at most √(2n) distinct counts, however many items there are.
+
+Runs = NDArray[np.int64]
+
+LARGEST_LIST = 1 << 27
+"""Items that ``expand`` writes out by default: 1 GiB of them."""
+LARGEST_TOTAL = 1 << 60
+
+
+@dataclass(frozen=True, eq=False)
+class AnonymizedRelease(Release):
+    """A private anonymized histogram.
+
+    Attributes
+    ----------
+    values
+        Shape (k, 2), int64: pairs (count, multiplicity), counts positive and descending.
+    total
+        The noisy number of records, not below zero. It is a measurement of its own, not Σ count·multiplicity.
+    """
+
+    total: int = field(kw_only=True)
+
+    def expand(self, largest: int = LARGEST_LIST) -> NDArray[np.int64]:
+        """Return the counts one by one, descending; see ``expand``."""
+        return expand(self.values, largest)
+
+
+def prevalences(counts: ArrayLike) -> Runs:
+    """Return how many items have which positive count, as pairs (count, multiplicity), counts descending.
+
+    Parameters
+    ----------
+    counts
+        Integers of any shape: the count of every item. Items of count 0 leave no trace.
+
+    Examples
+    --------
+    >>> prevalences([1, 0, 3, 1]).tolist()
+    [[3, 1], [1, 2]]
+    """
+    checked = check_counts(counts).reshape(-1)
+    distinct, items = np.unique(checked[checked > 0], return_counts=True)
+    return np.stack([distinct[::-1], items[::-1].astype(np.int64)], axis=1)
+
+
+def merged(pairs: NDArray[np.int64]) -> Runs:
+    """Return pairs (count, multiplicity) in order: counts positive, descending, and each there once.
+
+    Parameters
+    ----------
+    pairs
+        Shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
+    """
+    real = pairs[(pairs > 0).all(axis=1)]
+    if (real[1:, 0] >= real[:-1, 0]).any():  # most are in order already
+        real = real[np.argsort(-real[:, 0], kind="stable")]
+    firsts = np.flatnonzero(np.append(True, real[1:, 0] != real[:-1, 0]))[: real.shape[0]]
+    if not firsts.size:
+        return np.zeros((0, 2), dtype=np.int64)
+    return np.stack([real[firsts, 0], np.add.reduceat(real[:, 1], firsts)], axis=1)
+
+
+def pairs_of(runs: ArrayLike) -> Runs:
+    """Return pairs (count, multiplicity) as int64, shape (k, 2).
+
+    Raises
+    ------
+    MechanismError
+        Anything else.
+    """
+    pairs = np.asarray(runs)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or (pairs < 0).any():
+        raise MechanismError(
+            "these are not pairs of count and multiplicity",
+            where="run lengths",
+            mend="give whole numbers from 0 up, shape (k, 2)",
+        )
+    return pairs.astype(np.int64)
+
+
+def expand(runs: ArrayLike, largest: int = LARGEST_LIST) -> NDArray[np.int64]:
+    """Return the counts that pairs (count, multiplicity) stand for, one by one, in the order of the pairs.
+
+    Parameters
+    ----------
+    runs
+        Shape (k, 2).
+    largest
+        How long the list may be.
+
+    Raises
+    ------
+    MechanismError
+        Not such pairs, or more than ``largest`` items.
+
+    Examples
+    --------
+    >>> expand([[3, 1], [1, 2]]).tolist()
+    [3, 1, 1]
+    """
+    pairs = pairs_of(runs)
+    if sum(pairs[:, 1].tolist()) > largest:
+        raise MechanismError(
+            "the list would be longer than the limit",
+            where="expand",
+            mend="work with the pairs of count and multiplicity, or raise the limit",
+        )
+    return np.repeat(pairs[:, 0], pairs[:, 1]).astype(np.int64)

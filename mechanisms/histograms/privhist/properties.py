@@ -21,10 +21,9 @@ from math import acosh, cosh, floor, inf, isfinite, lgamma, log
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.privhist.run_lengths import merged, pairs_of
-
-Floats = NDArray[np.float64]
+from tabularium.mechanisms.histograms.privhist.privhist import merged, pairs_of
 
 
 @dataclass(frozen=True)

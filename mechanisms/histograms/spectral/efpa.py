@@ -5,7 +5,7 @@ dropped against the noise on what is kept. The rest goes into noise on **every**
 
 Why the loss is at most ε: the score has sensitivity 1 (``spectral.choose_radii``), so the choice costs its
 share; the kept coefficients have the sensitivity proven in
-``tabularium.mechanisms.histograms.spectral.spectral_plan``, so their noise costs the rest; the inverse
+``tabularium.mechanisms.histograms.spectral.spectral``, so their noise costs the rest; the inverse
 transform is post-processing.
 
 What differs from the paper, and why:
@@ -38,19 +38,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from tabularium.mechanisms.histograms.spectral.spectral import COUNT_CAP, ChosenSpectral, pure_budget
-from tabularium.mechanisms.histograms.spectral.spectral_plan import Plan
-
-if TYPE_CHECKING:
-    from tabularium.mechanisms.histograms.spectral.transforms import Layout
-
-Floats = NDArray[np.float64]
+from tabularium.mechanisms.histograms.spectral.spectral import COUNT_CAP, ChosenSpectral, Plan, pure_budget
+from tabularium.mechanisms.histograms.spectral.transforms import Layout
 
 SCORES = ("norm", "paper")
 _WEIGHT = 2.0

@@ -1,7 +1,7 @@
 """FPA, the Fourier Perturbation Algorithm: the k slowest frequencies of a table, each with noise.
 
 What one record changes, the sensitivity of the kept coefficients and the proof: see
-``tabularium.mechanisms.histograms.spectral.spectral_plan``. The whole budget goes into one draw. k is public.
+``tabularium.mechanisms.histograms.spectral.spectral``. The whole budget goes into one draw. k is public.
 
 What differs from the paper: the transform is the real one, without the redundant half; noise is discrete, on
 a lattice; ``sensitivity="tight"`` needs a fraction of the noise of the paper's √z (the default here, since

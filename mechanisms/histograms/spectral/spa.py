@@ -3,7 +3,7 @@
 A share of the budget, by default half, chooses the number of frequencies by the score
 -(√(energy dropped) + z·√N/ε), whose sensitivity is 1 (see ``spectral.choose_radii``; ε is the whole budget,
 √2ρ under zCDP). The rest goes into noise on the kept coefficients
-(``tabularium.mechanisms.histograms.spectral.spectral_plan``).
+(``tabularium.mechanisms.histograms.spectral.spectral``).
 
 What differs from the paper: it draws the coefficients by the exponential mechanism with the norm as score
 (Gaussian noise whose variance has a Gamma distribution), for which floating-point proofs are missing; here
@@ -23,9 +23,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.histograms.parameter_checks import share_of_budget
-from tabularium.mechanisms.histograms.spectral.spectral import COUNT_CAP, ChosenSpectral, Floats, pure_budget
-from tabularium.mechanisms.histograms.spectral.spectral_plan import Plan
+from tabularium.mechanisms.histograms.spectral.spectral import COUNT_CAP, ChosenSpectral, Plan, pure_budget
 
 
 @dataclass(frozen=True)

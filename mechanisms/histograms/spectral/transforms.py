@@ -23,7 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.histograms.spectral import double_fourier
+from tabularium.mechanisms.histograms.spectral.double_fourier import gathered, square_root
+
 Places = NDArray[np.int64]
 TRANSFORMS = ("dft", "dct")
 _FEW = 1 << 12
@@ -86,10 +89,6 @@ def coordinates(counts: NDArray[np.int64], plan: Layout) -> Floats:
 
     Their error is bounded by ``double_fourier.relative_error``.
     """
-    from tabularium.mechanisms.histograms.spectral import double_fourier
-    from tabularium.mechanisms.histograms.spectral.fourier_passes import gathered
-    from tabularium.mechanisms.histograms.spectral.roots_of_unity import square_root
-
     values = np.zeros((2, *plan.shape))
     values[0] = counts.reshape(plan.shape)
     if plan.transform == "dct":

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -61,12 +61,12 @@ class Conditions:
     """
 
     system: sparse.csr_array
-    sums: Ints
+    sums: Integers
     firm: Bools
     sets: int
 
 
-def round_to_sums(values: Floats, conditions: Conditions) -> Ints:
+def round_to_sums(values: Floats, conditions: Conditions) -> Integers:
     """Return (numbers,) whole numbers near ``values`` that meet the conditions as far as possible.
 
     Numbers that are not negative stay so. Deterministic.
@@ -107,7 +107,7 @@ def _batches(sizes: Indices, most: int) -> Indices:
     return numbered
 
 
-def _settle(values: Floats, conditions: Conditions) -> Ints:
+def _settle(values: Floats, conditions: Conditions) -> Integers:
     floors = np.floor(values)
     base = floors.astype(np.int64)
     rest = values - floors
@@ -134,7 +134,7 @@ class _Moves:
     cost: Floats
     sign: Floats
 
-    def made(self, conditions: Conditions, left: Floats) -> Ints:
+    def made(self, conditions: Conditions, left: Floats) -> Integers:
         """Return the change of every number (numbers,) that brings the sums ``left`` nearest to zero."""
         from scipy import sparse
 

@@ -18,13 +18,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Floats
 from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.estimate import Estimate, finite_estimate, table_of, variances_of
-from tabularium.mechanisms.inference.joint.anova import anova_estimates, separable
-from tabularium.mechanisms.inference.joint.conjugate_gradients import JointSystem
-from tabularium.mechanisms.inference.joint.joint_variances import estimated_variances, exact_variances
+from tabularium.mechanisms.inference.joint.anova import (
+    JointSystem,
+    anova_estimates,
+    estimated_variances,
+    exact_variances,
+    separable,
+)
 from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
 
 SMALL = 4_000_000

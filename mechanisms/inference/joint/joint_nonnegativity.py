@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats
 from tabularium.mechanisms.inference.estimate import Estimate
 from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
 from tabularium.mechanisms.inference.joint.nonnegative_projection import project, project_families

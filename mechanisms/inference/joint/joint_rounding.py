@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from tabularium.mechanisms.inference.estimate import Estimate, refuse_node
 from tabularium.mechanisms.inference.joint.controlled_rounding import Conditions, round_to_sums
 from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
@@ -73,7 +73,7 @@ class Rounded:
         Everything that does not hold, empty when all tables add up, agree and stay within 1.
     """
 
-    tables: dict[str, Ints]
+    tables: dict[str, Integers]
     violations: tuple[Violation, ...]
 
     def diagnostics(self) -> dict[str, object]:
@@ -192,7 +192,7 @@ class _Rounding:
             result[free] = round_to_sums(values[free], sums)
         step.put(result, self._whole)
 
-    def _start(self, steps: Sequence[Step]) -> tuple[Floats, Bools, Ints]:
+    def _start(self, steps: Sequence[Step]) -> tuple[Floats, Bools, Integers]:
         """Return values, whole where they almost are, which of them may not move, and the nearest whole."""
         values = np.concatenate([step.take(self._marginals) for step in steps])
         exact = np.concatenate([step.take(self._variances) for step in steps]) == 0
@@ -234,7 +234,7 @@ class _Rounding:
         left = target - _times(system, np.where(pinned, new, 0))
         new[free] = round_to_sums(values[free], Conditions(system[:, free], left, np.concatenate(given), 3))
 
-        def badness(numbers: Ints) -> tuple[int, int]:
+        def badness(numbers: Integers) -> tuple[int, int]:
             missed = int(np.abs(_times(system, numbers) - target).sum())
             return missed, int((np.abs(numbers - values) > 1 + SNAP).sum())
 
@@ -242,14 +242,14 @@ class _Rounding:
             unstacked(steps, new, self._whole)
 
 
-def _times(system: sparse.csr_array, numbers: Ints) -> Ints:
+def _times(system: sparse.csr_array, numbers: Integers) -> Integers:
     return np.asarray(np.rint(system @ numbers), dtype=np.int64)
 
 
-def _round_families(values: Floats, labels: Indices, sums: Ints) -> Ints:
+def _round_families(values: Floats, labels: Indices, sums: Integers) -> Integers:
     """Round under one set of sums: largest remainders; families they cannot serve by the general way."""
     floors = np.floor(values)
-    whole: Ints = np.rint(values).astype(np.int64)
+    whole: Integers = np.rint(values).astype(np.int64)
     held = np.flatnonzero(labels >= 0)
     if not held.size:
         return whole

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference.family_projection import Families
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints, Number
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers, Number
 from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Marginal, Overlap, View
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MarginalTables = dict[Marginal, Floats]
 """Numbers of every marginal of the lattice: (nodes, groups), flat dimensions in alphabetical order."""
-WholeMarginalTables = dict[Marginal, Ints]
+WholeMarginalTables = dict[Marginal, Integers]
 
 CERTAIN = 1e-9
 """Variances below this part of the marginal's largest one are exact."""

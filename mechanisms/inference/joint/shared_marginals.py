@@ -22,8 +22,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import Indices, Number
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Indices, Number
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 

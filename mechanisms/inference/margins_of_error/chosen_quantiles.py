@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.kernels.outward_cells import reaches
 

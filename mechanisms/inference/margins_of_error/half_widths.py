@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tabularium.mechanisms import noise_distributions
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Floats
 
 POINTS = 1 << 20
 """Lattice points of the numerical inversion of a sum's characteristic function."""

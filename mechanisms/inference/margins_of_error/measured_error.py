@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting import Definition
+from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Ints
 
 UNIT = 256
 """Parts of a record in which errors are counted; one record changes the sum by this many parts."""
@@ -51,7 +51,7 @@ FEWEST = 256
 _CELLS_AT_ONCE = 1 << 12  # 2^12 errors of at most 2^48 parts: no overflow
 
 
-def total_error(counts: Ints, released: NDArray[Any]) -> int:
+def total_error(counts: Integers, released: NDArray[Any]) -> int:
     """Return Σ min(|counts - released|, cap) in parts of 1/256. **Confidential**: to be measured with noise.
 
     Parameters
@@ -87,7 +87,7 @@ def total_error(counts: Ints, released: NDArray[Any]) -> int:
     return min(total, LARGEST_SUM)
 
 
-def error_classes(released: NDArray[Any]) -> Ints:
+def error_classes(released: NDArray[Any]) -> Integers:
     """Return the class of every cell, flat: 0 for the smallest released numbers.
 
     From the top, classes have 256, 512, 1024, ... cells and whoever shares the last one's number; what is
@@ -109,11 +109,13 @@ def error_classes(released: NDArray[Any]) -> Ints:
             break
         bounds.append(bound)
         left, wanted = below, 2 * wanted
-    classes: Ints = np.searchsorted(np.array(bounds[::-1]), flat, side="right").astype(np.int64)
+    classes: Integers = np.searchsorted(np.array(bounds[::-1]), flat, side="right").astype(np.int64)
     return classes
 
 
-def class_errors(counts: Ints, released: NDArray[Any], total: Callable[..., int] = total_error) -> Ints:
+def class_errors(
+    counts: Integers, released: NDArray[Any], total: Callable[..., int] = total_error
+) -> Integers:
     """Return the total error of each class, in parts of 1/256. **Confidential**, like ``total_error``.
 
     Returns

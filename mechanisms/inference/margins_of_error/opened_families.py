@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference.consistency import in_parallel
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 

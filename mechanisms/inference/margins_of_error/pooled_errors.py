@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats, Indices, Ints
+from tabularium.mechanisms.arrays import Floats, Indices, Integers
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Rows, summed
 
@@ -37,9 +37,9 @@ FINE, COARSE = 200, 100
 class Strata:
     """Cells of like linear estimates: one number per stratum, (nodes, cells) or (nodes, 1)."""
 
-    of: Ints
+    of: Integers
     deviation: Floats
-    depth: Ints  # (strata,)
+    depth: Integers  # (strata,)
 
     @classmethod
     def among(cls, tree: Hierarchy, variances: Floats) -> Strata:
@@ -160,7 +160,7 @@ class Pool:
             half[rows] = np.where(unknown, fallback[nodes], found) if unknown.any() else found
         return half
 
-    def _codes(self, made: Made, rows: slice, nodes: slice | Indices) -> Ints:
+    def _codes(self, made: Made, rows: slice, nodes: slice | Indices) -> Integers:
         """Return the class of every cell of some rows, flat."""
         strata = self._strata.of[nodes]
         scale = self._scale[strata]

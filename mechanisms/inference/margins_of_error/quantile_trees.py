@@ -24,9 +24,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.histograms.boost.even_trees import EvenTree, level_variances
-from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.inference.consistency import consistency
+from tabularium.mechanisms.inference.even_trees import EvenTree, level_variances
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.kernels.bin_trees import one_tree

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats
+from tabularium.mechanisms.arrays import Bools, Floats
 
 EMPTY = 0.01
 """Largest share of what is shown that is expected to be of cells without any record."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Indices, Ints, strips
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers, strips
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 CHECKS = 4
@@ -121,7 +121,7 @@ class Runs:
         return self.checking if self.checking is not None else max(2, first // (CHECKS - 1))
 
 
-def summed(places: Ints, numbers: Floats | Bools | None, weights: Floats | None, length: int) -> Floats:
+def summed(places: Integers, numbers: Floats | Bools | None, weights: Floats | None, length: int) -> Floats:
     """Add up weighted numbers, 1 each if there are none, place by place."""
     if numbers is not None and weights is not None:
         numbers = numbers * weights

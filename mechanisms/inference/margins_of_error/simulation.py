@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
 from tabularium.mechanisms.inference.margins_of_error.pooled_errors import Pool, Strata

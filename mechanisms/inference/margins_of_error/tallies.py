@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Ints
+from tabularium.mechanisms.arrays import Bools, Floats, Integers
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Made, summed
 
@@ -160,18 +160,18 @@ class Tally:
         return weight
 
 
-def _size(counts: Floats) -> Ints:
+def _size(counts: Floats) -> Integers:
     """Return the class of every count; fractions go with the whole number they are nearest to."""
-    classes: Ints = np.searchsorted(_FIRSTS, np.rint(counts), side="right").astype(np.int64)
+    classes: Integers = np.searchsorted(_FIRSTS, np.rint(counts), side="right").astype(np.int64)
     return classes
 
 
-def _bin(error: Floats) -> Ints:
+def _bin(error: Floats) -> Integers:
     """Return the bin of every error: rounded up to a whole number, and to 1/128 of itself above 128."""
     whole = np.ceil(error - 1e-9)
     power = np.maximum(np.floor(np.log2(np.maximum(whole, 1) / _EXACT)), 0)
     bins = np.ceil(whole / 2**power) + power * _EXACT
-    kept: Ints = np.minimum(bins, _BINS - 1).astype(np.int64)
+    kept: Integers = np.minimum(bins, _BINS - 1).astype(np.int64)
     return kept
 
 

@@ -29,8 +29,8 @@ from math import sqrt
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Bools, Floats, Integers
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Bools, Floats, Ints
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.inference.prior_table.law_of_changes import Grid, Law, laws_behind
 from tabularium.mechanisms.noise_distributions import NOTHING, Noise
@@ -156,7 +156,7 @@ def _beyond_chance(found: Floats, variance: Floats) -> Floats:
     return left
 
 
-def _classes(size: Floats, deviation: float) -> Ints:
+def _classes(size: Floats, deviation: float) -> Integers:
     """Return the class of each cell, by what the prior says that it holds: (cells,), from 0 up.
 
     Zeros, then classes from a quarter of the noise up, each half as wide again as the last; of cells that are
@@ -170,11 +170,11 @@ def _classes(size: Floats, deviation: float) -> Ints:
         joined[each], cells = number, cells + int(sizes[each])
         if cells >= LEAST and sizes[:each].sum() >= LEAST:
             number, cells = number + 1, 0
-    classes: Ints = number - joined[of]
+    classes: Integers = number - joined[of]
     return classes
 
 
-def _offsets(residuals: Floats, of: Ints, variance: float) -> Floats:
+def _offsets(residuals: Floats, of: Integers, variance: float) -> Floats:
     """Return by how much the cells of each class lie beside the prior on average, beyond chance."""
     most = _OUTLIER * sqrt(variance)
     inside = np.clip(residuals, -most, most)
@@ -184,7 +184,7 @@ def _offsets(residuals: Floats, of: Ints, variance: float) -> Floats:
     return _beyond_chance(mean, spread / sizes)
 
 
-def _or_zero(grid: Grid, own: Floats, expected: Floats, of: Ints) -> tuple[Floats, Bools]:
+def _or_zero(grid: Grid, own: Floats, expected: Floats, of: Integers) -> tuple[Floats, Bools]:
     """Return what is expected of each cell, and (classes,) whether that is what the prior says and not 0."""
     by_prior = laws_behind(grid, _seen(grid, own - expected, of))[1]
     by_zero = laws_behind(grid, _seen(grid, own, of))[1]
@@ -192,15 +192,15 @@ def _or_zero(grid: Grid, own: Floats, expected: Floats, of: Ints) -> tuple[Float
     return np.where(trusted[of], expected, 0.0), trusted
 
 
-def _seen(grid: Grid, residuals: Floats, of: Ints) -> Ints:
+def _seen(grid: Grid, residuals: Floats, of: Integers) -> Integers:
     """Return how many residuals of each class lie at each point of the grid, (classes, points)."""
     points = len(grid.points)
-    at: Ints = of * points + grid.places(residuals)
-    found: Ints = np.bincount(at, minlength=(int(of.max()) + 1) * points).reshape(-1, points)
+    at: Integers = of * points + grid.places(residuals)
+    found: Integers = np.bincount(at, minlength=(int(of.max()) + 1) * points).reshape(-1, points)
     return found
 
 
-def _between(rows: list[Floats], of: Ints, at: Floats) -> Floats:
+def _between(rows: list[Floats], of: Integers, at: Floats) -> Floats:
     """Return numbers of each cell's class at a place between points, by linear interpolation."""
     table = np.stack(rows)
     low = np.clip(np.floor(at), 0, table.shape[1] - 2).astype(np.int64)
@@ -209,7 +209,9 @@ def _between(rows: list[Floats], of: Ints, at: Floats) -> Floats:
     return found
 
 
-def _shown(grid: Grid, laws: list[Law], cells: Ints, expected: list[float]) -> tuple[tuple[int, float], ...]:
+def _shown(
+    grid: Grid, laws: list[Law], cells: Integers, expected: list[float]
+) -> tuple[tuple[int, float], ...]:
     """Return changes of some sizes with the part of them that is shown, over cells that can change so."""
     found = []
     for times in CHANGES if cells.any() else ():

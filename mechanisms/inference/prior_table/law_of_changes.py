@@ -18,7 +18,7 @@ from math import exp, floor, sqrt
 
 import numpy as np
 
-from tabularium.mechanisms.inference.arrays import Floats, Ints
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.noise_distributions import Noise
 
 REACH = 40
@@ -65,10 +65,10 @@ class Grid:
         """Largest residual that is drawn."""
         return float(min(self.points[-1], TRUSTED * sqrt(self.variance)))
 
-    def places(self, residuals: Floats) -> Ints:
+    def places(self, residuals: Floats) -> Integers:
         """Return the nearest point of each residual, those beyond the ends at them."""
         half = len(self.points) // 2
-        nearest: Ints = np.clip(np.rint(residuals / self.step), -half, half).astype(np.int64) + half
+        nearest: Integers = np.clip(np.rint(residuals / self.step), -half, half).astype(np.int64) + half
         return nearest
 
     @property
@@ -143,7 +143,7 @@ class Law:
         return float(chance @ self.mean / chance.sum() / self.grid.points[place])
 
 
-def laws_behind(grid: Grid, seen: Ints) -> tuple[Floats, Floats]:
+def laws_behind(grid: Grid, seen: Integers) -> tuple[Floats, Floats]:
     """Learn the law of the changes behind the residuals of each class.
 
     Parameters
@@ -165,7 +165,7 @@ def laws_behind(grid: Grid, seen: Ints) -> tuple[Floats, Floats]:
     return np.stack(weights) @ laws, np.array(found)
 
 
-def _weights(likely: Floats, seen: Ints) -> Floats:
+def _weights(likely: Floats, seen: Integers) -> Floats:
     """Return the weights of laws, (laws,), that make residuals most likely, by expectation-maximisation."""
     there = seen > 0
     likely, number = likely[:, there], seen[there].astype(np.float64)

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.arrays import Floats, Ints
 
 _ALL = 1 - 1e-6
 """Share of a node in one cell from which the others say nothing of it."""
 
 
-def expected_below(noisy: Floats, above: Floats, parents: Ints, variance: float) -> Floats:
+def expected_below(noisy: Floats, above: Floats, parents: Integers, variance: float) -> Floats:
     """Return what is expected of noisy counts, after the level above and the other cells of each node.
 
     Parameters
@@ -77,7 +77,7 @@ def expected_below(noisy: Floats, above: Floats, parents: Ints, variance: float)
     return expected
 
 
-def _to_siblings(sums: Floats, noise: Floats, parents: Ints, above: int) -> Floats:
+def _to_siblings(sums: Floats, noise: Floats, parents: Integers, above: int) -> Floats:
     """Draw sums towards the mean of those below the same parent, cell by cell, as far as noise explains them.
 
     Parameters

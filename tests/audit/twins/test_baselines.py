@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.channel import Channel
-from tabularium.mechanisms.histograms.boost.boost import Boost
-from tabularium.mechanisms.histograms.mwem.mwem import Mwem
-from tabularium.mechanisms.histograms.mwem.mwem_workloads import TilingWorkload
-from tabularium.mechanisms.histograms.privelet.haar_sums import sums_and_differences
-from tabularium.mechanisms.histograms.privelet.privelet import Privelet
+from tabularium.mechanisms.histograms.boost import Boost
+from tabularium.mechanisms.histograms.mwem import Mwem
+from tabularium.mechanisms.histograms.mwem_workloads import TilingWorkload
+from tabularium.mechanisms.histograms.privelet import Privelet, sums_and_differences
 from tabularium.mechanisms.kernels.bin_trees import one_tree
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tests.audit.cases import Case

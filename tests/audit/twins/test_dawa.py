@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.channel import Channel
-from tabularium.mechanisms.histograms.dawa.dawa import Dawa
-from tabularium.mechanisms.histograms.dawa.hilbert import row_order
+from tabularium.mechanisms.histograms.dawa import Dawa
+from tabularium.mechanisms.histograms.dawa_intervals import row_order
 from tests.audit.cases import CASES, Case, Counts
 from tests.audit.replays import NotPrivateError, audit, judge
 from tests.audit.twins.twin import Drawn

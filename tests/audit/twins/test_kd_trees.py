@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.channel import Channel, replay, replay_loss
-from tabularium.mechanisms.histograms.kd_tree.hierarchical_kd_tree import HierarchicalKdTree
-from tabularium.mechanisms.histograms.kd_tree.kd_tree import KdTree
+from tabularium.mechanisms.histograms.hierarchical_kd_tree import HierarchicalKdTree
+from tabularium.mechanisms.histograms.kd_tree import KdTree
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise_distributions import Noise
 from tests.audit.cases import Case, Counts

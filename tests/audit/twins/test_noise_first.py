@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.channel import Channel, replay, replay_loss
-from tabularium.mechanisms.histograms.noise_first.merging import improve
-from tabularium.mechanisms.histograms.noise_first.noise_first import NoiseFirst
+from tabularium.mechanisms.histograms.noise_first import NoiseFirst, improve
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Counts
 from tests.audit.cases import Case

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.channel import Channel, replay
-from tabularium.mechanisms.histograms.p_hpartition.p_hpartition import PHPartition
+from tabularium.mechanisms.histograms.p_hpartition import PHPartition
 from tests.audit.cases import CASES, Case, Counts
 from tests.audit.replays import NotPrivateError, audit, judge
 from tests.audit.twins.twin import Drawn

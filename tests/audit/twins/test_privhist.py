@@ -20,8 +20,7 @@ from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import Channel, replay
 from tabularium.mechanisms.channel.replay.replay_audit import Audit
 from tabularium.mechanisms.histograms.privhist import privhist
-from tabularium.mechanisms.histograms.privhist.privhist import PrivHist
-from tabularium.mechanisms.histograms.privhist.run_lengths import Runs, prevalences
+from tabularium.mechanisms.histograms.privhist.privhist import PrivHist, Runs, prevalences
 from tabularium.mechanisms.histograms.sorted_isotonic import SortedIsotonic
 from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tests.audit.cases import CASES, Case, Counts

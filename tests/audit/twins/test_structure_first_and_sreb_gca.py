@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.channel import Channel, replay, replay_loss
-from tabularium.mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
-from tabularium.mechanisms.histograms.structure_first.structure_first import StructureFirst
+from tabularium.mechanisms.histograms.sreb_gca import SrebGca
+from tabularium.mechanisms.histograms.structure_first import StructureFirst
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tests.audit.cases import Case

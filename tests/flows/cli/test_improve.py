@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
 from tabularium.flows.cli.improve import summary
-from tabularium.mechanisms.histograms.noise_first.merging import improve
+from tabularium.mechanisms.histograms.noise_first import improve
 from tabularium.mechanisms.noise.synthetic import generator
 
 TRUE = np.repeat([40, 300, 8], 40)

@@ -20,7 +20,6 @@ import numpy as np
 
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.kernels import compiled
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES as AUDITED
 
@@ -102,7 +101,7 @@ def of_a_mechanism(name: str) -> Callable[[], Iterator[Any]]:
 
 
 def segmentation() -> Iterator[Any]:
-    from tabularium.mechanisms.histograms.noise_first.segmentation import segment, segment_into
+    from tabularium.mechanisms.histograms.segmentation import segment, segment_into
 
     rng = generator(5)
     for width in (3, 200, 1 << 40):
@@ -116,10 +115,9 @@ def segmentation() -> Iterator[Any]:
 
 def many_pieces() -> Iterator[Any]:
     """Tables for which the kernels must make more room than they begin with."""
-    from tabularium.mechanisms.histograms.dawa.weighted_segments import weighted_segments
-    from tabularium.mechanisms.histograms.kd_tree.box_growth import grown
-    from tabularium.mechanisms.histograms.noise_first.mean_segments import mean_layer
-    from tabularium.mechanisms.histograms.noise_first.median_segments import median_layer
+    from tabularium.mechanisms.histograms.dawa_intervals import weighted_segments
+    from tabularium.mechanisms.histograms.kd_boxes import grown
+    from tabularium.mechanisms.histograms.segmentation import mean_layer, median_layer
 
     squares = np.arange(600) ** 2
     yield from mean_layer(squares, 1e9, np.zeros(0), 0, 0.0)
@@ -129,7 +127,7 @@ def many_pieces() -> Iterator[Any]:
 
 
 def bisection() -> Iterator[Any]:
-    from tabularium.mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_without_privacy
+    from tabularium.mechanisms.histograms.p_hpartition import Frontier, hpartition_without_privacy
 
     bins = np.arange(300) * 7919 % 1009 * (np.arange(300) % 5) * 10**9
     frontier = Frontier(bins)
@@ -140,8 +138,7 @@ def bisection() -> Iterator[Any]:
 
 
 def isotonic() -> Iterator[Any]:
-    from tabularium.mechanisms.histograms.privhist.blocks import widening
-    from tabularium.mechanisms.histograms.privhist.prefix_regression import explained
+    from tabularium.mechanisms.histograms.privhist.privhist import explained, widening
     from tabularium.mechanisms.inference.isotonic import isotonic as fitted
 
     row = (np.arange(3000) * 7919 % 1013) / 7
@@ -149,7 +146,7 @@ def isotonic() -> Iterator[Any]:
 
 
 def transforms() -> Iterator[Any]:
-    from tabularium.mechanisms.histograms.spectral.fourier_passes import tail_energies
+    from tabularium.mechanisms.histograms.spectral.double_fourier import tail_energies
     from tabularium.mechanisms.histograms.spectral.transforms import coordinates, layout
 
     for shape in ((1,), (2,), (12,), (15,), (64,), (67,), (3, 4), (2, 5, 2)):
@@ -212,7 +209,7 @@ def main() -> None:
         return kernel
 
     if numba.config.DISABLE_JIT:  # a compiled kernel calls another one without anybody noticing
-        compiled.compiled = noticed
+        numba.njit = lambda **_: noticed
     cases = {case: digest(case) for case in CASES}
     print(json.dumps({"interpreted": numba.config.DISABLE_JIT, "cases": cases, "called": sorted(called)}))
 

@@ -10,8 +10,8 @@ import pytest
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.boost.even_trees import EvenTree, height
 from tabularium.mechanisms.histograms.noisy_sums import some_ranges, variance_for
+from tabularium.mechanisms.inference.even_trees import EvenTree, height
 
 TREES = [
     (1, 2, True),

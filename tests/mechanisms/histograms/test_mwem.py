@@ -11,15 +11,14 @@ import pytest
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.mwem.multiplicative_weights import fit_to_ranges, fit_to_tilings
-from tabularium.mechanisms.histograms.mwem.mwem_workloads import (
+from tabularium.mechanisms.histograms.mwem_workloads import (
     MarginalWorkload,
     RangeWorkload,
     TilingWorkload,
-)
-from tabularium.mechanisms.histograms.mwem.range_queries import (
     at_edges,
     block_runs,
+    fit_to_ranges,
+    fit_to_tilings,
     prefixes,
     scattered,
     tilings,

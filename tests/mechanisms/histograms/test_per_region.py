@@ -17,8 +17,7 @@ from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.per_region import PerRegion, summary
-from tabularium.mechanisms.histograms.region_arrays import joined, parted
+from tabularium.mechanisms.histograms.per_region import PerRegion, joined, parted, summary
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES

@@ -12,15 +12,15 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.noisy_sums import variance_for
-from tabularium.mechanisms.histograms.privelet.haar_sums import (
+from tabularium.mechanisms.histograms.privelet import (
     cell_energies,
     cells_from,
     depth,
     factors,
     range_energies,
     sums_and_differences,
+    touched,
 )
-from tabularium.mechanisms.histograms.privelet.privelet import touched
 
 LENGTHS = [*range(1, 20), 32, 33]
 

@@ -14,8 +14,7 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.sreb_gca.greedy_groups import group_starts
-from tabularium.mechanisms.histograms.sreb_gca.sreb_gca import SrebGca, _mean_deviation
+from tabularium.mechanisms.histograms.sreb_gca import SrebGca, _mean_deviation, group_starts
 from tabularium.mechanisms.kernels.prevalence import odds, relative_errors
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise, noise_of

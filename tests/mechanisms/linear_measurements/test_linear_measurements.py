@@ -14,8 +14,7 @@ from scipy.stats import norm
 
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.histograms.privelet.haar_sums import sums_and_differences
-from tabularium.mechanisms.histograms.privelet.noisy_wavelets import NoisyWavelets
+from tabularium.mechanisms.histograms.privelet import NoisyWavelets, sums_and_differences
 from tabularium.mechanisms.inference import Hierarchy
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement, Sums
 from tabularium.mechanisms.linear_measurements.measured_apart import side_by_side
@@ -141,7 +140,7 @@ def test_many_errors_in_common_are_added_up_in_pieces(monkeypatch: pytest.Monkey
     sums = Sums(generator(2).integers(-1, 60, 1200), 6, 10)
     whole = measured.covariances(sums)
     monkeypatch.setattr("tabularium.mechanisms.linear_measurements.linear_measurement._PAIRS", 50)
-    monkeypatch.setattr("tabularium.mechanisms.histograms.privelet.noisy_wavelets._ENTRIES", 100)
+    monkeypatch.setattr("tabularium.mechanisms.histograms.privelet._ENTRIES", 100)
     assert measured.covariances(sums) == pytest.approx(whole)
 
 

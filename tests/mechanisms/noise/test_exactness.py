@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.noise.bernoulli_exp import bernoulli_exp, bernoulli_exp_each
-from tabularium.mechanisms.noise.discrete_laplace import _Laplace, add_laplace
-from tabularium.mechanisms.noise.inversion import TIE, Inversion
+from tabularium.mechanisms.noise.discrete_laplace import TIE, Inversion, _Laplace, add_laplace
 from tests.mechanisms.noise import reference
 from tests.mechanisms.noise.tape import LAST, Constant, Tape
 

@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.dawa.dawa import Dawa, _pooled
-from tabularium.mechanisms.histograms.dawa.hilbert import hilbert_order, row_order
-from tabularium.mechanisms.histograms.dawa.interval_costs import Intervals, aligned, deviations
-from tabularium.mechanisms.histograms.dawa.weighted_segments import weighted_segments
+from tabularium.mechanisms.histograms.dawa import Dawa, _pooled
+from tabularium.mechanisms.histograms.dawa_intervals import (
+    Intervals,
+    aligned,
+    deviations,
+    hilbert_order,
+    row_order,
+    weighted_segments,
+)
 from tabularium.mechanisms.noise.synthetic import generator
 
 # --- the curve --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tabularium.mechanisms.histograms.dawa.greedy_levels import (
+from tabularium.mechanisms.histograms.dawa import (
     _covering,
     _factors,
     _measured,

@@ -14,10 +14,16 @@ from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
 from tabularium.mechanisms.histograms.denoise.dyadic_boxes import boxes_of, cells_of, means_of, spread
-from tabularium.mechanisms.histograms.denoise.empties.empties_mixture import ascend, descend, levels_if
-from tabularium.mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
-from tabularium.mechanisms.histograms.denoise.empties.gap_terms import EmptiesTables, looseness
-from tabularium.mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
+from tabularium.mechanisms.histograms.denoise.empties import (
+    EmptiesPrior,
+    EmptiesTables,
+    ascend,
+    descend,
+    levels_if,
+    looseness,
+    may_be_empty,
+    mostly_empty,
+)
 from tabularium.mechanisms.histograms.denoise.tiles import Layout
 from tabularium.mechanisms.histograms.denoise.tree_prior import DENSITY
 from tabularium.mechanisms.noise.synthetic import generator

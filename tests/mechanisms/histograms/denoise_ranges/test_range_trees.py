@@ -9,8 +9,7 @@ import pytest
 
 from tabularium.mechanisms.histograms.denoise_ranges.level_plan import _covered, _exposure
 from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import _downwards, _Law, _upwards, few_peaks
-from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree, split_axes
-from tabularium.mechanisms.histograms.denoise_ranges.tree_sums import levels_of
+from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree, levels_of, split_axes
 from tabularium.mechanisms.noise.synthetic import generator
 
 

@@ -14,7 +14,7 @@ from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.channel import SeededChannel, replay
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.kd_tree.kd_tree import KdTree, noise_of_amount, within_sums
+from tabularium.mechanisms.histograms.kd_tree import KdTree, noise_of_amount, within_sums
 from tabularium.mechanisms.measured import Release
 from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tabularium.mechanisms.noise.synthetic import generator

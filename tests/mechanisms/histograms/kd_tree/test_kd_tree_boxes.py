@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tabularium.mechanisms.histograms.kd_tree.box_growth import OUTLIER, SPREAD, grown
-from tabularium.mechanisms.histograms.kd_tree.boxes import box_sizes, box_sums, fill_boxes, line_sums
-from tabularium.mechanisms.histograms.kd_tree.two_phases import combined, estimated_risk, second_alone
+from tabularium.mechanisms.histograms.kd_boxes import (
+    OUTLIER,
+    SPREAD,
+    box_sizes,
+    box_sums,
+    fill_boxes,
+    grown,
+    line_sums,
+)
+from tabularium.mechanisms.histograms.kd_tree import combined, estimated_risk, second_alone
 from tabularium.mechanisms.noise.synthetic import generator
 
 Box = tuple[tuple[int, int], ...]

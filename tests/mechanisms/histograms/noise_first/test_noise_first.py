@@ -13,8 +13,7 @@ import pytest
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.noise_first.merging import Merging, improve
-from tabularium.mechanisms.histograms.noise_first.noise_first import NoiseFirst
+from tabularium.mechanisms.histograms.noise_first import Merging, NoiseFirst, improve
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise, laplace_variance
 

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabularium.mechanisms.histograms.noise_first.mean_segments import mean_layer
-from tabularium.mechanisms.histograms.noise_first.occupied_ranks import above, below, clear, empty, put
-from tabularium.mechanisms.histograms.noise_first.segmentation import on_lattice, segment, segment_into
+from tabularium.mechanisms.histograms.segmentation import (
+    above,
+    below,
+    clear,
+    empty,
+    mean_layer,
+    on_lattice,
+    put,
+    segment,
+    segment_into,
+)
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.mechanisms.histograms.noise_first.segment_search import (
     all_errors,

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tabularium.mechanisms.histograms.noise_first.merging import improve
-from tabularium.mechanisms.histograms.noise_first.unbiased_risk import SHARE, estimate_risk
+from tabularium.mechanisms.histograms.noise_first import SHARE, estimate_risk, improve
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 

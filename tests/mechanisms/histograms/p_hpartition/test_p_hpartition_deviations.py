@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_without_privacy
-from tabularium.mechanisms.histograms.p_hpartition.deviations import bisection_costs, split_order
-from tabularium.mechanisms.histograms.p_hpartition.pruning import pruned
+from tabularium.mechanisms.histograms.deviations import bisection_costs, split_order
+from tabularium.mechanisms.histograms.p_hpartition import Frontier, hpartition_without_privacy, pruned
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.sizes import runs
 

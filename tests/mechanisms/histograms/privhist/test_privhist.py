@@ -22,15 +22,13 @@ from tabularium.mechanisms.channel.replay.replay_audit import record
 from tabularium.mechanisms.channel.replay.replay_findings import Draw
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.privhist.privhist import (
+    AnonymizedRelease,
     block_sums,
     boundaries_of,
     excess,
     excess_length,
-    histogram,
-)
-from tabularium.mechanisms.histograms.privhist.run_lengths import (
-    AnonymizedRelease,
     expand,
+    histogram,
     merged,
     prevalences,
 )

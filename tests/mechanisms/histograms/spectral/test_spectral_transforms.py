@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabularium.mechanisms.histograms.spectral import double_fourier
-from tabularium.mechanisms.histograms.spectral.double_words import plus, times, turn
-from tabularium.mechanisms.histograms.spectral.fourier_passes import tail_energies
-from tabularium.mechanisms.histograms.spectral.roots_of_unity import (
+from tabularium.mechanisms.histograms.spectral.double_fourier import (
     BITS,
     double_word,
     pi,
+    plus,
     root,
     square_root,
     table,
+    tail_energies,
+    times,
+    turn,
 )
 from tabularium.mechanisms.histograms.spectral.transforms import (
     TRANSFORMS,

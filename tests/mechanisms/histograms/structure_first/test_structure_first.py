@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.structure_first.budget_split import Bound, least_bound, shares
-from tabularium.mechanisms.histograms.structure_first.structure_first import StructureFirst, lower_medians
+from tabularium.mechanisms.histograms.structure_first import (
+    Bound,
+    StructureFirst,
+    least_bound,
+    lower_medians,
+    shares,
+)
 from tabularium.mechanisms.kernels.bin_trees import stands
 from tabularium.mechanisms.noise.synthetic import generator
 

@@ -14,13 +14,13 @@ from scipy import stats
 
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.channel.replay.choice_probabilities import log_probabilities
-from tabularium.mechanisms.histograms.structure_first.optimal_histograms import (
+from tabularium.mechanisms.histograms.optimal_histograms import (
     Optima,
     mean_costs,
     optima_around_means,
     optima_around_medians,
 )
-from tabularium.mechanisms.histograms.structure_first.structure_first import StructureFirst
+from tabularium.mechanisms.histograms.structure_first import StructureFirst
 from tests.mechanisms.noise.goodness import FALSE_ALARM, WRONG_BY
 
 Cells = list[int]

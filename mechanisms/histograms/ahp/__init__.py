@@ -1,1 +1,0 @@
-"""AHP and its clusters."""

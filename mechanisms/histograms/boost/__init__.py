@@ -1,1 +1,0 @@
-"""Boost and the closed form of its trees."""

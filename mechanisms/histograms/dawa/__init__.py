@@ -1,1 +1,0 @@
-"""DAWA: its intervals, its tree of buckets, and the curve that makes tables rows."""

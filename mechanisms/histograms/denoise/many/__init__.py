@@ -1,1 +1,0 @@
-"""Many small tables of one shape, each on its own: what ``denoise_table`` does, without its overhead."""

@@ -1,0 +1,333 @@
+"""kd_tree: noisy cells draw a map of boxes, and the boxes are measured afresh (two phases, "DPCube").
+
+Phase one measures every cell. A kd-tree is grown on the noisy cells alone: a box is cut in two while it
+seems to hold more than ξ0 records, or while its cells deviate by more than ξ1 from their mean. Phase two
+measures one sum per box of the finished partition. A released cell is its box's sum divided by its size.
+
+What one record changes, and why the loss is at most ε.
+
+- One record changes the total by 1 and one cell by 1. The total, discrete Laplace noise of scale 1/ε_t, costs
+  ε_t; the cells, scale 1/ε_1 each, cost ε_1 together (parallel composition over disjoint cells).
+- The partition is computed from these outputs and public numbers: post-processing. Given the partition, its
+  boxes are disjoint, one record changes one sum by 1, and noise of scale 1/ε_2 costs ε_2.
+- ε_t + ε_1 + ε_2 = ε, adaptive composition. Under zCDP it is Gaussian noise with the same shares of ρ.
+- How many sums there are follows from earlier outputs alone. Counts in a table of more than 2^20 cells are
+  clipped at 2^60/cells, which is public, so that sums stay below 2^61; clipping keeps neighbours.
+
+What differs from the paper, and why (``docs/reference/mechanisms/kd_tree.md`` has the figures):
+
+- Both thresholds know the noise. ξ1 is by default what H = Σ|y - mean| would be of equal counts under the
+  noise, plus a tolerance; and a single cell that stands out is not lost in it. The noisy sum of a large box
+  says nothing about ξ0 at a small ε; so a small share of the budget measures the total, and a filter hands
+  it down the tree (``box_growth``). ``total="0"`` uses the noisy sums.
+- Cuts look for contrast instead of the median.
+- The cells are not thrown away (``combine``). A box was measured twice: by the sum of its noisy cells and by
+  phase two. Weighted least squares has a closed form for each box; its weights know that the box was chosen
+  by the cells (``two_phases``).
+
+Cost: O(n log n) time at most, O(n) memory with no object per cell or box.
+
+Source: Xiao, Xiong, Yuan 2010, Algorithms 2 and 3, Theorem 4.3. The filtered counts answer the same question
+as the guideline of Qardaji, Yang, Li 2013 for the size of grids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.kd_boxes import box_sizes, box_sums, boxes_of_cells, fill_boxes, grown
+from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
+from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
+    LinearMeasurement,
+    NoisyCells,
+    draws,
+    noisy_counts,
+)
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import Noise, noise_in, noise_of
+
+LARGEST_SUM = 1 << 60
+DEFAULT_MOST = 8.0  # ξ0 in units of s = √(v2/2), the scale of the noise in a part's sum
+
+
+@dataclass(frozen=True)
+class KdTree(Mechanism):
+    """Boxes grown on noisy cells, then one fresh noisy sum per box.
+
+    Parameters
+    ----------
+    cells
+        Share of the budget for the noisy cells, an exact text such as ``"1/2"``.
+    total
+        Share for the total; ``"0"``: it is not measured, and ξ0 is held against noisy sums. The boxes' sums
+        get what ``cells`` and ``total`` leave.
+    xi0
+        ξ0, a count, as text or an integer: a box with more records is cut. By default 8 times the scale of
+        the noise in a box's sum, and if there is no total, ``tolerance`` standard deviations of the noisy sum
+        more.
+    xi1
+        ξ1: a box whose cells deviate by more from their mean, added up, is cut. By default what is expected
+        of equal counts, and ``tolerance`` standard deviations more; then one cell that stands out is enough.
+    tolerance
+        Standard deviations of noise that the default thresholds allow for.
+    split
+        ``"contrast"``: cuts look for edges; ``"median"``: both sides hold as many records.
+    combine
+        Whether the released sums use both phases, or the second alone as in the paper.
+    risk
+        Whether to estimate the mean squared error per cell. It costs no budget, but at a small one it is
+        imprecise.
+
+    Raises
+    ------
+    MechanismError
+        A parameter that is none of these.
+    """
+
+    cells: Fraction = Fraction(1, 5)
+    total: Fraction = Fraction(1, 20)
+    xi0: Fraction | None = None
+    xi1: Fraction | None = None
+    tolerance: Fraction = Fraction(3)
+    split: Literal["contrast", "median"] = "contrast"
+    combine: bool = True
+    risk: bool = False
+
+    name: ClassVar[str] = "kd_tree"
+
+    def __post_init__(self) -> None:
+        cells, total = share_of_budget(self.cells, "cells"), share_of_budget(self.total, "total", zero=True)
+        if cells + total >= 1:
+            raise MechanismError(
+                "nothing would remain for the sums of the boxes",
+                where="cells",
+                mend="let cells + total stay below 1",
+            )
+        object.__setattr__(self, "cells", cells)
+        object.__setattr__(self, "total", total)
+        for name, value in (("xi0", self.xi0), ("xi1", self.xi1)):
+            object.__setattr__(self, name, None if value is None else _threshold(value, name))
+        object.__setattr__(self, "tolerance", _threshold(self.tolerance, "tolerance"))
+        one_of(self.split, ("contrast", "median"), "split")
+        switch(self.combine, "combine")
+        switch(self.risk, "risk")
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Measure the total and the cells, grow the boxes on them, and measure the boxes."""
+        clipped = within_sums(counts)
+        budget = channel.remaining
+        arrays: dict[str, Array] = {}
+        if self.total:
+            arrays["total"] = channel.add_noise(clipped.sum(), budget * self.total, purpose="total")
+        arrays["cells"] = channel.add_noise(clipped, budget * self.cells, purpose="cells")
+        fresh = noise_of_amount(channel.remaining, channel.definition)
+        first = noise_of_amount(budget * self.cells, channel.definition)
+        lows, highs = self._grow(arrays, first, fresh)
+        sums = box_sums(clipped.reshape(-1), sides(counts.shape), lows, highs)
+        arrays["sums"] = channel.add_noise(sums, channel.remaining, purpose="sums")
+        return {**arrays, "lows": lows, "highs": highs}, {"shape": list(counts.shape)}
+
+    def finish(self, measured: Measured) -> Release:
+        """Return the cells of the boxes, float64, in the shape of the counts."""
+        shape = tuple(measured.meta["shape"])
+        lows, highs, sums = (measured.arrays[key] for key in ("lows", "highs", "sums"))
+        cells = measured.arrays["cells"].reshape(-1).astype(np.float64)
+        first, fresh = (noise_in(draws(measured, name)[0]) for name in ("cells", "sums"))
+        sizes = box_sizes(lows, highs)
+        before = box_sums(cells, sides(shape), lows, highs)
+        parts = (combined if self.combine else second_alone)(
+            sizes, before, sums.astype(np.float64), (first.variance, fresh.variance)
+        )
+        values = np.empty(cells.size)
+        fill_boxes(parts.means, sides(shape), lows, highs, values)
+        return measured.release(
+            values.reshape(shape),
+            parts=int(sizes.size),
+            largest_part=int(sizes.max()),
+            scale_cells=first.scale,
+            scale_sums=fresh.scale,
+            **(estimated_risk(cells, values, parts) if self.risk else {}),
+        )
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of phase one."""
+        return noisy_counts(measured)
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the boxes' sums of phase two; the boxes were chosen by the cells and total of phase one."""
+        first, noise = self._phase_one(measured), noise_in(draws(measured, "sums")[0])
+        return NoisyTree.flat(boxes_of_cells(measured), measured.arrays["sums"], noise, chosen_by=first)
+
+    def _phase_one(self, measured: Measured) -> LinearMeasurement | None:
+        cells = self.noisy_cells(measured)
+        if cells is None or not self.total:
+            return cells
+        return NoisyTree(
+            np.append(measured.arrays["total"].reshape(1), cells.values),
+            (noise_in(draws(measured, "total")[0]), *cells.noise),
+            tree=Hierarchy(np.repeat([-1, 0], [1, cells.cells])),
+            drawn=np.repeat([0, 1], [1, cells.cells]),
+            leaf=1 + np.arange(cells.cells),
+        )
+
+    def _grow(self, noisy: dict[str, Array], first: Noise, fresh: Noise) -> tuple[Array, Array]:
+        """Return the corners of the boxes; sees outputs of the channel only."""
+        most = DEFAULT_MOST * sqrt(fresh.variance / 2) if self.xi0 is None else float(self.xi0)
+        return grown(
+            noisy["cells"].reshape(-1).astype(np.float64),
+            sides(noisy["cells"].shape),
+            first.variance,
+            first.deviation,
+            max(0.0, float(noisy["total"])) if self.total else -1.0,
+            most,
+            0.0 if self.xi0 is not None else float(self.tolerance),
+            -1.0 if self.xi1 is None else float(self.xi1),
+            float(self.tolerance),
+            self.split == "contrast",
+        )
+
+
+def within_sums(counts: Counts) -> Counts:
+    """Return the counts, clipped at a public number where sums of them could pass 2^60."""
+    largest = min(LARGEST_COUNT, LARGEST_SUM // counts.size)
+    return counts if largest == LARGEST_COUNT else np.minimum(counts, largest)
+
+
+def sides(shape: tuple[int, ...]) -> Counts:
+    """Return a table's shape as the kernels take it; a table of no dimensions is a row of one cell."""
+    return np.array(shape or (1,), dtype=np.int64)
+
+
+def noise_of_amount(amount: Fraction, definition: Definition) -> Noise:
+    """Return the noise that ``amount`` buys at sensitivity 1: scale 1/ε, or σ² = 1/2ρ."""
+    if definition == "pure":
+        return noise_of("laplace", 1 / amount, whole=True)
+    return noise_of("gaussian", sqrt(1 / (2 * amount)), whole=True)
+
+
+def _threshold(value: Any, where: str) -> Fraction:
+    """Return a number from 0 to 2^60, from ``"2.5"``, an integer or a fraction; never a float."""
+    mend = 'write a number of at least 0 as text, such as "2.5"'
+    number = exact_number(value, where, called="a threshold", mend=mend)
+    if not 0 <= number <= LARGEST_SUM:
+        raise MechanismError("this number is out of bounds", where=where, mend=mend)
+    return number
+
+
+# JOINED two_phases.py
+# Sums that were measured twice, the second time after the first had chosen what to measure.
+#
+# Part P of m cells has the true sum X. Phase one gave Y, the sum of its noisy cells, whose noise has variance
+# m·v1; phase two, given all of phase one, S with independent noise of variance v2. Least squares weighs both by
+# the inverse of their variances:
+#
+#     T = S + a·(Y - S),    a = v2/(m·v1 + v2).
+#
+# But the part was cut out because of Y, so Y errs by more than its noise: boxes are left whole where noise hid
+# what they hold, edges are drawn where noise made one. Parts that are alike in size share what can be learnt of
+# that from S, which nothing was chosen by:
+#
+# - their mean of Y - S is an offset, taken off Y (the offset of each size is one more unknown of the least
+#   squares);
+# - their mean square of Y - S less v2 is the variance of Y, selection and all: where it is larger than m·v1, it
+#   takes its place. For k parts that makes a = (k - 3)·v2/Σ(Y - S)², the shrinkage of James and Stein (1961)
+#   towards Y, Lindley's (1962) k - 3 because of the offset, which is not worse than S alone whatever Y is.
+#
+# Fewer than four parts of one size are left as phase two measured them. NumPy only, O(parts).
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """The parts' sums from both phases.
+
+    Attributes
+    ----------
+    sizes
+        Cells of each part, shape (parts,).
+    sums
+        T.
+    before, fresh
+        Y and S.
+    share
+        How much T changes with S, summed over parts of one size and divided by their number.
+    variances
+        v1 of a cell and v2 of a sum.
+    """
+
+    sizes: Floats
+    sums: Floats
+    before: Floats
+    fresh: Floats
+    share: Floats
+    variances: tuple[float, float]
+
+    @property
+    def means(self) -> Floats:
+        """T/m, what each cell of a part is released as."""
+        return self.sums / self.sizes
+
+
+def second_alone(sizes: Floats, before: Floats, fresh: Floats, variances: tuple[float, float]) -> Combined:
+    """Return the sums of phase two as they are."""
+    return Combined(sizes, fresh, before, fresh, np.ones(sizes.size), variances)
+
+
+def combined(sizes: Floats, before: Floats, fresh: Floats, variances: tuple[float, float]) -> Combined:
+    """Return the combination of both phases; parts are alike if their sizes have as many binary digits."""
+    first, second = variances
+    kind = np.frexp(sizes)[1]
+    number = np.maximum(np.bincount(kind), 1)
+    gaps = before - fresh
+    gaps -= (np.bincount(kind, weights=gaps) / number)[kind]
+    squares = np.bincount(kind, weights=gaps * gaps)
+    enough = (number > 3) & (squares > 0)
+    shrunk = np.where(enough, (number - 3) * second / np.where(enough, squares, 1.0), 0.0)[kind]
+    if second > 0:  # at a vast budget both variances are 0
+        known = np.where(enough[kind], second / (sizes * first + second), 0.0)
+    else:
+        known = np.zeros(sizes.size)
+    weight = np.minimum(known, shrunk)
+    lost = np.where(shrunk < known, 3, 1) / number[kind]
+    return Combined(sizes, fresh + weight * gaps, before, fresh, 1 - weight * (1 - lost), variances)
+
+
+def estimated_risk(cells: Floats, values: Floats, parts: Combined) -> dict[str, float]:
+    """Return an estimate of the squared error per cell, with its standard error.
+
+    With x the true cells, y the noisy ones and t = T/m the released ones,
+    Σ(x - t)² = Σx² - 2Σ_P t·X + Σ_P m·t². Phase one has E Σy² = Σx² + n·v1, whatever is done with y
+    afterwards. Given phase one, S is X without bias, and t and S share the noise c·v2/m where T changes by c
+    with S. Hence, written with residuals,
+
+        Σ(y - t)² - n·v1 + 2Σ_P [t·(Y - S) + c·v2/m]
+
+    has the right mean, choice of the partition and all: without bias if a is fixed, after Stein (1981) if it
+    is shrunk (exact for normal noise). The standard error takes t for given; the two random terms may go
+    together, so their deviations are added, not their variances.
+
+    Parameters
+    ----------
+    cells, values
+        Noisy and released cells, shape (n,).
+    """
+    first, second = parts.variances
+    size, means = cells.size, parts.means
+    rest = (cells - values) ** 2
+    cross = means * (parts.before - parts.fresh) + parts.share * second / parts.sizes
+    spread = means**2 * (parts.sizes * first + second)
+    return {
+        "risk": float(rest.mean()) - first + 2 * float(cross.sum()) / size,
+        "risk_standard_error": sqrt(float(rest.var()) / size) + 2 * sqrt(float(spread.sum())) / size,
+    }

@@ -1,1 +1,0 @@
-"""The two kd-trees, and the boxes of cells that they grow."""

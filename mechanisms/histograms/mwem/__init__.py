@@ -1,1 +1,0 @@
-"""MWEM, its workloads, and multiplicative weights."""

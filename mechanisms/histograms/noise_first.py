@@ -1,0 +1,464 @@
+"""NoiseFirst: noise on every cell, then neighbouring cells are merged into bins.
+
+What one record changes: one cell, by 1. The only look at the counts is one draw of discrete Laplace noise of
+scale 1/ε per cell, as in ``identity``: ε-differentially private by parallel composition over disjoint cells.
+Under zCDP it is one draw of discrete Gaussian noise, σ² = 1/2ρ, as in ``gaussian``. All that follows sees the
+noisy counts only: post-processing, which costs nothing.
+
+What differs from the paper: the number of bins is found exactly in near-linear time, where its search takes
+O(n³) time and O(n²) memory; the price of a bin (``improvement``); Gaussian noise; counts of several
+dimensions, which are read row by row.
+Cost: O(n log n) time and O(n) memory. With ``bins`` given that for each bin, and 4·n·bins bytes, which may be
+512 MiB at most.
+
+Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import log, prod, sqrt
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tabularium.mechanisms.arrays import Floats, Integers
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.parameter_checks import one_of, switch, whole_number
+from tabularium.mechanisms.histograms.segmentation import segment, segment_into
+from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise, noise_in, noise_of
+
+
+@dataclass(frozen=True)
+class NoiseFirst(Mechanism):
+    """Noise on every cell, then the bins that balance noise against detail.
+
+    Parameters
+    ----------
+    centre
+        What stands for the cells of a bin: ``"mean"`` (least squared error) or ``"median"`` (least absolute).
+    bins
+        Number of bins k; by default the best number is found.
+    penalty
+        Price of a bin when their number is free: ``"selection"``, which grows like ln n, or ``"paper"``.
+    range_rule
+        Keep the noisy counts of a bin that cannot be expected to gain by merging.
+    risk_runs
+        Simulations for an unbiased estimate of the mean squared error, 0 for none; each takes as long as the
+        merging. It costs no budget, but where hardly anything is left of the noise it is imprecise.
+
+    Raises
+    ------
+    MechanismError
+        A parameter that is none of these.
+    """
+
+    centre: Literal["mean", "median"] = "mean"
+    bins: int | None = None
+    penalty: Literal["selection", "paper"] = "selection"
+    range_rule: bool = True
+    risk_runs: int = 0
+
+    name: ClassVar[str] = "noise_first"
+
+    def __post_init__(self) -> None:
+        self.merging()  # which checks the parameters
+        check_runs(self.risk_runs)
+
+    def merging(self) -> Merging:
+        """Return the parameters as those of the merging step."""
+        return Merging(centre=self.centre, bins=self.bins, penalty=self.penalty, range_rule=self.range_rule)
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Add noise to each cell, for the whole budget.
+
+        Raises
+        ------
+        MechanismError
+            More bins than the counts have cells, or than the search has memory for; nothing was drawn.
+        """
+        self.check_shape(counts.shape)
+        return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of all cells."""
+        return noisy_counts(measured)
+
+    @property
+    def draws_cells_alone(self) -> bool:
+        """Yes: all that follows is made of the noisy cells."""
+        return True
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse more bins than there are cells, or memory."""
+        self.merging().check(prod(shape))
+
+    def finish(self, measured: Measured) -> Release:
+        """Return the merged counts, float64, in the shape of the counts; their errors depend on the data."""
+        improved = self.improved(measured)
+        return measured.release(
+            improved.values,
+            **improved.diagnostics,
+        )
+
+    def improved(self, measured: Measured) -> Improved:
+        """Return the merged counts with their bins."""
+        noise = noise_in(measured.transcript[0])
+        return merge(measured.arrays["cells"], noise, self.merging(), risk_runs=self.risk_runs)
+
+
+# JOINED merging.py
+# Merge neighbouring cells of a table that carries noise: post-processing, which costs no budget.
+#
+# The noise of an average over m neighbouring cells has a variance of 1/m of a cell's, while what the cells
+# differ by becomes an error. ``improve`` finds the merging that balances the two, from the noisy table and the
+# noise scale alone: for a table just measured, or one published years ago by whomever.
+#
+# Let a table be cut into k bins, each represented by its mean. For a structure fixed in advance, the expected
+# squared error against the truth is that against the noisy table plus 2kV, up to a constant (Xu et al. 2013,
+# Theorem 1; V is the variance of the noise). So each bin has a price of 2V. But the structure is chosen on the
+# same noise, and the best of many always fits part of it: at the paper's price a table of pure noise falls into
+# bins of six or seven cells. A price that grows like ln n does not follow the noise (Schwarz 1978; Yao 1988):
+# a bin must raise the likelihood of the table by a factor of n. With squares, 2V·ln n; with absolute errors,
+# which are the likelihood of Laplace noise itself, E|z|·ln n. ``penalty`` offers both the paper's and this one.
+# The best of all structures is found exactly (``segmentation``).
+#
+# Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1. What differs: the price by ln n;
+# the moments are those of the noise at hand instead of 2/ε² and 1/ε; the median of an even number of cells
+# lies half-way between the two middle ones (the lower of them is biased downwards).
+
+
+CENTRES = ("mean", "median")
+PENALTIES = ("selection", "paper")
+LARGEST_VALUE = 1 << 61
+LARGEST_SEARCH = 1 << 27
+"""Cells times bins when their number is given: four bytes each, 512 MiB."""
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How cells are merged: the parameters of NoiseFirst.
+
+    Attributes
+    ----------
+    centre
+        ``"mean"`` (squared error) or ``"median"`` (absolute error).
+    bins
+        Number of bins k, or None: the best number is found.
+    penalty
+        Price of a bin when their number is free. ``"paper"``: 2V (mean), 3E|z| (median), after equations 4
+        and 15. ``"selection"``: 2V·ln n, E|z|·ln n, but not less than the paper's.
+    range_rule
+        Keep the noisy cells of a bin that cannot be expected to gain by merging (section 6.1). It makes good
+        what a high price of bins costs where the table is rough. False: exactly the best bins.
+    """
+
+    centre: Literal["mean", "median"] = "mean"
+    bins: int | None = None
+    penalty: Literal["selection", "paper"] = "selection"
+    range_rule: bool = True
+
+    def __post_init__(self) -> None:
+        one_of(self.centre, CENTRES, "centre")
+        one_of(self.penalty, PENALTIES, "penalty")
+        switch(self.range_rule, "range_rule")
+        if self.bins is not None:
+            whole_number(self.bins, 1, LARGEST_SEARCH, "bins")
+
+    def price(self, noise: Noise, cells: int) -> float:
+        """Return what a bin costs when their number is free."""
+        growth = log(cells) if self.penalty == "selection" else 0.0
+        if self.centre == "mean":
+            return 2 * noise.variance * max(1.0, growth)
+        return noise.deviation * max(3.0, growth)
+
+    def check(self, cells: int) -> None:
+        """Refuse what cannot be done in a table of so many cells.
+
+        Raises
+        ------
+        MechanismError
+            More bins than cells, or more than the search for them has memory for.
+        """
+        if self.bins is None:
+            return
+        if self.bins > cells:
+            raise MechanismError(
+                "there cannot be more bins than cells",
+                where="bins",
+                mend=f"write {cells} at most, or leave it out",
+            )
+        if self.bins < cells and cells * self.bins > LARGEST_SEARCH:
+            raise MechanismError(
+                f"the search for so many bins in {cells} cells would take more than 512 MiB",
+                where="bins",
+                mend=f"write {LARGEST_SEARCH // cells} at most, or leave it out to have the best number",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Improved:
+    """A table with neighbouring cells merged.
+
+    Attributes
+    ----------
+    values
+        float64, in the shape of the noisy table.
+    starts
+        Shape (k,): where the bins begin in the flattened table, ascending, the first one 0.
+    kept
+        Shape (k,): bins of more than one cell whose noisy cells were kept (range rule).
+    noise
+        What was assumed of the noise.
+    risk
+        Estimate of the squared error per cell, if it was asked for.
+    """
+
+    values: Floats
+    starts: Integers
+    kept: NDArray[np.bool_]
+    noise: Noise
+    risk: Risk | None = None
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """JSON-able values: scale of the noise, bins, cells in the largest, cells left as measured, risk."""
+        sizes = np.diff(self.starts, append=self.values.size)
+        return {
+            "scale": self.noise.scale,
+            "bins": int(sizes.size),
+            "largest_bin": int(sizes.max()),
+            "cells_as_measured": int(sizes[self.kept | (sizes == 1)].sum()),
+            **(self.risk.diagnostics() if self.risk else {}),
+        }
+
+
+def improve(
+    noisy: ArrayLike,
+    scale: float | Fraction,
+    *,
+    noise: Literal["laplace", "gaussian"] = "laplace",
+    centre: Literal["mean", "median"] = "mean",
+    bins: int | None = None,
+    penalty: Literal["selection", "paper"] = "selection",
+    range_rule: bool = True,
+    risk_runs: int = 0,
+) -> Improved:
+    """Merge neighbouring cells of a noisy table so that the expected error is least.
+
+    It uses nothing but what has been published, so it costs no privacy. The noise must be independent from
+    cell to cell and of one scale; a table whose negative cells were set to zero, or that was smoothed, has
+    lost that.
+
+    Parameters
+    ----------
+    noisy
+        Numbers of any shape, at most 2^61 in absolute value. Several dimensions are read row by row:
+        neighbours are those along the last one, and a row's end is a neighbour of the next row's beginning.
+        Integers are taken to carry discrete noise.
+    scale
+        Of the noise: s = sensitivity/ε of Laplace noise, σ of Gaussian noise.
+    noise
+        Its family.
+    centre, bins, penalty, range_rule
+        See ``Merging``.
+    risk_runs
+        Simulations for an unbiased estimate of the squared error, 0 for none; each takes as long as merging.
+
+    Raises
+    ------
+    MechanismError
+        Not finite numbers, no cells, a scale that is not positive, or an impossible parameter.
+
+    Examples
+    --------
+    >>> improve([3, 5, 4, 4, 90, 93, 91], scale=2).values.tolist()
+    [4.0, 4.0, 4.0, 4.0, 91.33333333333333, 91.33333333333333, 91.33333333333333]
+    """
+    merging = Merging(centre=centre, bins=bins, penalty=penalty, range_rule=range_rule)
+    table = check_table(noisy)
+    assumed = noise_of(noise, scale, whole=table.dtype.kind == "i")
+    check_runs(risk_runs)
+    merging.check(table.size)
+    return merge(table, assumed, merging, risk_runs=risk_runs)
+
+
+def check_table(noisy: ArrayLike) -> NDArray[Any]:
+    """Return a table as int64 or float64, or say what is wrong with it.
+
+    Raises
+    ------
+    MechanismError
+        No cells, not numbers, not finite, or beyond 2^61.
+    """
+    table = np.asarray(noisy)
+    if table.size == 0:
+        raise MechanismError("there are no cells", where="table", mend="give at least one cell")
+    if table.dtype.kind not in "iuf":
+        raise MechanismError(f"cells must be numbers, not {table.dtype}", where="table")
+    if table.dtype.kind == "f" and not np.isfinite(table).all():
+        raise MechanismError("a cell is not a finite number", where="table", mend="leave such cells out")
+    if max(-float(table.min()), float(table.max())) > LARGEST_VALUE:
+        raise MechanismError("a cell is beyond 2^61", where="table", mend="count in a coarser unit")
+    return table.astype(np.float64 if table.dtype.kind == "f" else np.int64)
+
+
+def merge(table: NDArray[Any], noise: Noise, merging: Merging, *, risk_runs: int = 0) -> Improved:
+    """Merge the cells of a checked table (int64 or float64, any shape); see ``improve``."""
+    merged = _merged(table, noise, merging)
+    if not risk_runs:
+        return merged
+    risk = estimate_risk(table, noise, lambda more: _merged(more, noise, merging).values, runs=risk_runs)
+    return replace(merged, risk=risk)
+
+
+def _merged(table: NDArray[Any], noise: Noise, merging: Merging) -> Improved:
+    flat = np.ascontiguousarray(table).reshape(-1)
+    if merging.bins is None:
+        price = merging.price(noise, flat.size)
+        starts = segment(flat, merging.centre, price, unit=noise.scale)
+    else:
+        starts = segment_into(flat, merging.centre, merging.bins, unit=noise.scale)
+    sizes = np.diff(starts, append=flat.size)
+    centres = _means(flat, starts, sizes) if merging.centre == "mean" else _medians(flat, starts, sizes)
+    values = np.repeat(centres, sizes)
+    kept = np.zeros(starts.size, dtype=bool)
+    if merging.range_rule:
+        kept = (sizes > 1) & ~_gains(flat - values, starts, sizes, noise, merging.centre)
+        values = np.where(np.repeat(kept, sizes), flat, values)
+    return Improved(values.reshape(table.shape), starts, kept, noise)
+
+
+def _means(flat: NDArray[Any], starts: Integers, sizes: Integers) -> Floats:
+    # Relative to the first cell of the bin: sums of integers stay exact, and a bin of equal cells exact too.
+    first = flat[starts]
+    offsets = flat - np.repeat(first, sizes)
+    if flat.dtype.kind == "i" and flat.size * float(np.abs(offsets).max()) >= LARGEST_VALUE:
+        offsets = offsets.astype(np.float64)
+    return np.asarray(first + np.add.reduceat(offsets, starts) / sizes, dtype=np.float64)
+
+
+def _medians(flat: NDArray[Any], starts: Integers, sizes: Integers) -> Floats:
+    order = np.lexsort((flat, np.repeat(np.arange(starts.size), sizes)))
+    low = flat[order[starts + (sizes - 1) // 2]]
+    high = flat[order[starts + sizes // 2]]
+    return np.asarray(low + (high - low) / 2, dtype=np.float64)
+
+
+def _gains(rest: Floats, starts: Integers, sizes: Integers, noise: Noise, centre: str) -> NDArray[np.bool_]:
+    """Return the bins that can be expected to gain by merging (Xu et al. 2013, equations 22 and 23)."""
+    if centre == "mean":
+        bound = 2 * noise.variance * (sizes - 1)
+        return np.asarray(np.add.reduceat(rest**2, starts) < bound)
+    bound = noise.deviation * (4 * (sizes - 1) + 1)
+    return np.asarray(np.add.reduceat(np.abs(rest), starts) < bound)
+
+
+# JOINED unbiased_risk.py
+# How far a smoothed noisy table lies from the truth, estimated without the truth and without budget.
+#
+# Let Y = x + Z be a noisy table with known, independent noise Z of mean 0 that is a sum of r equal parts (any
+# Laplace or Gaussian noise is). Add one part more, W. Given the sum Z + W, its r + 1 parts are exchangeable; so
+# for any function f, however it jumps, E<f(Y + W), Z> = r·E<f(Y + W), W>, and, since E<f(Y), W> = 0,
+#
+#     E‖f(Y + W) - x‖² = E‖f(Y + W) - Y‖² - nV + 2r·E<f(Y + W) - f(Y), W>.
+#
+# Everything on the right is computed from Y: an unbiased estimate of the squared error of f, at a noise
+# variance that is higher by 1/r (6 % with SHARE = 16). Nothing is assumed of f, so what it costs to choose a
+# structure on the noisy table, which Stein's formula for smooth functions misses, is in it.
+#
+# Unbiased is not precise: Σz² differs from nV by chance, which no estimate escapes, and where the true error is
+# small against V/√n the estimate may come out negative. The standard error says how much to trust it.
+#
+# Source: Oliveira, Lei, Tibshirani 2024 (coupled bootstrap, for Gaussian noise). By division into parts it is
+# exact for Laplace noise, in whole numbers too.
+
+SHARE = 16
+MOST_RUNS = 1000
+
+
+@dataclass(frozen=True)
+class Risk:
+    """An estimate of the expected squared error per cell.
+
+    Attributes
+    ----------
+    mean_squared_error
+        The estimate; unbiased, hence sometimes below zero.
+    standard_error
+        Of the simulation, and of the noise in the residuals.
+    runs
+        Number of simulated tables.
+    """
+
+    mean_squared_error: float
+    standard_error: float
+    runs: int
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Return JSON-able values: ``risk`` is the mean squared error per cell."""
+        return {
+            "risk": self.mean_squared_error,
+            "risk_standard_error": self.standard_error,
+            "risk_runs": self.runs,
+        }
+
+
+def check_runs(runs: object) -> int:
+    """Return a number of simulations: 0 for none, or 2 to 1 000.
+
+    Raises
+    ------
+    MechanismError
+        It is not such a number.
+    """
+    checked = whole_number(runs, 0, MOST_RUNS, "risk_runs")
+    if checked == 1:
+        raise MechanismError(
+            "one simulation does not say how far to trust it",
+            where="risk_runs",
+            mend=f"give 0 for none, or 2 to {MOST_RUNS}",
+        )
+    return checked
+
+
+def estimate_risk(
+    table: NDArray[Any],
+    noise: Noise,
+    smooth: Callable[[NDArray[Any]], Floats],
+    *,
+    runs: int,
+    seed: int = 0,
+) -> Risk:
+    """Return an unbiased estimate of the squared error of ``smooth(table)``.
+
+    Parameters
+    ----------
+    table
+        Noisy cells of any shape.
+    noise
+        Its distribution in every cell.
+    smooth
+        Returns a table of the same shape; called ``runs + 1`` times.
+    runs
+        At least 2. Always the same simulations for the same ``seed``.
+    """
+    rng = generator(seed)
+    smoothed = smooth(table)
+    found, spread = np.empty(runs), np.empty(runs)
+    for run in range(runs):
+        more = noise.part(SHARE, table.size, rng).reshape(table.shape)
+        again = smooth(table + more)
+        rest = (again - table) ** 2
+        found[run] = rest.mean() - noise.variance + 2 * SHARE * ((again - smoothed) * more).mean()
+        spread[run] = rest.var()
+    error = found.var(ddof=1) / runs + spread.mean() / table.size
+    return Risk(float(found.mean()), float(sqrt(error)), runs)

@@ -1,1 +1,0 @@
-"""NoiseFirst, and the exact segmentations behind it."""

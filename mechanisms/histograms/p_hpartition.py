@@ -1,0 +1,454 @@
+"""P-HPartition: cut the row of bins in two, again and again, by private choices; then one sum per part.
+
+The bins lie in a row (a table of several dimensions is read row by row). On each of d levels every part is
+cut once, or left whole: the likelier, the less the absolute deviations Σ|x - mean| on both sides add up to.
+All cuts, in the order in which they were made, give a list of ever finer partitions, and one of these is
+chosen in the same way, a part more costing λ, the mean absolute noise of a sum. Each of its parts is measured
+by one noisy sum, and released as that sum divided by its size.
+
+What one record changes, and why the loss is at most ε.
+
+- One record changes one bin by 1, hence the deviation of the one part of a partition that holds it, and of no
+  other. Its distance from the mean changes by 1 - 1/m and the m - 1 other distances by 1/m each: together by
+  less than 2. Two numbers that differ by at most 2 differ by at most 2 after each was rounded to an integer.
+  So a score, minus a **sum of rounded deviations**, has sensitivity 2, however many parts it adds up:
+  rounding costs nothing. λ and the preference for balanced cuts do not depend on the data.
+- The parts of a level are disjoint. One record changes the scores of one part by at most 2, so all choices of
+  a level together cost what one costs, ε/4d. d levels cost ε/4. Where the parts of the next level lie, and
+  whether there are any, is decided by earlier choices alone.
+- Given the cuts, in an order that does not depend on the data, the partitions are fixed. The choice among
+  them costs ε/4.
+- Given the partition, one record changes one sum by 1: discrete Laplace noise of scale 2/ε costs the ε/2 that
+  remain, and whatever levels did not use because nothing was left to be cut.
+- Sorting the counts first (``unattributed``) keeps neighbours: the sorted vectors differ by 1 in one place.
+- Under zCDP a level gets the d-th part of its share of ρ, hence ε = √(2ρ/4d) for its choices rather than a
+  d-th of an ε; the noise is Gaussian.
+
+Beyond the paper, all off by default: ``sign``, by which no part is released below zero. All sums are reduced
+by one amount first, so that what remains of them adds up to the noisy total: the nearest such sums, since all
+have the same noise. That sees noisy sums only, and costs nothing. Where most bins are empty and ε is small,
+parts below zero, and as much too much in others, are most of the error. ``depth``; ``balance`` and
+``leave_whole``, which keep levels from being spent on slivers and on nothing where the deviations say little;
+and ``choice=0``, which spends on the finest partition what the choice would have cost, and takes cuts back by
+the measured sums (``pruning``).
+
+Cost: O(n log² n) for the costs of all cuts, d levels of which each passes twice over the bins; the paper's
+search is O(n²). Memory O(n).
+
+Source: Acs, Castelluccia, Chen 2012, Algorithms 3 and 4, Lemma 2, Theorem 8.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heappop, heappush
+from math import log, pi, prod, sinh, sqrt
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.arrays import Integers
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.deviations import bisection_costs, split_order
+from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in, variance_of
+
+SENSITIVITY = 2  # of a score
+MOST_CELLS = 1 << 21  # times counts of at most 2^40: sums stay within 2^61
+MOST_LEVELS = 64
+_BEYOND = 1 << 60  # no deviation is larger
+
+
+@dataclass(frozen=True)
+class PHPartition(Mechanism):
+    """Private bisections, then one noisy mean per part.
+
+    Parameters
+    ----------
+    structure
+        Share of the budget for the cuts, an exact text such as ``"1/4"``.
+    choice
+        Share for the choice among the partitions; the sums get what remains. With 0 there is no such choice:
+        the finest partition is measured, and cuts that the sums speak against are taken back.
+    depth
+        Number of levels d; by default ⌈log2 n⌉.
+    balance
+        0, or how strongly balanced cuts are preferred: a cut that leaves the share s of a part on its shorter
+        side is chosen as if it were (2s)^balance times as likely.
+    leave_whole
+        Whether a part may be left whole before the last level.
+    unattributed
+        Which bin has which count does not matter: the counts are sorted first and released in ascending
+        order; noisy means that do not ascend are pooled.
+    sign
+        ``"free"``: as in the paper; ``"total"``: no negative counts, and the total that the sums add up to.
+    """
+
+    structure: Fraction = Fraction(1, 4)
+    choice: Fraction = Fraction(1, 4)
+    depth: int | None = None
+    balance: int = 0
+    leave_whole: bool = True
+    unattributed: bool = False
+    sign: Literal["free", "total"] = "free"
+
+    name: ClassVar[str] = "p_hpartition"
+
+    def __post_init__(self) -> None:
+        structure, choice = (
+            share_of_budget(self.structure, "structure"),
+            share_of_budget(self.choice, "choice", zero=True),
+        )
+        if structure + choice >= 1:
+            raise MechanismError(
+                "nothing would remain for the sums",
+                where="choice",
+                mend="let structure + choice stay below 1",
+            )
+        object.__setattr__(self, "structure", structure)
+        object.__setattr__(self, "choice", choice)
+        if self.depth is not None:
+            whole_number(self.depth, 1, MOST_LEVELS, "depth")
+        whole_number(self.balance, 0, 8, "balance")
+        switch(self.leave_whole, "leave_whole")
+        switch(self.unattributed, "unattributed")
+        one_of(self.sign, ("free", "total"), "sign")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters as JSON-able values; ``sign`` only where it is not the paper's."""
+        found = super().parameters()
+        if self.sign == "free":
+            del found["sign"]
+        return found
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Choose the cuts, choose how many of them to keep, and measure the parts that they leave."""
+        if counts.size > MOST_CELLS:
+            raise MechanismError(
+                f"there are more than {MOST_CELLS} cells", where=self.name, mend="release a coarser table"
+            )
+        bins = np.sort(counts.reshape(-1)) if self.unattributed else counts.reshape(-1)
+        budget = channel.remaining
+        cuts = self._cut(bins, channel)
+        kept = self._keep(cuts, budget * self.choice, channel)
+        starts, levels = cuts.parts_after(kept)
+        sums = channel.add_noise(np.add.reduceat(bins, starts), channel.remaining, purpose="sums")
+        meta = {"shape": list(counts.shape), "cuts_per_level": [level.size for level in cuts.places]}
+        return {"starts": starts, "levels": levels, "sums": sums}, meta
+
+    def finish(self, measured: Measured) -> Release:
+        """Return each part's noisy mean for each of its bins, float64, in the shape of the counts.
+
+        With ``sign`` ``"total"`` means below zero become zero, and the others smaller.
+        """
+        cells, starts = prod(measured.meta["shape"]), measured.arrays["starts"]
+        kept = self._prune(measured, cells) if not self.choice else starts
+        sums = np.add.reduceat(measured.arrays["sums"], np.searchsorted(starts, kept))
+        sizes = np.diff(kept, append=cells)
+        means = sums / sizes
+        if self.unattributed:
+            means = _ascending(means, sizes)
+        if self.sign == "total":
+            # Sums have the same noise each. Counts without owners are reduced alike, and stay in order.
+            rows, weights = (np.repeat(means, sizes), 1) if self.unattributed else (sums, sizes)
+            means = np.maximum(means - common_reduction(rows[None].astype(np.float64)) / weights, 0.0)
+        return measured.release(
+            np.repeat(means, sizes).reshape(measured.meta["shape"]),
+            cuts_per_level=measured.meta["cuts_per_level"],
+            parts_measured=int(starts.size),
+            parts=int(kept.size),
+            largest_part=int(sizes.max()),
+            scale=float(measured.transcript[-1].scale),
+        )
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy sums of the parts; None where counts were sorted and belong to no cell."""
+        if self.unattributed:
+            return None
+        starts, sums = measured.arrays["starts"], measured.arrays["sums"]
+        sizes = np.diff(starts, append=prod(measured.meta["shape"]))
+        part = np.repeat(np.arange(starts.size), sizes)
+        return NoisyTree.flat(part, sums, noise_in(measured.transcript[-1]))
+
+    def _cut(self, bins: Counts, channel: Channel) -> _Cuts:
+        """Choose the cuts of all levels, each level with its part of the budget for them."""
+
+        budget = channel.remaining
+        depth = self.depth or max(1, (bins.size - 1).bit_length())
+        epsilon = channel.pure_epsilon(budget * self.structure / depth)
+        price = round(_mean_noise(budget * (1 - self.structure - self.choice), channel.definition))
+        frontier, cuts = Frontier(bins), _Cuts()
+        for level in range(1, depth + 1):
+            if not frontier.starts.size:
+                break
+            costs, firsts = frontier.costs(), frontier.firsts
+            scores = self._preference(frontier.sizes, firsts, epsilon) - costs - price
+            scores[firsts] += price
+            begin = firsts
+            if not self.leave_whole:
+                scores, begin = np.delete(scores, firsts), firsts - np.arange(firsts.size)
+            places = channel.pick_each(
+                scores, begin, epsilon, sensitivity=SENSITIVITY, purpose=f"level {level}"
+            ) + int(not self.leave_whole)
+            changes = costs[firsts + places] - costs[firsts]
+            cuts.add((frontier.starts + places)[places > 0], changes[places > 0])
+            frontier.cut(places)
+        return cuts
+
+    def _preference(self, sizes: Counts, firsts: Counts, epsilon: Fraction) -> Counts:
+        """Return what balanced cuts are given in advance, in units of score, shape (candidates,)."""
+        if not self.balance:
+            return np.zeros(1, dtype=np.int64)
+        size = np.repeat(sizes, sizes)
+        left = np.arange(size.size) - np.repeat(firsts, sizes)
+        left[firsts] = (sizes + 1) // 2  # leaving a part whole is as good as the best cut
+        unit = self.balance * 2 * SENSITIVITY / float(epsilon)
+        preferred = unit * np.log(2 * np.minimum(left, size - left) / size)
+        return np.asarray(np.maximum(np.rint(preferred), -float(_BEYOND)), dtype=np.int64)
+
+    def _keep(self, cuts: _Cuts, share: Fraction, channel: Channel) -> int:
+        """Choose how many of the cuts, in their order, make the partition that is measured."""
+        changes = np.concatenate([*cuts.changes, np.zeros(0, dtype=np.int64)])
+        if not (self.choice and changes.size):
+            return changes.size
+        price = _mean_noise(channel.remaining - share, channel.definition)
+        charge = np.minimum(np.floor(price * np.arange(changes.size + 1)), float(_BEYOND)).astype(np.int64)
+        costs = np.concatenate([[0], np.cumsum(changes)]) + charge
+        return channel.pick(-costs, channel.pure_epsilon(share), sensitivity=SENSITIVITY, purpose="partition")
+
+    def _prune(self, measured: Measured, cells: int) -> Counts:
+        """Return the parts that remain when cuts that the sums speak against are taken back."""
+
+        sums, starts, levels = (measured.arrays[key] for key in ("sums", "starts", "levels"))
+        price = max(2.0, log(starts.size))
+        return pruned(sums, starts, levels, cells, variance_of(measured.transcript[-1]), price)
+
+
+class _Cuts:
+    """The cuts, level after level, each from left to right.
+
+    Attributes
+    ----------
+    places
+        For each level, the first bin after each of its cuts: as the channel gave them.
+    changes
+        For each level, by how much each of its cuts changed the sum of deviations: true, and secret.
+    """
+
+    def __init__(self) -> None:
+        self.places: list[Counts] = []
+        self.changes: list[Counts] = []
+
+    def add(self, places: Counts, changes: Counts) -> None:
+        """Take in a level."""
+        self.places.append(places)
+        self.changes.append(changes)
+
+    def parts_after(self, number: int) -> tuple[Counts, Counts]:
+        """Return the first bins of the parts that the first cuts leave, and the level that made each."""
+        sizes = [1, *(level.size for level in self.places)]
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), *self.places])[: number + 1]
+        levels = np.repeat(np.arange(len(sizes)), sizes)[: number + 1]
+        order = np.argsort(starts)
+        return starts[order], levels[order]
+
+
+def _mean_noise(amount: Fraction, definition: Definition) -> float:
+    """Return λ = E|Z| of the noise that ``amount`` buys for a sum: 1/sinh ε, or σ·√(2/π); at most 2^60.
+
+    The paper has 1/ε, which is what continuous noise would have.
+    """
+    rate = sinh(min(float(amount), 700.0)) if definition == "pure" else sqrt(pi * float(amount))
+    return 1 / max(rate, 1 / _BEYOND)
+
+
+def _ascending(means: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the ascending means nearest to ``means``, whose noise variances go with 1/size²."""
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(means, weights=sizes.astype(np.float64) ** 2).x)
+
+
+# JOINED pruning.py
+# Cuts taken back: which of a tree of cuts did not pay, judged by noisy sums alone.
+#
+# The finest parts of a partition were measured, each sum with the same noise variance v. A part of w bins that
+# is released as its noisy mean errs by v/w in expected squared error, besides what its bins differ from their
+# mean. For a part made of finer ones with sums y_i and sizes w_i, the squared deviation of their means from
+# the common one, Σy_i²/w_i - (Σy_i)²/w, overstates the true one by v·(Σ1/w_i - 1/w). So, leaving out what is
+# the same for all, the least of
+#
+#     Σy_i²/w_i - (Σy_i)²/w - v·Σ1/w_i + price·v/w
+#
+# over all prunings of the tree is sought; price = 2 makes it an unbiased estimate of the error of each one, and
+# a greater price pays for taking the least of many. The optimum is exact: bottom-up through the levels.
+#
+# Source: optimal pruning of a tree after Breiman, Friedman, Olshen, Stone 1984, chapter 10; the penalty as in
+# Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, section 4, with the logarithm of Donoho 1997. O(parts + cuts).
+
+
+def pruned(
+    sums: Integers, starts: Integers, levels: Integers, cells: int, variance: float, price: float
+) -> Integers:
+    """Return the first bins of the parts that the best pruning leaves, ascending, int64.
+
+    Parameters
+    ----------
+    sums
+        Noisy sum of each finest part, shape (parts,).
+    starts
+        First bin of each, ascending from 0.
+    levels
+        The level, from 1, of the cut that made a part begin there; 0 for the first part. A level cuts each
+        of the parts that it finds at most once.
+    cells
+        Number of bins.
+    variance
+        v, of each sum.
+    price
+        Of a part, in units of v/w.
+    """
+    total, width = sums.astype(np.float64), np.diff(starts, append=cells).astype(np.float64)
+    spread = (total**2 - variance) / width
+    least = (price - 1) * variance / width
+    depth = int(levels.max())
+    pays: list[NDArray[np.bool_]] = []
+    for level in range(depth, 0, -1):
+        # Entry a has stood for what begins there after this level; from here on it is the part that was cut.
+        a, b = _sides(levels, level)
+        apart = least[a] + least[b]
+        total[a], width[a], spread[a] = total[a] + total[b], width[a] + width[b], spread[a] + spread[b]
+        whole = spread[a] + (price * variance - total[a] ** 2) / width[a]
+        least[a] = np.minimum(apart, whole)
+        pays.append(apart < whole)
+    standing = np.zeros(starts.size, dtype=np.bool_)
+    standing[0] = True
+    kept = standing.copy()
+    for level, pay in zip(range(1, depth + 1), reversed(pays), strict=True):
+        a, b = _sides(levels, level)
+        standing[a] = standing[b] = standing[a] & pay  # inside what is taken back whole, nothing stands
+        kept[b] = standing[b]
+    return np.compress(kept, starts)
+
+
+def _sides(levels: Integers, level: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the entries where the parts that a level cuts begin, and where their right sides do."""
+    right = np.flatnonzero(levels == level)
+    earlier = np.flatnonzero(levels < level)
+    return earlier[np.searchsorted(earlier, right) - 1], right
+
+
+# JOINED bisection.py
+# Partitions made by bisection: the parts that may still be cut, and the greedy search of the paper.
+#
+# Nothing here is private: costs are computed from true counts, and only a choice made through a channel may
+# leave a mechanism.
+#
+# Source: Acs, Castelluccia, Chen 2012, section V-A.
+
+_LARGEST_COUNT = 1 << 40
+
+
+class Frontier:
+    """The parts of a histogram that may still be cut, from left to right.
+
+    The bins are sorted once. A cut divides the sorted positions of a part without changing their order, so
+    no level sorts again.
+
+    Parameters
+    ----------
+    counts
+        int64, shape (n,), 0 to 2^40, n at most 2^21.
+
+    Attributes
+    ----------
+    starts, sizes
+        First bin and number of bins of each part, int64, shape (parts,). Parts of one bin are left out.
+    """
+
+    def __init__(self, counts: Integers) -> None:
+        self._counts = counts
+        self._order = np.argsort(counts, kind="stable").astype(np.int64)
+        several = counts.size > 1
+        self.starts = np.zeros(int(several), dtype=np.int64)
+        self.sizes = np.full(int(several), counts.size, dtype=np.int64)
+
+    @property
+    def firsts(self) -> Integers:
+        """Where each part's costs begin in ``costs``, shape (parts,)."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    def costs(self) -> Integers:
+        """Return each part's absolute deviation, then those of its two sides under every cut.
+
+        See ``deviations.bisection_costs``.
+        """
+        return bisection_costs(self._counts, self._order, self.starts, self.sizes)
+
+    def cut(self, places: Integers) -> None:
+        """Cut each part after ``places`` of its bins, or leave it for good if that is 0."""
+        chosen = np.flatnonzero(places)
+        starts, sizes, places = self.starts[chosen], self.sizes[chosen], places[chosen]
+        if chosen.size:
+            split_order(self._order, starts, sizes, places)
+        sides = np.column_stack([starts, starts + places]).reshape(-1)
+        widths = np.column_stack([places, sizes - places]).reshape(-1)
+        self.starts, self.sizes = sides[widths > 1], widths[widths > 1]
+
+
+def hpartition_without_privacy(counts: ArrayLike, price: float) -> list[Integers]:
+    """Return the partitions that HPartition goes through. **Not private**: for study and for tests.
+
+    It begins with one part. Of all bisections of all parts it carries out the one that lowers the sum of
+    absolute deviations most, as long as that is more than ``price``, the cost of one part more.
+
+    Parameters
+    ----------
+    counts
+        Whole numbers from 0 to 2^40, shape (n,).
+    price
+        λ. Deviations are compared in steps of about max(counts)/2^40.
+
+    Returns
+    -------
+    One array for each partition, int64, shape (parts,): the first bins of its parts, ascending.
+
+    Source: Acs, Castelluccia, Chen 2012, section V-A, Example 1 and figure 3. O(n log² n) for balanced cuts.
+
+    Examples
+    --------
+    >>> [parts.tolist() for parts in hpartition_without_privacy([21, 4, 4, 32, 30, 8], price=3)]
+    [[0], [0, 3], [0, 3, 5], [0, 1, 3, 5]]
+    """
+    bins = np.asarray(counts, dtype=np.int64)
+    unit = _LARGEST_COUNT // max(1, int(bins.max()))
+    threshold = price * unit + 2  # three rounded deviations make a gain: it may be 1.5 steps too large
+    waiting: list[tuple[int, int, int, int]] = []  # minus the gain, first bin, cut, end
+    parts = [0]
+    path = [np.array(parts, dtype=np.int64)]
+    _offer(waiting, bins * unit, 0, bins.size)
+    while waiting and -waiting[0][0] > threshold:
+        _, start, cut, stop = heappop(waiting)
+        insort(parts, cut)
+        path.append(np.array(parts, dtype=np.int64))
+        _offer(waiting, bins * unit, start, cut)
+        _offer(waiting, bins * unit, cut, stop)
+    return path
+
+
+def _offer(waiting: list[tuple[int, int, int, int]], bins: Integers, start: int, stop: int) -> None:
+    """Put the best cut of a part in the heap."""
+    if stop - start > 1:
+        costs = Frontier(bins[start:stop]).costs()
+        best = int(costs[1:].argmin())
+        heappush(waiting, (int(costs[1 + best] - costs[0]), start, start + 1 + best, stop))

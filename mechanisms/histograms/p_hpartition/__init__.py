@@ -1,1 +1,0 @@
-"""P-HPartition, and the bisection of parts."""

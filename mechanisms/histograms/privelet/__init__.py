@@ -1,1 +1,0 @@
-"""Privelet, and the Haar transform in whole numbers."""

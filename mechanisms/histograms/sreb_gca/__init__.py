@@ -1,1 +1,0 @@
-"""SReB_GCA, and its groups."""

@@ -1,0 +1,360 @@
+"""StructureFirst: choose the bins of a histogram privately, then measure one number per bin.
+
+The cells lie in a row (a table of several dimensions is read row by row). An optimal histogram with k bins is
+prepared for every prefix of the row; the boundaries are then chosen from right to left, r_j among the edges j
+to r_{j+1} - 1, each by permute-and-flip with ε1/(k-1), the likelier the smaller the error of the best
+histogram that has this boundary. The rest of the budget measures each bin: its sum (``centre="mean"``), its
+lower median, or, with ``boost``, a tree of sums inside it.
+
+What one record changes, and why the loss is at most ε. Let x be the counts clipped at F = ``largest_count``,
+which is **public**; one record changes one clipped count by at most 1, hence the cost of the one bin that
+holds it, and no other.
+
+- Means. A bin of w cells with the sum S has squared error Σx² - S²/w. All candidates for r_j cover the same
+  cells, so adding F·Σx - Σx² over them moves all their scores alike and changes no choice. What is left is
+  the cost c = S·(F - S/w) of each bin; one record more changes it by F - (2S + 1)/w, and as 0 <= S <= w·F - 1
+  this lies between -F and F. So the sensitivity is **F**. (The paper shows 2F + 1 for the squared error
+  itself. It is 2F - 1, in fact, but what counts is how far two scores may move apart.)
+- Medians. Around its median a bin's absolute error is the least of Σ|x_i - c| over c, each of which moves by
+  at most 1: sensitivity 1.
+- A score is minus the least total cost of a set of structures. The total of each structure moves by at most
+  Δ, and so does the least. Costs of means are rounded down to 1/u, u a public power of two: if they move by
+  at most Δ, the whole numbers floor(u·c) move by at most u·Δ. Everything is exact in int64, so nothing is
+  added for rounding, however many bins there are.
+- A choice costs its ε1/(k-1); k - 1 of them cost ε1. Choices that have one candidate are not made, which
+  the earlier ones decide; what they would have cost goes to the measurement.
+- Given the bins, which do not overlap, one record changes one sum, or one lower median, by at most 1: the
+  vector has sensitivity 1. In a tree of L levels it changes one node of each level: every level of it gets
+  the L-th part of the rest, and bins with different L are disjoint.
+
+Boundaries lie on a grid of at most ``candidates`` edges that depends on n alone: the least over fewer
+structures has the same sensitivity. The split of the budget minimises the paper's bound on the error, from
+public numbers.
+
+Cost for m candidates: time O(n + m²·k) and memory O(n + m·k); around medians O(log n) times the n and one m².
+
+Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, Algorithms 3 and 6, sections 4.3, 5.2.3 and 6.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf, isqrt, log, log1p, pi, prod, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabularium.mechanisms.accounting import ratio
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noisy_sums import addable
+from tabularium.mechanisms.histograms.optimal_histograms import (
+    Optima,
+    optima_around_means,
+    optima_around_medians,
+)
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
+from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.kernels.bin_trees import stands
+from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import (
+    Noise,
+    family_for,
+    gaussian_variance,
+    laplace_variance,
+    noise_in,
+    noise_of,
+)
+
+_LARGEST = 1 << 62
+_FINENESS = 1 << 10
+MOST_CANDIDATES = 1 << 13
+
+
+@dataclass(frozen=True)
+class StructureFirst(Mechanism):
+    """Private choice of bin boundaries, then noisy means, medians or trees.
+
+    Parameters
+    ----------
+    largest_count
+        F: the largest count that the choice of boundaries looks at, known **without the data**. Larger counts
+        are clipped for that choice, and measured unclipped. Required. Around means F² times the number of
+        cells is at most 2^62: a larger F is lowered to that.
+    centre
+        ``"mean"`` or ``"median"``: which error the boundaries make small, and what is released.
+    bins
+        k; by default a tenth of the candidates. More bins than candidates means a bin for each.
+    candidates
+        The most edges that are considered, spread evenly over the cells.
+    structure_share
+        Share of the budget for the boundaries, an exact text such as ``"1/2"``; ``"bound"``, the default,
+        minimises the paper's bound.
+    boost
+        Measure a tree inside each bin, made consistent: for range queries.
+    branching
+        Children per node of these trees.
+    """
+
+    largest_count: int | None = None
+    centre: str = "mean"
+    bins: int | None = None
+    candidates: int = 2048
+    structure_share: str | Fraction = "bound"
+    boost: bool = False
+    branching: int = 2
+
+    name: ClassVar[str] = "structure_first"
+
+    def __post_init__(self) -> None:
+        if self.largest_count is None:
+            raise MechanismError(
+                "the largest count of a cell is not given",
+                where="largest_count",
+                mend="give a whole number that is known without the data; larger counts are clipped",
+            )
+        whole_number(self.largest_count, 1, LARGEST_COUNT, "largest_count")
+        one_of(self.centre, ("mean", "median"), "centre")
+        whole_number(self.candidates, 1, MOST_CANDIDATES, "candidates")
+        if self.bins is not None:
+            whole_number(self.bins, 1, MOST_CANDIDATES, "bins")
+        if self.structure_share != "bound":
+            share = share_of_budget(self.structure_share, "structure_share")
+            object.__setattr__(self, "structure_share", share)
+        switch(self.boost, "boost")
+        whole_number(self.branching, 2, 1024, "branching")
+
+    def clipped_at(self, cells: int) -> int:
+        """Return F for a table with so many cells: lower than asked if 64-bit costs would overflow."""
+        assert self.largest_count is not None  # noqa: S101 - checked when it was built
+        return min(
+            self.largest_count, isqrt(_LARGEST // cells) if self.centre == "mean" else _LARGEST // cells
+        )
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Choose the boundaries, then measure the bins with all that is left."""
+        flat = addable(counts).reshape(-1)
+        starts = self._choose_starts(flat, channel)
+        rest = channel.remaining
+        meta = {"shape": list(counts.shape), "rest": ratio(rest)}
+        if self.boost:
+            measured = self._measure_trees(flat, starts, channel)
+        else:
+            inside = np.add.reduceat(flat, starts) if self.centre == "mean" else lower_medians(flat, starts)
+            measured = channel.add_noise(
+                inside, rest, purpose=f"{self.centre}s" if self.centre == "median" else "sums"
+            )
+        return {"starts": starts, "measured": measured}, meta
+
+    def finish(self, measured: Measured) -> Release:
+        """Return the bins' noisy means or medians, or their trees' cells, in the shape of the counts."""
+        shape = tuple(measured.meta["shape"])
+        size, starts = prod(shape), measured.arrays["starts"]
+        widths = np.diff(np.append(starts, size))
+        variances = None
+        if self.boost:
+            flat, spread = self._from_trees(measured, size)
+            variances = spread.reshape(shape)
+        else:
+            noisy = measured.arrays["measured"]
+            flat = np.repeat(noisy / widths if self.centre == "mean" else noisy, widths)
+        choices = (event for event in measured.transcript if event.primitive == "permute_and_flip")
+        total = sum((event.loss for event in choices), Fraction(0))
+        return measured.release(
+            flat.reshape(shape),
+            variances,
+            bins=int(starts.size),
+            narrowest_bin=int(widths.min()),
+            widest_bin=int(widths.max()),
+            spent_on_structure=ratio(total),
+            spent_on_values=measured.meta["rest"],
+        )
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy sums of the bins, or of the trees inside them; None where there are medians."""
+        starts, noisy = measured.arrays["starts"], measured.arrays["measured"]
+        size = prod(measured.meta["shape"])
+        if self.boost:
+            return self._noisy_trees(measured, size)
+        if self.centre == "median":
+            return None
+        part = np.repeat(np.arange(starts.size), np.diff(starts, append=size))
+        return NoisyTree.flat(part, noisy, noise_in(measured.transcript[-1]))
+
+    def _noisy_trees(self, measured: Measured, size: int) -> LinearMeasurement:
+        rest, parents, drawn = Fraction(measured.meta["rest"]), [], []
+        noise: list[Noise] = []
+        leaf, nodes = np.empty(size, np.intp), 0
+        family = family_for(measured.definition)
+        for stand in stands(measured.arrays["starts"], size, self.branching):
+            parents.append(np.where(stand.parents < 0, -1, stand.parents + nodes))
+            drawn.append(np.full(stand.parents.size, len(noise)))
+            here = stand.levels / rest
+            noise.append(noise_of(family, here if family == "laplace" else sqrt(here / 2), whole=True))
+            nodes += stand.parents.size
+            leaf[stand.cells] = np.arange(nodes - stand.cells.size, nodes)
+        return NoisyTree(
+            measured.arrays["measured"],
+            tuple(noise),
+            tree=Hierarchy(np.concatenate(parents)),
+            drawn=np.concatenate(drawn),
+            leaf=leaf,
+        )
+
+    def share_for(self, cells: int, budget: Fraction, definition: str = "pure") -> Fraction:
+        """Return the share of ``budget`` that goes to the boundaries of a table with so many cells."""
+        if isinstance(self.structure_share, Fraction):
+            return self.structure_share
+        edges = min(cells, self.candidates)
+        bound = Bound(cells, edges, self._bins(edges), self.clipped_at(cells), self.centre, definition)
+        return least_bound(bound, budget)
+
+    def _choose_starts(self, flat: Counts, channel: Channel) -> NDArray[np.int64]:
+        """Return the first cell of each bin; pays for what it chooses from ``channel``."""
+        grid = min(flat.size, self.candidates)
+        edges = np.arange(grid + 1) * flat.size // grid
+        bins = self._bins(grid)
+        if bins in {1, grid}:  # nothing to choose
+            return edges[:bins]
+        optima, sensitivity = self._optima(flat, edges, bins)
+        first = channel.remaining * self.share_for(flat.size, channel.remaining, channel.definition)
+        epsilon = channel.pure_epsilon(first / (bins - 1))
+        ends = [grid]
+        for number in range(bins - 1, 0, -1):
+            if ends[-1] == number + 1:  # one candidate: every bin left of here is one step wide
+                ends += range(number, 0, -1)
+                break
+            costs = optima.costs_of_boundary(number, ends[-1])
+            choice = channel.pick(-costs, epsilon, sensitivity=sensitivity, purpose=f"boundary {number}")
+            ends.append(number + choice)
+        return edges[[0, *reversed(ends[1:])]]
+
+    def _bins(self, edges: int) -> int:
+        return min(edges, self.bins or max(1, edges // 10))
+
+    def _optima(self, flat: Counts, edges: NDArray[np.int64], bins: int) -> tuple[Optima, int]:
+        """Return the best histograms of all prefixes, and the sensitivity of their costs."""
+        cap = self.clipped_at(flat.size)
+        clipped = np.minimum(flat, cap)
+        if self.centre == "median":
+            return optima_around_medians(clipped, edges, bins), 1
+        # Every step of a cost, and every total, stays within unit·n·max(F², n) <= 2^62.
+        finest = _LARGEST // (flat.size * max(cap**2, flat.size))
+        unit = 1 << (min(_FINENESS, finest).bit_length() - 1)
+        return optima_around_means(clipped, edges, bins, cap, unit), unit * cap
+
+    def _measure_trees(self, flat: Counts, starts: NDArray[np.int64], channel: Channel) -> Counts:
+        """Return the noisy nodes of all trees, shape (nodes,); bins are disjoint, levels are not."""
+        share = channel.remaining
+        noisy = []
+        with channel.parallel(share, cells=flat.size, purpose="trees") as scope:
+            for stand in stands(starts, flat.size, self.branching):
+                branch = scope.branch(stand.cells, f"of {stand.levels} levels")
+                for level, sums in enumerate(stand.sums(flat)):
+                    noisy.append(branch.add_noise(sums, share / stand.levels, purpose=f"level {level + 1}"))
+        return np.concatenate(noisy)
+
+    def _from_trees(self, measured: Measured, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return consistent cells and their noise variances, shape (size,)."""
+        values, variances = np.empty(size), np.empty(size)
+        rest, noisy, used = float(Fraction(measured.meta["rest"])), measured.arrays["measured"], 0
+        pure = measured.definition == "pure"
+        for stand in stands(measured.arrays["starts"], size, self.branching):
+            here = stand.levels / rest
+            variance = laplace_variance(here) if pure else gaussian_variance(here / 2)
+            nodes, leaves = stand.parents.size, slice(-stand.cells.size, None)
+            estimate = consistency(
+                Hierarchy(stand.parents), noisy[used : used + nodes, None].astype(np.float64), variance
+            )
+            values[stand.cells] = estimate.values[leaves, 0]
+            variances[stand.cells] = estimate.variances[leaves, 0]
+            used += nodes
+        return values, variances
+
+
+def lower_medians(flat: Counts, starts: NDArray[np.int64]) -> Counts:
+    """Return the lower median of each run of cells, shape (runs,): its (w-1)//2-th smallest from 0."""
+    widths = np.diff(np.append(starts, flat.size))
+    ordered = flat[np.lexsort((flat, np.repeat(np.arange(starts.size), widths)))]
+    middle: Counts = ordered[starts + (widths - 1) // 2]
+    return middle
+
+
+# JOINED budget_split.py
+# How StructureFirst divides its budget: by minimising the paper's bound on the error.
+#
+# Moving one boundary by a choice among m candidates, with p_q proportional to exp(-t·E(q)), adds at most
+# m/(2t·α) to the error, where α is a lower bound on Σ exp(-t·(E(q) - min E)): with all errors at most W,
+#
+#     α = max{ m·(1 - t·W), exp(-t·W) },
+#
+# which the second term keeps positive (Xu et al. 2013, Lemmas 5, 6 and 11; permute-and-flip is never worse than
+# these odds: McKenna & Sheldon 2020). Here t = ε1/(2·(k-1)·Δ), and W is n·F²/4 for squared errors and n·F/2 for
+# absolute ones. Added to the noise of the k measured numbers this bounds the error of the release.
+#
+# For medians the paper adds 2k/ε2² to absolute errors, which is a squared error; the expected absolute noise
+# of the cells, n·E|Z|, stands here instead.
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The public numbers that the bound is made of.
+
+    Attributes
+    ----------
+    cells, candidates, bins
+        n, m and k.
+    largest_count
+        F.
+    centre, definition
+        ``"mean"`` or ``"median"``; ``"pure"`` or ``"zcdp"``.
+    """
+
+    cells: int
+    candidates: int
+    bins: int
+    largest_count: int
+    centre: str
+    definition: str
+
+    def log_error(self, structure: float, rest: float) -> float:
+        """Return the logarithm of the bound, for a budget divided into ``structure`` and ``rest``."""
+        return float(np.logaddexp(self.log_misplaced(structure), self.log_noise(rest)))
+
+    def log_misplaced(self, structure: float) -> float:
+        """Return ln of the error that the choices of all boundaries add: (k-1)·m/(2t·α)."""
+        choices = self.bins - 1
+        if not choices:
+            return -inf
+        around_means = self.centre == "mean"
+        each = structure / choices
+        epsilon = each if self.definition == "pure" else sqrt(2 * each)
+        rate = epsilon / (2 * (self.largest_count if around_means else 1))
+        worst = self.cells * self.largest_count * (self.largest_count / 4 if around_means else 1 / 2)
+        flat = -log1p(-rate * worst) if rate * worst < 1 else inf  # ln m/α for the first α
+        steep = log(self.candidates) + rate * worst
+        return log(choices) - log(2 * rate) + min(flat, steep)
+
+    def log_noise(self, rest: float) -> float:
+        """Return ln of the error of the noise: squared, at most k·Var; absolute, n·E|Z|."""
+        if self.centre == "mean":
+            return log(self.bins) + (log(2) - 2 * log(rest) if self.definition == "pure" else -log(2 * rest))
+        deviation = -log(rest) if self.definition == "pure" else log(sqrt(1 / (pi * rest)))
+        return log(self.cells) + deviation
+
+
+def least_bound(bound: Bound, budget: Fraction) -> Fraction:
+    """Return the share for the structure, among ``shares()``, that makes the bound least."""
+    total = float(budget)
+    return min(shares(), key=lambda share: bound.log_error(total * float(share), total * float(1 - share)))
+
+
+def shares() -> list[Fraction]:
+    """Return shares of a budget with five binary digits each, from 2^-30 to 1 - 2^-30, ascending."""
+    low = [Fraction(digits, 1 << place) for place in range(35, 6, -1) for digits in range(32, 64)]
+    return low + [Fraction(1, 2)] + [1 - share for share in reversed(low)]

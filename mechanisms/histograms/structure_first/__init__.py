@@ -1,1 +1,0 @@
-"""StructureFirst, its boundaries, and the split of its budget."""
