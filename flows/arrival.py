@@ -102,7 +102,7 @@ def _start(client: SyncPrefectClient, claims: Claims, drop: Drop) -> bool:
         raise InputError(
             "data arrived for this product, which is not deployed",
             where=f"product {drop.product}",
-            mend="deploy it: tabularium deploy SPEC --on-arrival INBOX",
+            hint="deploy it: tabularium deploy SPEC --on-arrival INBOX",
         ) from None
     run = client.create_flow_run_from_deployment(
         deployment.id,

@@ -164,13 +164,13 @@ def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
                     raise InputError(
                         f"the spec publishes into {today.parents[2]} today, and this was published elsewhere",
                         where=str(place),
-                        mend="give the spec of then, in the folder in which it lay",
+                        hint="give the spec of then, in the folder in which it lay",
                     )
                 if not is_lost(run, charge):
                     raise InputError(
                         "lies there by now, or its certificate is not kept at home",
                         where=str(place),
-                        mend="see tabularium doctor --account-for",
+                        hint="see tabularium doctor --account-for",
                     )
                 _rebuild(run, charge)
                 _offer(run, charge)
@@ -289,7 +289,7 @@ def _offer(run: Run, charge: ChargeHandle) -> None:
         raise LedgerError(
             f"this release was withdrawn on {withdrawn.at[:10]}: {withdrawn.reason}",
             where=f"release {charge.release_id}",
-            mend="publish a revision (--revises REASON), which is a new charge",
+            hint="publish a revision (--revises REASON), which is a new charge",
         )
 
 

@@ -139,7 +139,7 @@ class Accounts:
             raise Conflict(
                 "is retired, and specs were approved for it, so that its name is not used again",
                 where=where,
-                mend="open an account under another name",
+                hint="open an account under another name",
             )
         fields = {**terms.fields(), **Sums().texts("account"), "reason": "opened again"}
         what = "opening an account" if key_queries.any_active(append.connection) else None
@@ -209,7 +209,7 @@ class Accounts:
                 raise BadAmount(
                     f"is below the {sums.used} that is reserved and spent",
                     where="cap",
-                    mend="give at least that much, or close the account",
+                    hint="give at least that much, or close the account",
                 )
             if after != before:
                 fields = {**after.fields(), **sums.texts("account"), "reason": reason}
@@ -260,7 +260,7 @@ class Accounts:
                     raise Conflict(
                         "was charged, and only an account that never was can be retired",
                         where=where,
-                        mend=f"close it: tabularium ledger close {known.name} --reason …",
+                        hint=f"close it: tabularium ledger close {known.name} --reason …",
                     )
                 fields = {"account": known.name, "reason": reason, **Sums().texts("account")}
                 what = "retiring an account" if guarded(append.connection, known.terms) else None

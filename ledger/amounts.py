@@ -43,19 +43,19 @@ def exact(value: object, *, field: str) -> Fraction:
         numbers too long for a ledger.
     """
     if isinstance(value, bool):
-        raise BadAmount("is a truth value", where=field, mend="give a Fraction")
+        raise BadAmount("is a truth value", where=field, hint="give a Fraction")
     if isinstance(value, float):
         raise BadAmount(
-            "is a float, which is not exact", where=field, mend='give a Fraction or text like "1/10"'
+            "is a float, which is not exact", where=field, hint='give a Fraction or text like "1/10"'
         )
     if isinstance(value, str):
         return _from_person(value, field)
     if not isinstance(value, Rational):
-        raise BadAmount(f"is of the kind {type(value).__name__}", where=field, mend="give a Fraction")
+        raise BadAmount(f"is of the kind {type(value).__name__}", where=field, hint="give a Fraction")
     numerator, denominator = int(value.numerator), int(value.denominator)
     if max(numerator.bit_length(), denominator.bit_length()) > _LONGEST_BITS:
         raise BadAmount(
-            "is too long a fraction", where=field, mend="give a multiple of the account's quantum"
+            "is too long a fraction", where=field, hint="give a multiple of the account's quantum"
         )
     return Fraction(numerator, denominator)
 
@@ -65,7 +65,7 @@ def positive(value: object, *, field: str) -> Fraction:
     amount = exact(value, field=field)
     if amount <= 0:
         kind = "zero" if amount == 0 else "negative"
-        raise BadAmount(f"is {kind}", where=field, mend="give an amount above zero")
+        raise BadAmount(f"is {kind}", where=field, hint="give an amount above zero")
     return amount
 
 
@@ -76,7 +76,7 @@ def multiple(value: object, quantum: Fraction, *, field: str) -> Fraction:
         raise BadAmount(
             f"is not a multiple of the account's quantum {text(quantum)}",
             where=field,
-            mend="round it up to a multiple, or open the account with a quantum that divides it",
+            hint="round it up to a multiple, or open the account with a quantum that divides it",
         )
     return amount
 
@@ -85,7 +85,7 @@ def quantum(value: object) -> Fraction:
     """Return ``value`` as a quantum ``1/q`` with ``q`` at most :data:`LARGEST_DENOMINATOR`."""
     unit = positive(value, field="quantum")
     if unit.numerator != 1 or unit.denominator > LARGEST_DENOMINATOR:
-        raise BadAmount("is not 1/q with q at most 10^12", where="quantum", mend="give one such as 1/1000000")
+        raise BadAmount("is not 1/q with q at most 10^12", where="quantum", hint="give one such as 1/1000000")
     return unit
 
 
@@ -113,12 +113,12 @@ def from_text(stored: str) -> Fraction:
 
 def _from_person(value: str, field: str) -> Fraction:
     if len(value) > _LONGEST_TEXT:
-        raise BadAmount("is too long a text", where=field, mend="give a multiple of the account's quantum")
+        raise BadAmount("is too long a text", where=field, hint="give a multiple of the account's quantum")
     if not (value.isascii() and _TEXT.fullmatch(value)):
         raise BadAmount(
-            "is not a plain positive number", where=field, mend='write it like "1", "0.1" or "1/3"'
+            "is not a plain positive number", where=field, hint='write it like "1", "0.1" or "1/3"'
         )
     try:
         return Fraction(value)
     except ZeroDivisionError:
-        raise BadAmount("divides by zero", where=field, mend='write it like "1", "0.1" or "1/3"') from None
+        raise BadAmount("divides by zero", where=field, hint='write it like "1", "0.1" or "1/3"') from None

@@ -239,6 +239,6 @@ def _tolerance() -> timedelta:
         return CLOCK_TOLERANCE
     if not (named.isascii() and named.isdecimal() and len(named) <= 7):
         raise BadValue(
-            "is not a whole number of minutes", where="TABULARIUM_CLOCK_TOLERANCE", mend="write it like 30"
+            "is not a whole number of minutes", where="TABULARIUM_CLOCK_TOLERANCE", hint="write it like 30"
         )
     return timedelta(minutes=int(named))

@@ -23,16 +23,16 @@ def line(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
     Two names that look alike must be alike: no control characters, no blanks at the ends, NFC only.
     """
     if not isinstance(value, str):
-        raise BadValue(f"is of the kind {type(value).__name__}", where=field, mend="give text")
+        raise BadValue(f"is of the kind {type(value).__name__}", where=field, hint="give text")
     if not value or value != value.strip():
         raise BadValue(
-            "is empty or begins or ends with a blank", where=field, mend="give one plain line of text"
+            "is empty or begins or ends with a blank", where=field, hint="give one plain line of text"
         )
     if len(value) > longest:
-        raise BadValue(f"is longer than {longest} characters", where=field, mend="shorten it")
+        raise BadValue(f"is longer than {longest} characters", where=field, hint="shorten it")
     if not value.isprintable() or not unicodedata.is_normalized("NFC", value):
         raise BadValue(
-            "holds control or uncomposed characters", where=field, mend="give one plain line of text (NFC)"
+            "holds control or uncomposed characters", where=field, hint="give one plain line of text (NFC)"
         )
     return value
 
@@ -58,7 +58,7 @@ def release_id(value: object) -> str:
         raise BadValue(
             "is not 1 to 128 letters, digits, dots, dashes or underscores that begin with a letter or digit",
             where="release_id",
-            mend="give the 32 digits of a release's id, as in: tabularium ledger show",
+            hint="give the 32 digits of a release's id, as in: tabularium ledger show",
         )
     return value
 
@@ -66,14 +66,14 @@ def release_id(value: object) -> str:
 def sha256(value: object, *, field: str) -> str:
     """Return ``value`` if it is a SHA-256 in hexadecimal, else raise ``BadValue``."""
     if not (isinstance(value, str) and _SHA256.fullmatch(value)):
-        raise BadValue("is no SHA-256 of 64 digits and small letters a to f", where=field, mend="give one")
+        raise BadValue("is no SHA-256 of 64 digits and small letters a to f", where=field, hint="give one")
     return value
 
 
 def fence(value: object) -> int:
     """Return ``value`` if it is a whole number above zero, else raise ``BadValue``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadValue("is not a whole number above zero", where="fence", mend="give what drawing() returned")
+        raise BadValue("is not a whole number above zero", where="fence", hint="give what drawing() returned")
     return value
 
 
@@ -83,11 +83,11 @@ def day(value: object, *, field: str) -> str:
         with suppress(ValueError):
             if date.fromisoformat(value).isoformat() == value:
                 return value
-    raise BadValue("is not a day written YYYY-MM-DD", where=field, mend="write it like 2026-12-31")
+    raise BadValue("is not a day written YYYY-MM-DD", where=field, hint="write it like 2026-12-31")
 
 
 def one_of(value: object, choices: tuple[str, ...], *, field: str) -> str:
     """Return ``value`` if it is among ``choices``, else raise ``BadValue``."""
     if not (isinstance(value, str) and value in choices):
-        raise BadValue("is not among " + ", ".join(choices), where=field, mend="choose one of them")
+        raise BadValue("is not among " + ", ".join(choices), where=field, hint="choose one of them")
     return value

@@ -140,7 +140,7 @@ class Sums:
             raise ChainBroken(
                 f"a running sum in the last entry of its {scope} is missing or malformed",
                 where="ledger",
-                mend="verify the ledger, which names the entry, and restore the last good backup",
+                hint="verify the ledger, which names the entry, and restore the last good backup",
             ) from None
         return cls(reserved, spent)
 

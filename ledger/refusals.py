@@ -130,7 +130,7 @@ def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, A
         raise Conflict(
             "is in the ledger with another " + ", ".join(other),
             where=f"{kind} {name}",
-            mend="use another name, or ask for exactly what stands there",
+            hint="use another name, or ask for exactly what stands there",
         )
 
 
@@ -139,7 +139,7 @@ def retired_account(name: str, key: str) -> Conflict:
     return Conflict(
         "is retired",
         where=f"account {name}",
-        mend=f"open it again, on other terms: tabularium ledger open {name} …{key}; or charge another one",
+        hint=f"open it again, on other terms: tabularium ledger open {name} …{key}; or charge another one",
     )
 
 
@@ -148,7 +148,7 @@ def unknown_release(release_id: object) -> UnknownRelease:
     return UnknownRelease(
         "was never reserved",
         where=f"release {release_id}",
-        mend="give all 32 digits of its id, as in: tabularium ledger show",
+        hint="give all 32 digits of its id, as in: tabularium ledger show",
     )
 
 
@@ -157,5 +157,5 @@ def unknown_account(name: object) -> UnknownAccount:
     return UnknownAccount(
         "no such account",
         where=f"account {name}",
-        mend="open it first, or see which there are: tabularium ledger show",
+        hint="open it first, or see which there are: tabularium ledger show",
     )

@@ -43,7 +43,7 @@ def agreed(terms: Terms) -> Terms:
         approvals_by_product=_by_product(dict(terms.approvals_by_product), terms.approvals),
     )
     if found.opens_on is not None and found.closes_on is not None and found.closes_on < found.opens_on:
-        raise BadValue("is before opens_on", where="closes_on", mend="give a later day")
+        raise BadValue("is before opens_on", where="closes_on", hint="give a later day")
     return found
 
 
@@ -68,7 +68,7 @@ def require_no_fewer(before: Terms, after: Terms) -> None:
     lowered = before.lowered(after)
     if lowered is not None:
         raise BadValue(
-            "can be raised, not lowered", where=lowered, mend="open another account, with its own cap"
+            "can be raised, not lowered", where=lowered, hint="open another account, with its own cap"
         )
 
 
@@ -78,7 +78,7 @@ def _officers(value: object, least: int, where: str) -> int:
     raise BadValue(
         f"is not a whole number from {least} to {MOST_APPROVALS}",
         where=where,
-        mend="say how many officers must sign; a product is named only if it asks for more than its account",
+        hint="say how many officers must sign; a product is named only if it asks for more than its account",
     )
 
 
@@ -90,7 +90,7 @@ def _by_product(numbers: Mapping[str, int], approvals: int) -> tuple[tuple[str, 
 
 def _truth(value: object, field: str) -> bool:
     if not isinstance(value, bool):
-        raise BadValue("is not true or false", where=field, mend="give one of them")
+        raise BadValue("is not true or false", where=field, hint="give one of them")
     return value
 
 
@@ -105,11 +105,11 @@ def _cap(value: Fraction | None, quantum: Fraction, field: str) -> Fraction | No
 def _delta(value: Fraction | None, definition: str) -> Fraction | None:
     if (definition == "zcdp") != (value is not None):
         raise BadAmount(
-            "is needed for zcdp, and for zcdp alone", where="delta", mend="give it with definition zcdp"
+            "is needed for zcdp, and for zcdp alone", where="delta", hint="give it with definition zcdp"
         )
     if value is None:
         return None
     delta = amounts.positive(value, field="delta")
     if delta >= 1:
-        raise BadAmount("is not below one", where="delta", mend="give one such as 1/1000000")
+        raise BadAmount("is not below one", where="delta", hint="give one such as 1/1000000")
     return delta

@@ -119,24 +119,24 @@ class Transactions:
         """
         name, fault = self.database.name, self.database.fault
         if fault == NOT_A_LEDGER:
-            raise ChainBroken(fault, where=name, mend=RESTORE)
+            raise ChainBroken(fault, where=name, hint=RESTORE)
         with self.reading() as connection:
             found = verify_rows(connection, latest(self.clock()))
         if fault is not None:
             raise ChainBroken(
-                f"its {found.entries} entries are in order, but {fault}", where=name, mend=GUARD
+                f"its {found.entries} entries are in order, but {fault}", where=name, hint=GUARD
             )
         lacking = self.lacking(known_heads)
         if lacking is not None:
-            raise ChainBroken(lacking, where=name, mend=RESTORE)
+            raise ChainBroken(lacking, where=name, hint=RESTORE)
         return in_time(found, name)
 
     def require_writable(self) -> None:
         """Raise ``ReadOnly`` if no entry is accepted."""
         if self.read_only is not None:
             mends = {self.database.fault: GUARD, UNCONFIRMED: CONFIRM}
-            mend = mends.get(self.read_only, RESTORE)
-            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.database.name, mend=mend)
+            hint = mends.get(self.read_only, RESTORE)
+            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.database.name, hint=hint)
 
     def _first(self, connection: Connection) -> str:
         """Return the hash of the first entry, which never changes once there is one."""

@@ -36,28 +36,28 @@ class TabulariumError(Exception):
         What is wrong, without any data value.
     where
         The field, file or stage it concerns.
-    mend
+    hint
         What to do about it.
     """
 
     exit_code = 1
 
-    def __init__(self, what: str, *, where: str = "", mend: str = "") -> None:
-        self.what, self.where, self.mend = what, where, mend
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        self.what, self.where, self.hint = what, where, hint
         super().__init__(self.line())
 
     def line(self) -> str:
         """Return the whole message as one line."""
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return " ".join((f"{text}; {self.mend}" if self.mend else text).split())
+        return " ".join((f"{text}; {self.hint}" if self.hint else text).split())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.what, self.where, self.mend, self.__dict__))
+        return (_rebuild, (type(self), self.what, self.where, self.hint, self.__dict__))
 
 
-def _rebuild(kind: type[TabulariumError], what: str, where: str, mend: str, state: dict[str, Any]) -> Any:
+def _rebuild(kind: type[TabulariumError], what: str, where: str, hint: str, state: dict[str, Any]) -> Any:
     error = kind.__new__(kind)
-    TabulariumError.__init__(error, what, where=where, mend=mend)
+    TabulariumError.__init__(error, what, where=where, hint=hint)
     error.__dict__.update(state)
     return error
 
@@ -114,16 +114,16 @@ class DataRefused(TabulariumError):
     """
 
     def __init__(
-        self, what: str, *, where: str = "", mend: str = "", findings: Sequence[Finding] = ()
+        self, what: str, *, where: str = "", hint: str = "", findings: Sequence[Finding] = ()
     ) -> None:
-        super().__init__(what, where=where, mend=mend)
+        super().__init__(what, where=where, hint=hint)
         self.findings = tuple(findings)
         self.run = self.again = ""
 
     def in_public(self) -> RunRefused:
         """Return the error that others may see: it says that the data were refused, and nothing of why."""
-        mend = f"ask where it ran: tabularium diagnose {self.run}" if self.run else "run it at a terminal"
-        public = RunRefused("refused: data rules", mend=mend)
+        hint = f"ask where it ran: tabularium diagnose {self.run}" if self.run else "run it at a terminal"
+        public = RunRefused("refused: data rules", hint=hint)
         public.run = self.run
         return public
 

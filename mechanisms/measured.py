@@ -137,7 +137,7 @@ def check_plain(value: Any, where: str) -> None:
         raise MechanismError(
             f"these must be plain text, numbers, lists and dictionaries, not {type(value).__name__}",
             where=where,
-            mend="convert it, as in int(x), float(x) or x.tolist()",
+            hint="convert it, as in int(x), float(x) or x.tolist()",
         )
 
 
@@ -153,5 +153,5 @@ def check_array(value: Any, where: str) -> None:
         raise MechanismError(
             f"these must be arrays of numbers, not {type(value).__name__}",
             where=where,
-            mend="convert it with numpy.asarray",
+            hint="convert it with numpy.asarray",
         )

@@ -64,7 +64,7 @@ class Mechanism(ABC):
             raise MechanismError(
                 f"{self.name} needs a budget under {' or '.join(self.definitions)}, not {channel.definition}",
                 where=self.name,
-                mend="choose another mechanism or another definition",
+                hint="choose another mechanism or another definition",
             )
         checked = self.bounded(counts)
         start = len(channel.transcript)
@@ -162,16 +162,16 @@ def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LAR
     """
     array = np.asarray(counts)
     if array.size == 0:
-        raise MechanismError("there are no cells to release", where=where, mend="give at least one cell")
+        raise MechanismError("there are no cells to release", where=where, hint="give at least one cell")
     if array.dtype.kind not in "iu":
         raise MechanismError(
             f"counts must be an array of integers, not {array.dtype}",
             where=where,
-            mend="count first, and keep the integer type",
+            hint="count first, and keep the integer type",
         )
     if int(array.min()) < 0:
         raise MechanismError(
-            "counts must not be negative", where=where, mend="count records, not differences"
+            "counts must not be negative", where=where, hint="count records, not differences"
         )
     if int(array.max()) > largest:
         array = np.minimum(array, largest)

@@ -102,13 +102,13 @@ def noise_of(family: str, scale: float | Fraction, *, whole: bool) -> Noise:
         raise MechanismError(
             "the noise scale must be a positive number",
             where="scale",
-            mend="write sensitivity/epsilon for Laplace noise, sigma for Gaussian noise",
+            hint="write sensitivity/epsilon for Laplace noise, sigma for Gaussian noise",
         )
     if family == "laplace":
         return Noise("laplace", size, whole)
     if family == "gaussian":
         return Noise("gaussian", size, whole)
-    raise MechanismError("there is no such noise", where="noise", mend=f"write {' or '.join(FAMILIES)}")
+    raise MechanismError("there is no such noise", where="noise", hint=f"write {' or '.join(FAMILIES)}")
 
 
 def laplace_variance(scale: float) -> float:

@@ -92,7 +92,7 @@ def build(name: str, **parameters: Any) -> Mechanism:
         raise MechanismError(
             f"there is no mechanism of that name ({_shown(name)})",
             where="mechanism",
-            mend=f"{guess}known are {', '.join(sorted(MECHANISMS))}",
+            hint=f"{guess}known are {', '.join(sorted(MECHANISMS))}",
         )
     kind = MECHANISMS[name] if name in MECHANISMS else _imported(_UNCHOSEN[name])
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def build(name: str, **parameters: Any) -> Mechanism:
             raise MechanismError(
                 f"{name} has no parameter of that name ({_shown(parameter)})",
                 where="mechanism",
-                mend=f"it takes {', '.join(known)}" if known else "it takes none",
+                hint=f"it takes {', '.join(known)}" if known else "it takes none",
             )
     return kind(**parameters)
 

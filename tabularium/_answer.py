@@ -79,7 +79,7 @@ class Answer(Shown):
         rows = self._answer.rows
         if len(rows) != 1:
             raise InputError(
-                f"the answer has {len(rows)} rows", where=self.query, mend="read them with to_pandas()"
+                f"the answer has {len(rows)} rows", where=self.query, hint="read them with to_pandas()"
             )
         return rows[0]
 

@@ -122,7 +122,7 @@ class Books(Shown):
                 return ledger.account(name)
             except UnknownAccount:
                 known = ", ".join(each.name for each in ledger.accounts())
-        raise InputError("no such account", where=f"account {name}", mend=f"known are {known or 'none yet'}")
+        raise InputError("no such account", where=f"account {name}", hint=f"known are {known or 'none yet'}")
 
     def sums(self, account: str, *, by: Literal["period", "product"]) -> dict[str, Sums]:
         """Return what of an account is ``reserved``, ``spent`` and ``used`` by each period or product."""
@@ -272,7 +272,7 @@ class Books(Shown):
         from tabularium.ledger.review import DELTA, Reviewer
 
         if delta is not None and not 0 < delta < 1:
-            raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
+            raise InputError("is not between 0 and 1", where="--delta", hint="write it like 1/1000000000")
         names = [each.name for each in self.accounts if not each.retired]
         if account is not None:
             names = [self.account(account).name]
@@ -599,7 +599,7 @@ def _charges(ledger: Ledger, account: str, last: int | None) -> Iterator[Charge]
 
 def _see_that_it_is_a_number(last: int | None) -> None:
     if last is not None and last < 0:
-        raise InputError("is below zero", where="--last", mend="say how many are wanted, or 0 for all")
+        raise InputError("is below zero", where="--last", hint="say how many are wanted, or 0 for all")
 
 
 class Forecast(Shown):
@@ -676,6 +676,6 @@ def open_ledger(
 
     if export is not None:
         if home is not None:
-            raise InputError("names another ledger than --export", where="--home", mend="give one of both")
+            raise InputError("names another ledger than --export", where="--home", hint="give one of both")
         return Books(None, Path(export))
     return Books(Home.found(None if home is None else Path(home)))

@@ -27,7 +27,7 @@ class Check:
     Attributes
     ----------
     problems
-        All that is wrong, each with ``line``, ``field``, ``what`` and ``mend``.
+        All that is wrong, each with ``line``, ``field``, ``what`` and ``hint``.
     """
 
     def __init__(self, checked: Checked, expected: Sequence[Expected], account: Paying | None = None) -> None:
@@ -144,5 +144,5 @@ def _refused(path: Path, period: str | None) -> Problem | None:
     except InternalError:
         raise
     except TabulariumError as error:
-        return Problem(None, error.where, error.what, error.mend, path.name)
+        return Problem(None, error.where, error.what, error.hint, path.name)
     return None

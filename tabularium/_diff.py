@@ -284,13 +284,13 @@ def diff(
         raise InputError(
             "a spec and a release cannot be compared",
             where=str(after),
-            mend="give two specs, or the folders of two releases",
+            hint="give two specs, or the folders of two releases",
         )
     if one.product != other.product:
         raise InputError(
             f"is a release of {other.product}, and the other one is of {one.product}",
             where=str(other.folder),
-            mend="give two releases of one product",
+            hint="give two releases of one product",
         )
     return Changes(one, other)
 

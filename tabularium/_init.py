@@ -46,10 +46,10 @@ def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
         with target.open("x", encoding="utf-8") as written:
             written.write(text)
     except FileExistsError:
-        failure = InputError("this file exists", where=str(target), mend="name a new one with --out")
+        failure = InputError("this file exists", where=str(target), hint="name a new one with --out")
     except OSError as error:
         failure = InputError(
-            f"cannot be written ({error.strerror})", where=str(target), mend="name another with --out"
+            f"cannot be written ({error.strerror})", where=str(target), hint="name another with --out"
         )
     else:
         return target

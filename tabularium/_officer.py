@@ -79,7 +79,7 @@ class Officer:
             raise NotApproved(
                 "is not enrolled, or was revoked",
                 where=f"key {self.key}",
-                mend="sign with an enrolled key (tabularium ledger keys lists them)",
+                hint="sign with an enrolled key (tabularium ledger keys lists them)",
             )
         return known.officer
 
@@ -99,7 +99,7 @@ class Officer:
             raise InputError(
                 f"account {decision.account} cannot pay the {decision.cost} that it costs",
                 where=f"{decision.product} {decision.period}",
-                mend="have its cap raised, or say that it is to be approved even if it cannot be paid",
+                hint="have its cap raised, or say that it is to be approved even if it cannot be paid",
             )
         with self._ledger() as ledger:
             known = ledger.approve(
@@ -240,7 +240,7 @@ class Officer:
                 raise InputError(
                     "these are tallies, which are withdrawn with their release",
                     where=f"release {release}",
-                    mend=f"withdraw {main.release_id}",
+                    hint=f"withdraw {main.release_id}",
                 )
             ledger.withdraw(release, reason=reason, by=self._key)
             base, current = published_in(self._home, release), ""
@@ -398,7 +398,7 @@ class _Holding(_Looking):
             raise NotAsShown(
                 "what would be signed is not what was shown: the ledger has gone on since",
                 where=f"key {_name(self._key)}",
-                mend="nothing was signed; look again, and decide",
+                hint="nothing was signed; look again, and decide",
             )
         return self._key.sign(self._data)
 
@@ -415,6 +415,6 @@ def _draft(ledger: Ledger, release: str) -> Draft:
     draft = ledger.draft(release)
     if draft is None:
         raise WrongState(
-            "waits for no review", where=f"release {release}", mend="see: tabularium ledger show"
+            "waits for no review", where=f"release {release}", hint="see: tabularium ledger show"
         )
     return draft

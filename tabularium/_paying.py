@@ -154,7 +154,7 @@ def _cannot(account: Account, spec: ReleaseSpec) -> str | None:
     try:
         require_same_units(account.terms, privacy.budget, *asked)
     except Unfit as error:
-        return f"{error.what} ({error.mend})"
+        return f"{error.what} ({error.hint})"
     caps = {"period": account.terms.cap_per_period, "product": account.terms.cap_per_product}
     for name, cap in caps.items():
         if cap is not None and privacy.budget > cap:

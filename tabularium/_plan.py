@@ -135,7 +135,7 @@ def see_beside(target: Path, spec: Path) -> None:
         raise InputError(
             "a spec names its code lists and its source by where it lies",
             where=str(target),
-            mend=f"write it beside {spec.name}",
+            hint=f"write it beside {spec.name}",
         )
 
 
@@ -197,5 +197,5 @@ def _amount(budget: Fraction | str) -> Fraction:
     except MechanismError:
         found = Fraction(0)
     if found <= 0:
-        raise InputError("this is no budget", where="budget", mend='write "1/3" or "0.1"')
+        raise InputError("this is no budget", where="budget", hint='write "1/3" or "0.1"')
     return found

@@ -59,7 +59,7 @@ class Release(Mapping[str, Table], Shown):
             raise InputError(
                 "this is a rehearsal of made-up records, and no release",
                 where=where,
-                mend="name a published release",
+                hint="name a published release",
             )
         return self._released
 
@@ -206,7 +206,7 @@ class Release(Mapping[str, Table], Shown):
 
         if name not in self._released.layouts:
             raise InputError(
-                "is a histogram, of no cells with codes", where=f"table {name}", mend="ask a table"
+                "is a histogram, of no cells with codes", where=f"table {name}", hint="ask a table"
             )
         with well_formed(self.folder):
             (table,) = asked_release(self._released, table=name, verified=self.verified).tables
@@ -224,10 +224,10 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.mechanisms.queries import ask
 
         if source not in (None, "measurements", "tables"):
-            raise InputError("there is no such source", where="source", mend="measurements, or tables")
+            raise InputError("there is no such source", where="source", hint="measurements, or tables")
         if confidence is not None and not 0 < confidence < 1:
             raise InputError(
-                "is not between 0 and 1", where="confidence", mend="0.9 means that 90 percent hold"
+                "is not between 0 and 1", where="confidence", hint="0.9 means that 90 percent hold"
             )
         answer = ask(query, tables, level=confidence or self.confidence, source=source)
         return Answer(
@@ -260,10 +260,10 @@ class Release(Mapping[str, Table], Shown):
 
         place = Path(path)
         if os.path.lexists(place):
-            raise InputError("there is such a file", where=str(place), mend="name a new file")
+            raise InputError("there is such a file", where=str(place), hint="name a new file")
         if last is not None and (last.product != self.product or last.id == self.id):
             raise InputError(
-                "this is no other release of the same product", where=str(last.folder), mend="name one"
+                "this is no other release of the same product", where=str(last.folder), hint="name one"
             )
         before = None if last is None else last.folder
         with well_formed(self.folder):
@@ -273,7 +273,7 @@ class Release(Mapping[str, Table], Shown):
             place.write_bytes(page)
         except OSError as error:
             failure = InputError(
-                f"cannot be written ({error.strerror})", where=str(place), mend="name another file"
+                f"cannot be written ({error.strerror})", where=str(place), hint="name another file"
             )
         else:
             return

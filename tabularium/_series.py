@@ -63,7 +63,7 @@ class Series(Mapping[str, Table], Shown):
             for place, (column, value) in enumerate(zip(_COLUMNS, about, strict=True)):
                 if column in found.column_names:
                     raise InputError(
-                        f"has a column {column} of its own", where=f"table {name}", mend="open each release"
+                        f"has a column {column} of its own", where=f"table {name}", hint="open each release"
                     )
                 at = place if column == "period" else found.num_columns
                 found = found.add_column(at, column, pa.array([value] * len(found)))
@@ -72,7 +72,7 @@ class Series(Mapping[str, Table], Shown):
                 raise InputError(
                     f"period {release.period} has other columns than those before: {', '.join(other)}",
                     where=f"table {name}",
-                    mend="open each release, and join them as they are meant",
+                    hint="open each release, and join them as they are meant",
                 )
             parts.append(found.replace_schema_metadata(None))
         return pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
@@ -114,7 +114,7 @@ class Series(Mapping[str, Table], Shown):
                 raise InputError(
                     "a database gets every table and level",
                     where=str(path),
-                    mend="leave table and level away",
+                    hint="leave table and level away",
                 )
             frames = {
                 f"{name}__{each}" if each else name: found.to_arrow(level=each)
@@ -181,7 +181,7 @@ class Series(Mapping[str, Table], Shown):
         """Return the name of a table, if there is one of this name."""
         if name not in self:
             what = f"there is no table {name}" if name else "name one of its tables"
-            raise InputError(what, where=f"product {self.product}", mend=f"known are {', '.join(self)}")
+            raise InputError(what, where=f"product {self.product}", hint=f"known are {', '.join(self)}")
         return name
 
     def __getitem__(self, name: str) -> Table:
@@ -230,11 +230,11 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
     try:
         product = product_in(place, not_shown)
     except OSError as error:
-        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), mend="name a folder")
+        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), hint="name a folder")
     else:
         if not_shown:
             first = not_shown[0]
-            raise PublicationError(first.why, where=first.where, mend="restore it, or take its folder away")
+            raise PublicationError(first.why, where=first.where, hint="restore it, or take its folder away")
         current = [] if product is None else [each.current for each in reversed(product.periods)]
         found = [open_release(each.folder, verify=verify) for each in current if each is not None]
         for each in found:
@@ -244,6 +244,6 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
         failure = InputError(
             "no current release lies in this folder",
             where=str(folder),
-            mend="name the folder of a product, which holds PERIOD/RELEASE",
+            hint="name the folder of a product, which holds PERIOD/RELEASE",
         )
     raise failure

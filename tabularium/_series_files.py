@@ -27,12 +27,12 @@ def check_place(path: Path, *, overwrite: bool) -> None:
     """
     if path.suffix not in KINDS:
         raise InputError(
-            "is of no kind that is written", where=str(path), mend=f"let it end in {', '.join(KINDS)}"
+            "is of no kind that is written", where=str(path), hint=f"let it end in {', '.join(KINDS)}"
         )
     if os.path.lexists(path) and not overwrite:
-        raise InputError("is there already", where=str(path), mend="name another, or allow overwriting")
+        raise InputError("is there already", where=str(path), hint="name another, or allow overwriting")
     if not path.parent.is_dir():
-        raise InputError("its folder is not there", where=str(path), mend="make the folder first")
+        raise InputError("its folder is not there", where=str(path), hint="make the folder first")
 
 
 def write_series(tables: Mapping[str, pa.Table], path: Path) -> None:
@@ -72,7 +72,7 @@ def write_series(tables: Mapping[str, pa.Table], path: Path) -> None:
         return
     with contextlib.suppress(OSError):
         aside.unlink()
-    raise InputError(f"cannot be written ({reason})", where=str(path), mend="see its rights and its disk")
+    raise InputError(f"cannot be written ({reason})", where=str(path), hint="see its rights and its disk")
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -125,12 +125,12 @@ def _of_products(
     given = [releases] if isinstance(releases, Series) else releases
     places = [Path(os.path.realpath(each.folder if isinstance(each, Series) else each)) for each in given]
     if gone := [each for each in places if not each.is_dir()]:
-        raise InputError("there is no such folder", where=str(gone[0]), mend="name the folder of a product")
+        raise InputError("there is no such folder", where=str(gone[0]), hint="name the folder of a product")
     folders = {each.parent for each in places}
     if len(folders) != 1:
         raise InputError(
             f"products of {len(folders)} folders of releases",
             where="releases",
-            mend="name products that lie in one folder; pages link to all from there",
+            hint="name products that lie in one folder; pages link to all from there",
         )
     return folders.pop(), [each.name for each in places]

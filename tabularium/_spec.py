@@ -72,7 +72,7 @@ def load(path: str | os.PathLike[str], *, period: str | None = None) -> Spec:
     Raises
     ------
     SpecError
-        Its ``problems`` are all that is wrong, each with ``line``, ``field``, ``what`` and ``mend``.
+        Its ``problems`` are all that is wrong, each with ``line``, ``field``, ``what`` and ``hint``.
     """
     from tabularium.validations.spec.load import load_spec
 

@@ -83,14 +83,14 @@ class Table(Shown):
         """
         found = self._whole
         if not self.levels and level is not None:
-            raise InputError("this table has no levels", where=f"table {self.name}", mend="leave level= away")
+            raise InputError("this table has no levels", where=f"table {self.name}", hint="leave level= away")
         if self.levels:
             asked = (level or self.levels[-1],) if isinstance(level, str | None) else tuple(level)
             if unknown := [each for each in asked if each not in self.levels]:
                 raise InputError(
                     f"there is no level {unknown[0]!r}",
                     where=f"table {self.name}",
-                    mend=f"known are {', '.join(self.levels)}",
+                    hint=f"known are {', '.join(self.levels)}",
                 )
             found = _of_levels(found, asked)
             if len(asked) == 1:
@@ -116,7 +116,7 @@ class Table(Shown):
             import polars
         except ImportError:
             raise InputError(
-                "Polars is not installed", where="to_polars", mend="install it: pip install polars"
+                "Polars is not installed", where="to_polars", hint="install it: pip install polars"
             ) from None
         found = polars.from_arrow(self.to_arrow(level=level, labels=labels))
         assert isinstance(found, polars.DataFrame)  # noqa: S101 - of a table
@@ -139,7 +139,7 @@ class Table(Shown):
         """
         if self._estimate is None:
             raise InputError(
-                "has no measurements of its own", where=f"table {self.name}", mend="open one release"
+                "has no measurements of its own", where=f"table {self.name}", hint="open one release"
             )
         found = self._estimate()
         of = f"{self.of}, unbiased"
@@ -189,7 +189,7 @@ class Table(Shown):
         """
         if self._total is None:
             raise InputError(
-                "has no measurements of its own", where=f"table {self.name}", mend="open one release"
+                "has no measurements of its own", where=f"table {self.name}", hint="open one release"
             )
         return self._total({**(where or {}), **codes}, confidence=confidence, source=source)
 

@@ -104,7 +104,7 @@ def dry_run_mechanisms(run: Run) -> None:
             _try(job, run.loaded.spec.privacy.definition)
         except MechanismError as error:
             where = f"table {job.table}, level {job.level}" if job.level else f"table {job.table}"
-            failure = MechanismError(error.what, where=f"{where}: {error.where}", mend=error.mend)
+            failure = MechanismError(error.what, where=f"{where}: {error.where}", hint=error.hint)
         else:
             continue
         raise failure
@@ -142,7 +142,7 @@ def dry_run_priors(run: Run) -> None:
                     f"{cells} cells of its finest level have a level above, and {LEAST} are the fewest by "
                     "which it can be judged how far areas are like it",
                     where=f"table {table.name}, prior: above",
-                    mend="remove prior",
+                    hint="remove prior",
                 )
         if table.name in run.loaded.priors:
             layout, prior = Layout.of(run.loaded, table), run.loaded.priors[table.name]
@@ -153,7 +153,7 @@ def dry_run_priors(run: Run) -> None:
                     f"it has a number for {known.sum()} of the cells that are measured now, and {LEAST} are "
                     "the fewest by which it can be judged",
                     where=f"table {table.name}, prior {prior.release}",
-                    mend="name a release of the same codes, or remove prior",
+                    hint="name a release of the same codes, or remove prior",
                 )
 
 

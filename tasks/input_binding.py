@@ -82,13 +82,13 @@ def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = F
         raise LedgerError(
             "its drawing began, and which input it draws from is no longer known",
             where=f"release {release_id}",
-            mend=f"restore {_folder(home)} from the backup, or give it up: tabularium ledger abandon",
+            hint=f"restore {_folder(home)} from the backup, or give it up: tabularium ledger abandon",
         )
     if bound is False:
         raise DataRefused(
             "another input was bound to this release",
             where=f"release {release_id}",
-            mend="give that input, or publish a revision, which an officer approves: --revises REASON",
+            hint="give that input, or publish a revision, which an officer approves: --revises REASON",
         )
     return bound is not None
 
@@ -134,7 +134,7 @@ def charging(
         make_folder(folder / place)
     with turn(folder / ".lock", _WAIT_SECONDS) as mine:
         if not mine:
-            raise LedgerError("another process holds the inputs", where=str(folder), mend="run again")
+            raise LedgerError("another process holds the inputs", where=str(folder), hint="run again")
         main = main or digest
         require_one_account(home, ledger, main, claim.account)
         require_one_period(home, ledger, claim, main)
@@ -162,16 +162,16 @@ def require_one_account(home: Home, ledger: Ledger, main: str, account: str) -> 
     charges = (charge for charge in ledger.each_charge(other) if charge.state != "voided")
     if any(has_source(home, charge.release_id, main) for charge in charges):
         theirs, ours = ledger.account(other), ledger.account(account)
-        mend = f"charge it in account {other}"
+        hint = f"charge it in account {other}"
         if theirs.unit != ours.unit:
-            mend += (
+            hint += (
                 f", which protects one {theirs.unit} and not one {ours.unit}: write that unit into the "
                 "spec; which unit fits both is said in docs/how-to/open-and-cap-an-account.md"
             )
         raise DataRefused(
             f"the same input was charged in account {other}, and two caps would each hold for a share of it",
             where=f"account {account}",
-            mend=mend,
+            hint=hint,
         )
 
 
@@ -194,7 +194,7 @@ def require_one_period(home: Home, ledger: Ledger, claim: Claim, main: str) -> N
             raise DataRefused(
                 f"the same input was charged for period {charge.period} already",
                 where=f"product {claim.product}, period {claim.period}",
-                mend="give the input of this period, or say that it is meant: --same-input",
+                hint="give the input of this period, or say that it is meant: --same-input",
             )
 
 

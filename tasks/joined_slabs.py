@@ -69,7 +69,7 @@ def _joined(folder: Path, digest: str, slabs: list[Part], nodes: int) -> Part:
         raise PublicationError(
             "the slabs of a level do not fit together",
             where=f"table {first['table']}, level {first['level']}",
-            mend="restore the measurements from the backup",
+            hint="restore the measurements from the backup",
         )
     path = folder / f"{digest}-{first['table']}.{first['level']}.npy"
     if not path.exists():

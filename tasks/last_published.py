@@ -123,5 +123,5 @@ def _last_certificate(run: Run) -> Certificate | None:
         f"change_from_last compares with what was published for {own[0].period}, and that release is missing "
         "or altered",
         where=str(product / own[0].period),
-        mend="put its folder back as it was published, or leave change_from_last out of the spec",
+        hint="put its folder back as it was published, or leave change_from_last out of the spec",
     )

@@ -128,7 +128,7 @@ def check_account(run: Run) -> None:
                 raise LedgerError(
                     f"{amount} is no multiple of the account's quantum {account.terms.quantum}",
                     where=f"account {spec.dataset}",
-                    mend="choose a budget that is, or open an account with another --quantum",
+                    hint="choose a budget that is, or open an account with another --quantum",
                 )
         for name, theirs, ours in (
             ("unit", account.terms.unit, spec.privacy.protects),
@@ -140,7 +140,7 @@ def check_account(run: Run) -> None:
                 raise LedgerError(
                     f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
                     where=f"account {spec.dataset}",
-                    mend="change privacy in the spec, or charge another account (dataset), which an officer "
+                    hint="change privacy in the spec, or charge another account (dataset), which an officer "
                     f"opens: {_opening(ledger, spec, 'NAME', account.population)}{home.option}",
                 )
         _precheck(run, ledger)
@@ -158,7 +158,7 @@ def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
         failure = UnknownAccount(
             f"no such account; {known}",
             where=f"account {spec.dataset} in {ledger.name}, home {home.path}",
-            mend="check --home and TABULARIUM_HOME, or let a disclosure officer open it: "
+            hint="check --home and TABULARIUM_HOME, or let a disclosure officer open it: "
             f"{_opening(ledger, spec, spec.dataset, None)}{home.option}",
         )
     raise failure
@@ -204,7 +204,7 @@ def find_charge(run: Run) -> ChargeHandle:
         raise LedgerError(
             f"this release was {charge.state}",
             where=f"release {name}",
-            mend="publish another period or spec, or a revision (--revises REASON), which is a new charge",
+            hint="publish another period or spec, or a revision (--revises REASON), which is a new charge",
         )
     drawn = _drawn(run, charge)
     if charge.state == "drawing" and not drawn:
@@ -263,7 +263,7 @@ def _revises_something(ledger: Ledger, loaded: Loaded) -> None:
         raise LedgerError(
             f"there is nothing to revise: nothing was charged for {spec.product}, {spec.period}",
             where=f"account {spec.dataset}",
-            mend="leave out revises, or mend product, period or dataset",
+            hint="leave out revises, or mend product, period or dataset",
         )
 
 
@@ -279,7 +279,7 @@ def _reviewable(ledger: Ledger, spec: ReleaseSpec, home: Home) -> None:
     raise LedgerError(
         f"the release is to be reviewed, and {have or 'no officer has a key'} in this ledger",
         where="publication.review",
-        mend=f"let an officer enrol one: tabularium ledger keys new, then: keys enrol{home.option}",
+        hint=f"let an officer enrol one: tabularium ledger keys new, then: keys enrol{home.option}",
     )
 
 
@@ -290,7 +290,7 @@ def _affordable(ledger: Ledger, spec: ReleaseSpec) -> None:
         raise BudgetExhausted(
             f"the release costs {spec.main_amount} and {left} is left",
             where=f"account {spec.dataset}",
-            mend="lower privacy.budget in the spec, or ask the disclosure officer",
+            hint="lower privacy.budget in the spec, or ask the disclosure officer",
         )
 
 

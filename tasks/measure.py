@@ -198,7 +198,7 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
         raise LedgerError(
             "the charge was made for another spec or amount",
             where="release",
-            mend="leave the spec alone during a run, and run again",
+            hint="leave the spec alone during a run, and run again",
         )
 
 
@@ -397,7 +397,7 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
         raise PublicationError(
             "this measurement was drawn from a seeded stream and protects nobody",
             where=f"release {handle.release_id}",
-            mend="draw it with the secure channel",
+            hint="draw it with the secure channel",
         )
     return parts
 

@@ -111,7 +111,7 @@ def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
         failure = PlaceClosed(
             f"no word can be left here of what is about to be drawn or published: {reason}",
             where=str(folder),
-            mend="make room or give the right to write there, and run again",
+            hint="make room or give the right to write there, and run again",
         )
     else:
         return
@@ -170,19 +170,19 @@ def _require_new(run: Run, ledger: Ledger, name: str, elsewhere: set[str]) -> No
         raise LedgerError(
             "this release was drawn under another ledger, and would be drawn a second time",
             where=f"release {name}",
-            mend=f"open the ledger that drew it, or {RESTORE}; `revises` in the spec makes a new release",
+            hint=f"open the ledger that drew it, or {RESTORE}; `revises` in the spec makes a new release",
         )
     if folder.exists():
         raise ReadOnly(
             "this release is published and the ledger does not know of it, so the ledger is an old copy",
             where=str(folder),
-            mend=f"{RESTORE}; if this ledger is the newest, find out who put that folder there",
+            hint=f"{RESTORE}; if this ledger is the newest, find out who put that folder there",
         )
     if charge is None and is_known(run.installation, name):
         raise ReadOnly(
             "the ledger is an old copy: an input is bound to this release, and it does not know it",
             where=f"release {name}",
-            mend=RESTORE,
+            hint=RESTORE,
         )
 
 

@@ -71,7 +71,7 @@ def _require_same_plan(run: Run, source: Charge) -> None:
         raise LedgerError(
             "the certificate that was kept beside its measurements is missing or altered",
             where=where,
-            mend=f"restore {run.installation.measurements} from the backup",
+            hint=f"restore {run.installation.measurements} from the backup",
         )
     certificate = Certificate.read(kept[CERTIFICATE])
     impossible = {name: about.impossible for name, about in certificate.tables.items()}
@@ -82,7 +82,7 @@ def _require_same_plan(run: Run, source: Charge) -> None:
         raise InputError(
             f"is not as it was when {where} was measured, and decides what is measured",
             where=different,
-            mend="leave it as it was, or publish a revision with a charge: without measurements_of",
+            hint="leave it as it was, or publish a revision with a charge: without measurements_of",
         )
 
 
@@ -107,5 +107,5 @@ def require_same_cells(loaded: Loaded, impossible: Mapping[str, int | None], whe
                 f"was measured by an earlier version, which drew noise for cells of table {table.name} that "
                 "are exactly zero now",
                 where=where,
-                mend="run it anew, with a charge: without measurements_of",
+                hint="run it anew, with a charge: without measurements_of",
             )

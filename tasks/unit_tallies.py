@@ -108,7 +108,7 @@ def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
             raise WrongState(
                 f"the tallies of this input were {known.state}",
                 where=f"release {name}",
-                mend="publish another period or spec, or a revision (--revises REASON): each is a new charge",
+                hint="publish another period or spec, or a revision (--revises REASON): each is a new charge",
             )
         drawing = known is not None and known.state != "reserved"
         require_bound(run.installation, name, source.digest, drawing=drawing)
@@ -126,7 +126,7 @@ def _afford(run: Run, ledger: Ledger, charge: ChargeHandle, *, to_draw: bool) ->
         raise BudgetExhausted(
             f"the release with its tallies costs {cost} and {left} is left",
             where=f"account {spec.dataset}",
-            mend="lower privacy.budget in the spec, or ask the disclosure officer",
+            hint="lower privacy.budget in the spec, or ask the disclosure officer",
         )
 
 
@@ -137,7 +137,7 @@ def _told_at_home() -> Iterator[None]:
         yield
         return
     except LedgerError as error:
-        failure = DataRefused(error.what, where=error.where, mend=error.mend)
+        failure = DataRefused(error.what, where=error.where, hint=error.hint)
     raise failure
 
 
@@ -197,7 +197,7 @@ def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
         raise PublicationError(
             "these tallies were drawn from a seeded stream and protect nobody",
             where=f"release {handle.release_id}",
-            mend="draw them with the secure channel",
+            hint="draw them with the secure channel",
         )
     return [
         Drawn(each, int(part.arrays["number"][0]), Event.from_dict(part.meta["event"]))
@@ -243,7 +243,7 @@ def _judge(run: Run, found: list[Drawn]) -> None:
             raise RuleFailed(
                 said,
                 where=f"rule {name}",
-                mend="mend the source, or the rule, which makes another release: either pays for another "
+                hint="mend the source, or the rule, which makes another release: either pays for another "
                 "noisy number, and what this one cost stays spent",
             )
 

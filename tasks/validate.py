@@ -63,9 +63,9 @@ def validate_microdata(
     """
     metrics = measure_source(loaded, handle, scratch)
     if not metrics.rows:
-        raise InputRefused("there are no records", where="source", mend="name the file that holds the data")
+        raise InputRefused("there are no records", where="source", hint="name the file that holds the data")
     _check_numbers(metrics, loaded.domains)
-    failure = InputError("the results cannot be written", where="secure workspace", mend="check its rights")
+    failure = InputError("the results cannot be written", where="secure workspace", hint="check its rights")
     redacted(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
     results = check_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json", loaded.domains)
     for line in local_notes(loaded.spec, loaded.domains, metrics):
@@ -106,7 +106,7 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
             raise InputRefused(
                 f"no value of column {name!r} reads as a {kind}",
                 where="source",
-                mend="check source.delimiter and the domain under columns",
+                hint="check source.delimiter and the domain under columns",
                 findings=[Finding(column=name, kind=f"not a {kind}")],
             )
 

@@ -90,11 +90,11 @@ def _shortage(error: Exception) -> TabulariumError | None:
     """
     texts = [os.strerror(number) for number in _FULL]
     if getattr(error, "errno", None) in _FULL or any(text in str(error) for text in texts):
-        return InternalError("the disk is full", where="secure workspace", mend="free space and run again")
+        return InternalError("the disk is full", where="secure workspace", hint="free space and run again")
     if any(kind.__name__ in _MEMORY for kind in type(error).__mro__):
         return InternalError(
             "the engine has not enough memory, or not enough room in the workspace to do without",
             where="secure workspace",
-            mend="free disk space there, or raise TABULARIUM_ENGINE_MEMORY",
+            hint="free disk space there, or raise TABULARIUM_ENGINE_MEMORY",
         )
     return None

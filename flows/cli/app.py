@@ -199,7 +199,7 @@ def _options(
         try:
             Path.cwd()
         except OSError:
-            failure = InputError("the folder you are in is gone", where="tabularium", mend="cd to another")
+            failure = InputError("the folder you are in is gone", where="tabularium", hint="cd to another")
         else:
             return
         raise failure

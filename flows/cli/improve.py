@@ -100,17 +100,17 @@ def improve_file(
     """
     _, ending = split_ending(out)
     if os.path.lexists(out):
-        raise InputError("this file exists", where=str(out), mend="name another, or remove it")
+        raise InputError("this file exists", where=str(out), hint="name another, or remove it")
     if len(delimiter) != 1:
         raise InputError("the delimiter must be one character", where="--delimiter")
     with written_aside([out], overwrite=False) as (aside,):
-        unreadable = InputError("the file cannot be read", where=str(source), mend="check its rights")
+        unreadable = InputError("the file cannot be read", where=str(source), hint="check its rights")
         table = redacted(lambda: _read(source, delimiter), unreadable)
         _refuse_finished(source, value, table.column_names)
         improved = improve(_numbers(table, value, source.name), _scale(scale), **options)
         if column in table.column_names:
             raise InputError(
-                "the table has a column of this name", where=f"--column {column}", mend="choose another name"
+                "the table has a column of this name", where=f"--column {column}", hint="choose another name"
             )
         _write(table, column, improved, aside, ending, delimiter)
     return {
@@ -150,7 +150,7 @@ def _refuse_finished(source: Path, value: str, columns: list[str]) -> None:
         raise InputError(
             "this table is post-processed already, and its noise is no longer that of its mechanism",
             where=str(source),
-            mend="improve the noisy numbers, in measurements/ of the release",
+            hint="improve the noisy numbers, in measurements/ of the release",
         )
 
 
@@ -158,7 +158,7 @@ def _scale(text: str) -> Fraction:
     try:
         return Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise InputError("this is not a number", where="--scale", mend="write 10, 0.5 or 10/3") from None
+        raise InputError("this is not a number", where="--scale", hint="write 10, 0.5 or 10/3") from None
 
 
 def _read(source: Path, delimiter: str) -> pa.Table:
@@ -168,17 +168,17 @@ def _read(source: Path, delimiter: str) -> pa.Table:
     import pyarrow.parquet
 
     if not source.is_file():
-        raise InputError("there is no such file", where=str(source), mend="check the name")
+        raise InputError("there is no such file", where=str(source), hint="check the name")
     if source.name.lower().endswith(".parquet"):
-        damaged = InputError("this is no Parquet file", where=source.name, mend="check how it was written")
+        damaged = InputError("this is no Parquet file", where=source.name, hint="check how it was written")
         return redacted(lambda: pa.parquet.ParquetFile(source).read(), damaged)
     names = read_header(source, Files(delimiter=delimiter))
     if len(set(names)) < len(names):
-        raise InputError("two columns have the same name", where=source.name, mend="rename one of them")
+        raise InputError("two columns have the same name", where=source.name, hint="rename one of them")
     texts = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     uneven = InputError(
-        "the lines do not all have the same columns", where=source.name, mend="check --delimiter"
+        "the lines do not all have the same columns", where=source.name, hint="check --delimiter"
     )
     return redacted(lambda: pa.csv.read_csv(source, parse_options=parse, convert_options=texts), uneven)
 
@@ -192,17 +192,17 @@ def _numbers(table: pa.Table, value: str, name: str) -> NDArray[Any]:
         raise InputError(
             "the table has no such column",
             where=f"{name}, --value {value}",
-            mend="name the one with the numbers",
+            hint="name the one with the numbers",
         )
     cells = table[value].combine_chunks()
     what = InputError(
         "the column holds something that is not a number",
         where=f"{name}, --value {value}",
-        mend="mend the file",
+        hint="mend the file",
     )
     if cells.null_count:
         raise InputError(
-            "the column has gaps", where=f"{name}, --value {value}", mend="fill them or leave them out"
+            "the column has gaps", where=f"{name}, --value {value}", hint="fill them or leave them out"
         )
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
         trimmed = pc.utf8_trim_whitespace(cells)

@@ -71,11 +71,11 @@ def plan_spec(
 def _target(spec: Path, out_file: Path | None, *, write: bool) -> Path | None:
     """Return the spec file to write; refuse one that the options do not settle."""
     if out_file is not None and write:
-        raise InputError("--out and --write are two files", where="--write", mend="choose one of them")
+        raise InputError("--out and --write are two files", where="--write", hint="choose one of them")
     if out_file is None:
         return spec if write else None
     if os.path.lexists(out_file):
-        raise InputError("this file exists", where=f"--out {out_file}", mend="name a new one")
+        raise InputError("this file exists", where=f"--out {out_file}", hint="name a new one")
     see_beside(out_file, spec)
     return out_file
 
@@ -84,7 +84,7 @@ def _check_plot(plot: Path | None) -> None:
     from tabularium.tasks.plan.trade_off_plot import FORMATS
 
     if plot is not None and plot.suffix.lower() not in FORMATS:
-        raise InputError("is no picture", where=f"--plot {plot}", mend=f"end it in {', '.join(FORMATS)}")
+        raise InputError("is no picture", where=f"--plot {plot}", hint=f"end it in {', '.join(FORMATS)}")
 
 
 def show_plan(found: Plan) -> None:

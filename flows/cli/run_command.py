@@ -166,7 +166,7 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
         else:
             if not returned:
                 raise InputError(
-                    "Prefect's server ended the run before it began", where=url, mend="see its state there"
+                    "Prefect's server ended the run before it began", where=url, hint="see its state there"
                 )
             return {**returned[0], "engine": f"prefect {url}"}
     # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.

@@ -36,8 +36,8 @@ def sample(
     """Write synthetic microdata with code lists and a release spec that fits. No real person is in it."""
     with one_line_errors():
         if kind not in KINDS:
-            mend = f"write one of {', '.join(KINDS)}"
-            raise InputError("unknown kind of sample", where="--kind", mend=mend)
+            hint = f"write one of {', '.join(KINDS)}"
+            raise InputError("unknown kind of sample", where="--kind", hint=hint)
         with Progress(console=err, transient=True) as bar:
             job = bar.add_task("writing", total=rows)
             files = write_sample(

@@ -44,7 +44,7 @@ def suite_of(
         for option, given in options.items():
             if given:
                 raise InputError(
-                    "a suite says itself what is run", where=option, mend="leave out this option, or --suite"
+                    "a suite says itself what is run", where=option, hint="leave out this option, or --suite"
                 )
         return suite_called(name)
     from tabularium.flows.comparison.suites.general import CONTENDERS, DATA, EPSILONS, MEASURES
@@ -54,7 +54,7 @@ def suite_of(
             raise InputError(
                 "there is no measure of that name",
                 where=f"--measure {measure}",
-                mend=f"known are {', '.join(CATALOGUE)}",
+                hint=f"known are {', '.join(CATALOGUE)}",
             )
     experiment = Experiment(
         "Errors",
@@ -66,7 +66,7 @@ def suite_of(
     )
     names = [one.name for one in experiment.data]
     if len(set(names)) < len(names):
-        raise InputError("two data sets have the same name", where="--data", mend="rename one of the files")
+        raise InputError("two data sets have the same name", where="--data", hint="rename one of the files")
     return Suite("comparison", "Mechanisms beside each other", "What was asked for.", (experiment,))
 
 
@@ -80,7 +80,7 @@ def contender(text: str) -> Contender:
             raise InputError(
                 "a parameter is written name=value",
                 where=f"--mechanism {text}",
-                mend="noise_first:penalty=paper",
+                hint="noise_first:penalty=paper",
             )
         parameters[key.strip()] = yaml.safe_load(value)
     try:
@@ -96,7 +96,7 @@ def _epsilon(text: str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         value = Fraction(0)
     if value <= 0:
-        raise InputError("ε is a positive number", where=f"--epsilon {text}", mend="write 0.1 or 1/10")
+        raise InputError("ε is a positive number", where=f"--epsilon {text}", hint="write 0.1 or 1/10")
     return value
 
 
@@ -117,11 +117,11 @@ def compare(
         The folder holds something already, or a number is out of range.
     """
     if runs is not None and not 1 <= runs <= _MOST_RUNS:
-        raise InputError("out of range", where="--runs", mend=f"1 to {_MOST_RUNS:,}")
+        raise InputError("out of range", where="--runs", hint=f"1 to {_MOST_RUNS:,}")
     if processes is not None and processes < 1:
-        raise InputError("out of range", where="--processes", mend="at least 1")
+        raise InputError("out of range", where="--processes", hint="at least 1")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError("this is in use", where=f"--out {folder}", mend="name a new folder")
+        raise InputError("this is in use", where=f"--out {folder}", hint="name a new folder")
     unknown = {one.name for each in suite.experiments for data in each.data for one in each.taking_part(data)}
     if missing := sorted(unknown - set(MECHANISMS)):
         raise InputError(f"not built yet: {', '.join(missing)}", where=f"--suite {suite.name}")

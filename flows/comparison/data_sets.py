@@ -85,7 +85,7 @@ def public(text: str, because: str | None) -> DataSet:
         raise InputError(
             "there is no data set, file or folder of that name",
             where=f"--data {text}",
-            mend=f"{guess}made-up sets: {', '.join(MADE_UP)}",
+            hint=f"{guess}made-up sets: {', '.join(MADE_UP)}",
         )
     _refuse_what_is_inside_an_installation(path.resolve(), text)
     if path.is_dir():
@@ -93,8 +93,8 @@ def public(text: str, because: str | None) -> DataSet:
     return _file(path, text, because)
 
 
-def _refuse(what: str, text: str, mend: str) -> NoReturn:
-    raise InputError(f"refused: {what}; a comparison shows true errors", where=f"--data {text}", mend=mend)
+def _refuse(what: str, text: str, hint: str) -> NoReturn:
+    raise InputError(f"refused: {what}; a comparison shows true errors", where=f"--data {text}", hint=hint)
 
 
 def _refuse_what_is_inside_an_installation(path: Path, text: str) -> None:
@@ -115,7 +115,7 @@ def _release(folder: Path, table: str, text: str) -> DataSet:
         raise InputError(
             "a release has several tables" if not table else "the release has no table of that name",
             where=f"--data {text}",
-            mend=f"write {folder}#NAME with one of {', '.join(tables)}",
+            hint=f"write {folder}#NAME with one of {', '.join(tables)}",
         )
     says = f"table {table} of a published release; what is called truth here is its released counts"
     return DataSet(table, "release", f"{folder.resolve()}#{table}", says)
@@ -128,7 +128,7 @@ def _file(path: Path, text: str, because: str | None) -> DataSet:
         raise InputError(
             "counts are read from .npy, .npz, .csv and .parquet files",
             where=f"--data {text}",
-            mend="save the counts in one of these",
+            hint="save the counts in one of these",
         )
     if not path.stat().st_mode & stat.S_IROTH:
         _refuse(
@@ -152,10 +152,10 @@ def _loaded(data: DataSet) -> Counts:
     values = np.asarray(found)
     whole = np.rint(values.astype(np.float64)) if values.dtype.kind == "f" else values
     if whole.dtype.kind not in "iuf" or (whole.dtype.kind == "f" and not np.isfinite(whole).all()):
-        raise InputError("the counts are not numbers", where=data.name, mend="mend the file")
+        raise InputError("the counts are not numbers", where=data.name, hint="mend the file")
     counts = np.maximum(whole, 0).astype(np.int64)
     if counts.size == 0 or counts.size > _MOST_CELLS:
-        raise InputError(f"a table of 1 to {_MOST_CELLS:,} cells is needed", where=data.name, mend="cut it")
+        raise InputError(f"a table of 1 to {_MOST_CELLS:,} cells is needed", where=data.name, hint="cut it")
     counts.setflags(write=False)
     return counts
 
@@ -173,7 +173,7 @@ def _of_file(path: Path) -> NDArray[Any]:
                 return np.asarray(loaded["counts"] if path.suffix == ".npz" else loaded)
         except (ValueError, KeyError, OSError):
             raise InputError(
-                "no counts were found", where=path.name, mend="an .npz file holds them under the name counts"
+                "no counts were found", where=path.name, hint="an .npz file holds them under the name counts"
             ) from None
     if path.suffix == ".parquet":
         import pyarrow.parquet
@@ -197,7 +197,7 @@ def _csv_column(path: Path) -> Iterator[float]:
                 raise InputError(
                     "this is not a number",
                     where=f"{path.name}, line {number}, column count",
-                    mend="mend the file",
+                    hint="mend the file",
                 ) from None
 
 
@@ -205,5 +205,5 @@ def _no_counts(path: Path) -> NoReturn:
     raise InputError(
         "there is no column called count: this may be microdata, which a comparison does not take",
         where=path.name,
-        mend="give a table with one row per cell and its count",
+        hint="give a table with one row per cell and its count",
     )

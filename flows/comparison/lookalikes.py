@@ -134,7 +134,7 @@ def lookalike(name: str, seed: int = 2012) -> Counts:
         raise MechanismError(
             "there is no data set of that name",
             where="data set",
-            mend=f"known are {', '.join(sorted(LIKENESSES))}",
+            hint=f"known are {', '.join(sorted(LIKENESSES))}",
         )
     return _made(name, seed)
 

@@ -42,7 +42,7 @@ def approve(desk: Desk, asked: Asked) -> Elsewhere | Page:
         raise InputError(
             "the spec has changed since it was looked at",
             where=asked.value("spec"),
-            mend="nothing was signed; look at it again",
+            hint="nothing was signed; look at it again",
         )
     reason, unpaid = asked.value("reason") or None, bool(asked.value("even_if_unpaid"))
     says = [f"Spec {decision.spec_digest}", f"It may cost at most {decision.symbol} = {decision.budget}."]
@@ -62,7 +62,7 @@ def attempts(desk: Desk, asked: Asked) -> Page:
         charged = books.charged(release)
     if charged.charge.state != "drawing":
         raise InputError(
-            f"is not being drawn: {charged.standing}", where=f"release {release}", mend="see its account"
+            f"is not being drawn: {charged.standing}", where=f"release {release}", hint="see its account"
         )
     command = f"tabularium ledger allow-attempts {release} --reason WHY --key FILE{desk.option}"
     return Page("attempts.html.jinja", {"charge": charged.charge, "command": command})
@@ -116,15 +116,15 @@ def _named(asked: Asked) -> dict[str, str]:
 def _decision(desk: Desk, asked: Asked) -> tabularium.Decision:
     named = _named(asked)
     if "spec" not in named:
-        raise InputError("names no spec", where="spec", mend="give the path of a YAML file")
+        raise InputError("names no spec", where="spec", hint="give the path of a YAML file")
     path, there = Path(named.pop("spec")), False
     if path.suffix not in _SPECS:  # what is wrong with a file is quoted from it: no other file is read
-        raise InputError("is no YAML file by its name", where=str(path), mend="give one that ends in .yaml")
+        raise InputError("is no YAML file by its name", where=str(path), hint="give one that ends in .yaml")
     with suppress(OSError):  # a name that is too long, a folder that may not be read
         there = path.is_file()
     if not there:
         raise InputError(
-            "no such spec on this machine", where=str(path), mend="copy it here, or approve it where it lies"
+            "no such spec on this machine", where=str(path), hint="copy it here, or approve it where it lies"
         )
     with desk.books() as books:
         return books.decision(path, **named, folders=desk.folders)

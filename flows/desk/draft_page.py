@@ -38,7 +38,7 @@ def look(desk: Desk, asked: Asked) -> Page:
         folder = books.draft_folder(name, folders=desk.folders)
         since = books.releases(charged.charge.product, folders=desk.folders)
     if charged.draft is None:
-        raise InputError("waits for no review", where=f"release {name}", mend="see the page of its account")
+        raise InputError("waits for no review", where=f"release {name}", hint="see the page of its account")
     shown: dict[str, Any] = {"draft": None, "changed": None, "targets": [], "report": False, "altered": None}
     if folder is not None:
         shown |= _of_folder(folder, charged.draft.digest, since, charged.charge.period)
@@ -62,7 +62,7 @@ def report(desk: Desk, asked: Asked) -> Document:
         laid_out = books.charged(name).draft
         folder = books.draft_folder(name, folders=desk.folders)
     if laid_out is None or folder is None or not (folder / _REPORT).is_file():
-        raise InputError("has no report here", where=f"release {name}", mend="see its folder")
+        raise InputError("has no report here", where=f"release {name}", hint="see its folder")
     _opened(folder, laid_out.digest)
     return Document((folder / _REPORT).read_bytes(), "text/html", REPORT_POLICY)
 
@@ -77,7 +77,7 @@ def accept(desk: Desk, asked: Asked) -> Elsewhere | Page:
         raise InputError(
             "is not on this machine, and nobody accepts what they have not seen",
             where=f"the draft of release {name}",
-            mend="copy its folder here and name it with --folder",
+            hint="copy its folder here and name it with --folder",
         )
     copy = folder if folder is not None and _is_copy(desk, folder) else None
 
@@ -100,7 +100,7 @@ def withhold(desk: Desk, asked: Asked) -> Elsewhere | Page:
     """Withhold the draft that was looked at, for one of its criteria."""
     name, criterion, consulted = asked.path["release"], asked.value("criterion"), _consulted(asked)
     if not criterion:
-        raise InputError("names no criterion", where="criterion", mend="choose one of those that were agreed")
+        raise InputError("names no criterion", where="criterion", hint="choose one of those that were agreed")
 
     def act(one: tabularium.Officer) -> tabularium.Decided:
         return one.withhold(
@@ -126,7 +126,7 @@ def _consulted(asked: Asked) -> bool:
         raise InputError(
             "was not answered",
             where="whether confidential figures were consulted",
-            mend="go back and answer yes or no; either is recorded",
+            hint="go back and answer yes or no; either is recorded",
         )
     return answer == "yes"
 
@@ -171,7 +171,7 @@ def _opened(folder: Path, digest: str) -> tabularium.Release:
         raise PublicationError(
             "this is not the draft that was laid out for review",
             where=str(folder),
-            mend="put it back as it was laid out, from a copy",
+            hint="put it back as it was laid out, from a copy",
         )
     return draft
 

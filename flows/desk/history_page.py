@@ -60,5 +60,5 @@ def _number(text: str) -> int:
     if not text:
         return 1
     if not text.isdecimal() or not 0 < int(text) < 1_000_000:
-        raise InputError("is no number of a page", where="page", mend="go to the first one")
+        raise InputError("is no number of a page", where="page", hint="go to the first one")
     return int(text)

@@ -22,7 +22,7 @@ def product(desk: Desk, asked: Asked) -> Page:
     with desk.books() as books:
         found = books.releases(name, folders=desk.folders)
     if not found:
-        raise InputError("has no release", where=f"product {name}", mend="see the list of products")
+        raise InputError("has no release", where=f"product {name}", hint="see the list of products")
     return Page("product.html.jinja", {"product": name, "found": found})
 
 
@@ -47,7 +47,7 @@ def verify(desk: Desk, asked: Asked) -> Elsewhere:
         raise InputError(
             "is not on this machine",
             where=f"release {name}",
-            mend="copy its folder here, name it with --folder",
+            hint="copy its folder here, name it with --folder",
         )
     desk.begin_verification(name, lambda: tabularium.verify(folder))
     return Elsewhere(f"/releases/{name}")
@@ -75,5 +75,5 @@ def _release(desk: Desk, name: str) -> tabularium.Published:
             (each for each in books.releases(of, folders=desk.folders) if each.release == name), None
         )
     if found is None:
-        raise InputError("is not published", where=f"release {name}", mend="see its account")
+        raise InputError("is not published", where=f"release {name}", hint="see its account")
     return found

@@ -63,7 +63,7 @@ def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
             asyncio.run(_Server(config).until_stopped(listening))
         return
     raise InputError(
-        f"cannot be used ({reason})", where=f"port {port}", mend="name another with --port, or 0"
+        f"cannot be used ({reason})", where=f"port {port}", hint="name another with --port, or 0"
     )
 
 

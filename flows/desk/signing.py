@@ -43,7 +43,7 @@ class SigningKey:
                 self._read(os.environ.get("TABULARIUM_KEY_PASSPHRASE") or None)
             return
         raise InputError(
-            f"cannot be read ({reason})", where="--key", mend="name the PEM file of a private key"
+            f"cannot be read ({reason})", where="--key", hint="name the PEM file of a private key"
         )
 
     def officer(self) -> tabularium.Officer | None:
@@ -70,7 +70,7 @@ class SigningKey:
             self._read(passphrase)
             return
         time.sleep(_PAUSE_SECONDS)
-        raise BadValue("is not the passphrase of this key", where=self.file.name, mend="go back, try again")
+        raise BadValue("is not the passphrase of this key", where=self.file.name, hint="go back, try again")
 
     def close(self) -> None:
         """Close the key: the passphrase is asked for again."""

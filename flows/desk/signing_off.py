@@ -65,7 +65,7 @@ def decide(
         raise NotApproved(
             "nobody signs here: the key is closed, or none was named",
             where="key",
-            mend="go back and give its passphrase, or start the desk with --key",
+            hint="go back and give its passphrase, or start the desk with --key",
         )
     shown = _bytes(asked.value("signed"))
     data = officer.to_sign(decide) if shown is None else shown
@@ -95,4 +95,4 @@ def _bytes(text: str) -> bytes | None:
         return base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         pass
-    raise InputError("is not what this page has shown", where="signed", mend="load the page again")
+    raise InputError("is not what this page has shown", where="signed", hint="load the page again")

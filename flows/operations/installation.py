@@ -144,7 +144,7 @@ def database_url(given: str | None) -> str | None:
         raise InputError(
             "the server's database is PostgreSQL, or left out",
             where="--database",
-            mend="write postgresql+asyncpg://USER@HOST/NAME",
+            hint="write postgresql+asyncpg://USER@HOST/NAME",
         )
     return "postgresql+asyncpg" + given[given.index("://") :]
 
@@ -165,7 +165,7 @@ def wait_until_ready(installation: Installation, server: Part) -> None:
     raise InputError(
         "Prefect's server did not come up",
         where=str(server_folder(installation.home) / "logs" / "server.log"),
-        mend="read there why, most often a database that cannot be reached, then run again",
+        hint="read there why, most often a database that cannot be reached, then run again",
     )
 
 

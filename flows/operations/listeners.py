@@ -46,7 +46,7 @@ def listening(host: str, port: int) -> socket.socket:
         failure = InputError(
             f"the server cannot listen there ({reason})",
             where=f"{host}:{port}",
-            mend="choose another --port (0 takes a free one), or another --host",
+            hint="choose another --port (0 takes a free one), or another --host",
         )
     raise failure
 

@@ -36,7 +36,7 @@ def own_tags(tags: Iterable[str]) -> tuple[str, ...]:
             raise InputError(
                 "is a tag that Tabularium sets by itself" if tag.strip() else "is empty",
                 where=f"--tag {tag}",
-                mend="write a tag of your own, such as health",
+                hint="write a tag of your own, such as health",
             )
     return tuple(dict.fromkeys(tags))
 

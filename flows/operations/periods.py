@@ -165,9 +165,9 @@ def zone(timezone: str) -> ZoneInfo:
     except (ValueError, OSError, KeyError):  # of a path, of a folder, of a name that nobody knows
         pass
     raise InputError(
-        "no such time zone", where="--timezone", mend="give one of its names, such as Europe/Berlin"
+        "no such time zone", where="--timezone", hint="give one of its names, such as Europe/Berlin"
     )
 
 
 def _unfit(template: str, what: str) -> InputError:
-    return InputError(what, where=f"period {template!r}", mend=_EXAMPLE)
+    return InputError(what, where=f"period {template!r}", hint=_EXAMPLE)

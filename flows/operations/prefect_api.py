@@ -129,7 +129,7 @@ def connected(home: Home, *, needed: bool = True) -> Iterator[str | None]:
         raise InputError(
             "no Prefect API answers for this home",
             where=str(home.path),
-            mend=f"start it with tabularium up{home.option}, or name yours in PREFECT_API_URL",
+            hint=f"start it with tabularium up{home.option}, or name yours in PREFECT_API_URL",
         )
     yield None
 
@@ -190,7 +190,7 @@ def _make_home() -> None:
         failure = InputError(
             f"Prefect's home cannot be made ({error.strerror})",
             where=str(folder),
-            mend="set PREFECT_HOME to a folder of yours",
+            hint="set PREFECT_HOME to a folder of yours",
         )
     else:
         return
@@ -219,7 +219,7 @@ def _unanswered(url: str) -> InputError | None:
     return InputError(
         f"the Prefect API does not answer ({type(reason).__name__})",
         where=_without_password(url),
-        mend="start that server, correct PREFECT_API_URL or its credentials, or unset it to run without",
+        hint="start that server, correct PREFECT_API_URL or its credentials, or unset it to run without",
     )
 
 
@@ -295,7 +295,7 @@ def _wait_for(server: subprocess.Popen[bytes], url: str) -> None:
     raise InputError(
         "no Prefect server came up on this machine",
         where="--prefect",
-        mend="run without --prefect, or start a server (prefect server start) and name it in PREFECT_API_URL",
+        hint="run without --prefect, or start a server (prefect server start) and name it in PREFECT_API_URL",
     )
 
 
@@ -335,7 +335,7 @@ def asking_once(home: Home) -> Iterator[SyncPrefectClient]:
             return
     except HTTPError as error:
         reason = type(error).__name__
-    raise InputError(f"does not answer ({reason})", where="the Prefect API", mend="start it: tabularium up")
+    raise InputError(f"does not answer ({reason})", where="the Prefect API", hint="start it: tabularium up")
 
 
 def deployments_of_products(client: SyncPrefectClient) -> list[DeploymentResponse]:

@@ -54,7 +54,7 @@ def refuse_planted_settings() -> None:
             raise InputError(
                 "others can write this file, from which Prefect would take settings that run code",
                 where=str(path.absolute()),
-                mend="start the command in a folder of yours, or make the file yours alone",
+                hint="start the command in a folder of yours, or make the file yours alone",
             )
 
 
@@ -90,5 +90,5 @@ def _refuse(*_: Any, **__: Any) -> Never:
     raise InputError(
         "the state of this run names a result to load, which no run here has; nothing was loaded",
         where="Prefect's API",
-        mend="find out who may use the API and set the state, change its sign-in, then run again",
+        hint="find out who may use the API and set the state, change its sign-in, then run again",
     )

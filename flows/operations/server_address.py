@@ -121,7 +121,7 @@ def alone(home: Home) -> Iterator[None]:
     raise InputError(
         "an installation of this home runs already",
         where=str(home.path),
-        mend="use that one, or stop it first",
+        hint="use that one, or stop it first",
     )
 
 

@@ -216,10 +216,10 @@ def told_to_officers(error: TabulariumError, request: Request) -> str:
 
 def for_officers(error: TabulariumError, request: Request) -> TabulariumError:
     """Return what wants an approval with the whole command that gives it; any other error as it is."""
-    if "ledger approve" not in error.mend:
+    if "ledger approve" not in error.hint:
         return error
     command = approving(request.spec, request.period, request.revises, request.measurements_of, request.home)
-    return type(error)(error.what, where=error.where, mend=f"let an officer run: {command}")
+    return type(error)(error.what, where=error.where, hint=f"let an officer run: {command}")
 
 
 def approving(

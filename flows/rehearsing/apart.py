@@ -88,11 +88,11 @@ def _error_in(message: dict[str, Any], written: str, spec: str) -> TabulariumErr
             [replace(each, line=None, file=spec) if each.file == written else each for each in problems]
         )
     if message["traceback"]:
-        error = Unexpected("an unexpected error", where=message["where"], mend="report it with its traceback")
+        error = Unexpected("an unexpected error", where=message["where"], hint="report it with its traceback")
         error.traceback = message["traceback"]
         return error
     kind = InternalError if message["internal"] else InputError
-    return kind(message["what"], where=message["where"], mend=message["mend"])
+    return kind(message["what"], where=message["where"], hint=message["hint"])
 
 
 def _ended(code: int, errors: str) -> InternalError:
@@ -101,12 +101,12 @@ def _ended(code: int, errors: str) -> InternalError:
         return InternalError(
             f"the process of the rehearsal was killed by {signal.Signals(-code).name}",
             where="rehearse",
-            mend="if memory ran out, give fewer --rows; else run it again",
+            hint="if memory ran out, give fewer --rows; else run it again",
         )
     error = Unexpected(
         f"the process of the rehearsal ended with exit code {code} and no result",
         where="rehearse",
-        mend="report it with its traceback",
+        hint="report it with its traceback",
     )
     error.traceback = errors
     return error
@@ -146,7 +146,7 @@ class _JsonLines(Quiet):
             "refused",
             what=error.what,
             where=error.where,
-            mend=error.mend,
+            hint=error.hint,
             internal=isinstance(error, InternalError),
             problems=[each.as_json() for each in problems],
             traceback=traceback,

@@ -48,7 +48,7 @@ class Cells:
             raise InputError(
                 "has no table with a column and codes of this spec",
                 where="like",
-                mend="name another release, or leave it out: cells are then drawn evenly",
+                hint="name another release, or leave it out: cells are then drawn evenly",
             )
 
     def draw_evenly(self) -> None:

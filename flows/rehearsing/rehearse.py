@@ -110,27 +110,27 @@ def rehearse(
 def _see_range(name: str, number: int | None, least: int, most: int | None) -> None:
     if number is not None and (number < least or (most is not None and number > most)):
         end = "" if most is None else f" and at most {most:,}"
-        raise InputError("the number is out of range", where=name, mend=f"give at least {least}{end}")
+        raise InputError("the number is out of range", where=name, hint=f"give at least {least}{end}")
 
 
 def _see_free(target: Path) -> None:
     """See that a rehearsal can be put at ``target``, and that it would replace nothing but a rehearsal."""
-    mend = "name another folder with --out"
+    hint = "name another folder with --out"
     if target.is_dir() and is_rehearsal(target):
         foreign = _foreign(target)
         if foreign:
             raise InputError(
                 f"{foreign[0]!r} is no part of the rehearsal in this folder, and would be deleted with it",
                 where=str(target),
-                mend=f"take it out of the folder, or {mend}",
+                hint=f"take it out of the folder, or {hint}",
             )
     elif os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
-        raise InputError("something else lies here", where=str(target), mend=mend)
+        raise InputError("something else lies here", where=str(target), hint=hint)
     failure: InputError
     try:
         try_writing(target.parent)
     except PlaceClosed as error:
-        failure = InputError(error.what, where=str(target), mend=mend)
+        failure = InputError(error.what, where=str(target), hint=hint)
     else:
         return
     raise failure

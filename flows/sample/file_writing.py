@@ -37,13 +37,13 @@ def split_ending(out: Path) -> tuple[str, str]:
         raise InputError(
             "cannot tell the format from this ending",
             where=str(out),
-            mend=f"end the name in {', '.join(ENDINGS)}",
+            hint=f"end the name in {', '.join(ENDINGS)}",
         )
     if not name.isprintable() or any(mark in name for mark in "*?[]{}"):
         raise InputError(
             "this name would be read as a pattern of names",
             where=str(out),
-            mend="use letters, digits, - and _",
+            hint="use letters, digits, - and _",
         )
     return stem, ending
 
@@ -77,20 +77,20 @@ def written_aside(targets: Sequence[Path], *, overwrite: bool) -> Iterator[list[
 def _refuse_existing(targets: Sequence[Path], overwrite: bool) -> None:
     folder = targets[0].parent
     if not folder.is_dir():
-        raise InputError("there is no such folder", where=str(folder), mend="make it first, or name another")
+        raise InputError("there is no such folder", where=str(folder), hint="make it first, or name another")
     for target in targets:
         if target.is_dir():
-            raise InputError("a folder has this name", where=str(target), mend="name another file")
+            raise InputError("a folder has this name", where=str(target), hint="name another file")
         if not overwrite and os.path.lexists(target):
-            raise InputError("this file exists", where=str(target), mend="name another, or say --overwrite")
+            raise InputError("this file exists", where=str(target), hint="name another, or say --overwrite")
 
 
 def _cannot_write(target: Path, error: OSError) -> InputError:
     if error.errno in _FULL:
         return InputError(
-            "the disk is full", where=str(target.parent), mend="free some space, or ask for fewer rows"
+            "the disk is full", where=str(target.parent), hint="free some space, or ask for fewer rows"
         )
-    return InputError("cannot write here", where=str(target.parent), mend="check the folder's permissions")
+    return InputError("cannot write here", where=str(target.parent), hint="check the folder's permissions")
 
 
 def write_rows(

@@ -90,17 +90,17 @@ def write_sample(
 def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
     if kind not in KINDS:
         raise InputError(
-            "there is no such kind of sample", where="kind", mend=f"choose one of {', '.join(KINDS)}"
+            "there is no such kind of sample", where="kind", hint=f"choose one of {', '.join(KINDS)}"
         )
     if not _whole(rows) or rows < 1:
-        raise InputError("the number of rows is not positive", where="rows", mend="ask for at least 1")
+        raise InputError("the number of rows is not positive", where="rows", hint="ask for at least 1")
     if not _whole(seed) or seed < 0:
-        raise InputError("the seed is not a whole number from 0", where="seed", mend="choose 0, 1, 2, ...")
+        raise InputError("the seed is not a whole number from 0", where="seed", hint="choose 0, 1, 2, ...")
     if meshblocks is not None and not (_whole(meshblocks) and 1 <= meshblocks <= MOST_MESHBLOCKS):
         raise InputError(
             "the number of meshblocks is out of range",
             where="meshblocks",
-            mend=f"choose 1 to {MOST_MESHBLOCKS}",
+            hint=f"choose 1 to {MOST_MESHBLOCKS}",
         )
 
 

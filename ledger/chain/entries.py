@@ -76,6 +76,6 @@ def next_time(now: datetime, last: str, tolerance: timedelta | None) -> str:
     if tolerance is not None and stamp(now + tolerance) < last:
         raise ClockBehind(
             "the clock of this machine is behind the ledger's last entry",
-            mend="set the clock; if that entry's time was wrong, set TABULARIUM_CLOCK_TOLERANCE (minutes)",
+            hint="set the clock; if that entry's time was wrong, set TABULARIUM_CLOCK_TOLERANCE (minutes)",
         )
     return last

@@ -59,7 +59,7 @@ def export(ledger: Ledger, path: Path) -> Head:
         If it cannot be written.
     """
     if path.exists():
-        raise Conflict("is there already", where=str(path), mend="name a new file")
+        raise Conflict("is there already", where=str(path), hint="name a new file")
     draft = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
         with draft.open("xb") as file:
@@ -76,7 +76,7 @@ def export(ledger: Ledger, path: Path) -> Head:
         files.sync_folder(path.absolute().parent)
     except OSError:
         raise StorageFailed(
-            "cannot be written", where=str(path), mend="check the disk's space and the folder's owner"
+            "cannot be written", where=str(path), hint="check the disk's space and the folder's owner"
         ) from None
     finally:
         with suppress(OSError):
@@ -85,7 +85,7 @@ def export(ledger: Ledger, path: Path) -> Head:
         raise ChainBroken(
             f"entry {bad} has been altered; every entry was written to {path} as it stands",
             where=ledger.name,
-            mend="keep that file for the record, and restore an export that verifies",
+            hint="keep that file for the record, and restore an export that verifies",
         )
     return head
 
@@ -154,7 +154,7 @@ def restore(
         with database.write() as connection, without_collector():
             if queries.head(connection)[0] != EMPTY:
                 raise Conflict(
-                    "holds entries already", where=database.name, mend="restore into a new database"
+                    "holds entries already", where=database.name, hint="restore into a new database"
                 )
             entries = _read(path, verification)
             while some := list(islice(entries, _STRIDE)):
@@ -209,7 +209,7 @@ def _read(path: Path, verification: Verification) -> Iterator[Entry]:
             if file.read(1):
                 _broken("something stands after the last line")
     except OSError:
-        raise StorageFailed("cannot be read", where=str(path), mend="check the path and its owner") from None
+        raise StorageFailed("cannot be read", where=str(path), hint="check the path and its owner") from None
 
 
 def _last_line(head: Head, check: str) -> bytes:
@@ -228,4 +228,4 @@ def _lacks(seq: int) -> NoReturn:
 
 
 def _broken(what: str) -> NoReturn:
-    raise ChainBroken(what, where=_WHERE, mend="take another copy of the export")
+    raise ChainBroken(what, where=_WHERE, hint="take another copy of the export")

@@ -74,13 +74,13 @@ def confirm(append: Append, said: str, by: Ed25519PrivateKey | None) -> None:
         raise Conflict(
             "there is nothing to confirm: it was not put back from a backup, or that is done",
             where="ledger",
-            mend="go on",
+            hint="go on",
         )
     if len(said) < _SHORTEST or not head.hash.startswith(said.lower()):
         raise BadValue(
             "is too short" if len(said) < _SHORTEST else "is not the hash of the head that was put back",
             where="HASH",
-            mend=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or witness;"
+            hint=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or witness;"
             " if they name another head, this ledger is not the newest",
         )
     fields = {"mark": append.head.hash}

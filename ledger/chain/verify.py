@@ -188,7 +188,7 @@ def in_time(found: Verified, where: str) -> Verified:
     raise ChainBroken(
         f"its {found.entries} entries are in order, but entry {found.ahead} is dated after this clock's day",
         where=where,
-        mend="look at this machine's clock first, then at who wrote that entry",
+        hint="look at this machine's clock first, then at who wrote that entry",
     )
 
 

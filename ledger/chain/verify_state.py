@@ -170,5 +170,5 @@ def _text(count: int, per_unit: int) -> str:
 def broken(seq: int, what: str) -> NoReturn:
     """Name the first bad entry."""
     raise ChainBroken(
-        f"entry {seq} {what}", where="ledger", mend="stop releases and restore the last good backup"
+        f"entry {seq} {what}", where="ledger", hint="stop releases and restore the last good backup"
     ) from None

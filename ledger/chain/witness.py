@@ -127,7 +127,7 @@ class HeadFile:
             raise StorageFailed(
                 f"the witness file could not be {how}; what was committed stands in the ledger",
                 where=str(self.path),
-                mend="check the disk, the file's owner and processes that hang, then run again",
+                hint="check the disk, the file's owner and processes that hang, then run again",
             ) from None
 
     def _last_line(self, descriptor: int) -> Head:
@@ -140,7 +140,7 @@ class HeadFile:
         raise WitnessDamaged(
             "the witness file is damaged",
             where=str(self.path),
-            mend="verify the ledger against the newest certificate, then remove the file",
+            hint="verify the ledger against the newest certificate, then remove the file",
         )
 
     def _write(self, descriptor: int, head: Head) -> None:
@@ -202,7 +202,7 @@ class Witness:
                 "the folder of witnesses (TABULARIUM_WITNESS) cannot be written by this user; nothing was"
                 " committed",
                 where=str(self._chains),
-                mend="give every user who runs releases a folder of his own there, with mode 0700",
+                hint="give every user who runs releases a folder of his own there, with mode 0700",
             ) from None
         self._prepared = first
 

@@ -58,7 +58,7 @@ def require_open(connection: Connection, terms: Terms, at: str) -> None:
     raise AccountClosed(
         f"takes charges only from {terms.opens_on} on" if early else f"is closed since {terms.closes_on}",
         where=f"account {terms.name}",
-        mend=("wait, or " if early else "")
+        hint=("wait, or " if early else "")
         + "have a disclosure officer change its dates: tabularium ledger change "
         f"{terms.name} --reason …{key_option(connection, terms)}",
     )
@@ -105,7 +105,7 @@ def require_approved(
     raise NotApproved(
         what,
         where=f"account {terms.name}, spec {spec_digest}",
-        mend="let an officer run, with the same --period and --revises:"
+        hint="let an officer run, with the same --period and --revises:"
         " tabularium ledger approve SPEC --key FILE",
     )
 
@@ -125,20 +125,20 @@ def require_within_caps(
             raise BudgetExhausted(
                 f"budget exhausted: {after[scope].used - before[scope].used} was asked and {left} is left",
                 where=where,
-                mend="ask for less, or have a disclosure officer raise the cap",
+                hint="ask for less, or have a disclosure officer raise the cap",
             )
 
 
 def require_allowed(charge: Charge, step: str) -> None:
     """Refuse a step that the charge's state does not allow."""
     if charge.state not in STEPS[step]:
-        mend = {
+        hint = {
             "reserved": "begin its drawing, or void it",
             "drawing": "finish it, or abandon it",
             "measured": "publish it, or abandon it; lay it out as a draft before it is withheld",
         }.get(charge.state, "nothing can follow")
         raise WrongState(
-            f"is {charge.state} and cannot become {step}", where=f"release {charge.release_id}", mend=mend
+            f"is {charge.state} and cannot become {step}", where=f"release {charge.release_id}", hint=hint
         )
 
 
@@ -163,7 +163,7 @@ def require_attempt(connection: Connection, charge: Charge) -> None:
         raise NotApproved(
             f"its drawing was cut off {charge.fence} times, and an officer must allow more attempts",
             where=f"release {charge.release_id}",
-            mend="find out what ends the runs, then: tabularium ledger allow-attempts"
+            hint="find out what ends the runs, then: tabularium ledger allow-attempts"
             f" {charge.release_id} --reason …{_key_option(connection, charge)}",
         )
 
@@ -186,10 +186,10 @@ def require_offered(connection: Connection, priors: Mapping[str, str], charge: C
         found = entry_queries.charge(connection, release)
         if found is None or (found.state, found.publication_digest) != ("published", certificate):
             what = "the ledger has not published a release of this certificate"
-            mend = "name a release that this ledger published, its folder as it was"
+            hint = "name a release that this ledger published, its folder as it was"
         elif (gone := decision_queries.withdrawal(connection, found)) is not None:
             what = f"this release was withdrawn on {gone.at[:10]}: {gone.reason}"
-            mend = "name the release that stands for it now, or remove prior"
+            hint = "name the release that stands for it now, or remove prior"
         else:
             continue
         left = (
@@ -198,7 +198,7 @@ def require_offered(connection: Connection, priors: Mapping[str, str], charge: C
             else "no noise was drawn, and the budget is given back by: tabularium ledger void "
             f"{charge.release_id} --reason …{_key_option(connection, charge)}"
         )
-        raise NotOffered(what, where=f"prior {release}", mend=f"{mend}; {left}")
+        raise NotOffered(what, where=f"prior {release}", hint=f"{hint}; {left}")
 
 
 def require_one_bound(connection: Connection, charge: Charge) -> None:
@@ -210,5 +210,5 @@ def require_one_bound(connection: Connection, charge: Charge) -> None:
         raise Conflict(
             f"its assignment is in the ledger with {bound} contributions",
             where=f"release {charge.release_id}",
-            mend="give the same bound, or the digest of another assignment",
+            hint="give the same bound, or the digest of another assignment",
         )

@@ -45,7 +45,7 @@ def current_charge(connection: Connection, release_id: str, fence: int) -> Charg
     if names.fence(fence) < charge.fence:
         raise stale(charge)
     if fence > charge.fence:
-        raise Conflict("this fence was never given", where=f"release {release_id}", mend="call drawing()")
+        raise Conflict("this fence was never given", where=f"release {release_id}", hint="call drawing()")
     return charge
 
 
@@ -54,5 +54,5 @@ def stale(charge: Charge) -> StaleFence:
     return StaleFence(
         "another attempt has taken over; nothing was written",
         where=f"release {charge.release_id}",
-        mend="leave it to that attempt, or run again",
+        hint="leave it to that attempt, or run again",
     )

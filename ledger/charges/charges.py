@@ -131,7 +131,7 @@ class Charges:
             review=review,
         )
         if review and partition is not None:
-            raise BadValue("is not for what is to be reviewed", where="partition", mend="leave it out")
+            raise BadValue("is not for what is to be reviewed", where="partition", hint="leave it out")
         partition = None if partition is None else partition.checked()
         tolerance = self._transactions.tolerance
         with self._transactions.appending(charge) as append:

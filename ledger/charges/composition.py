@@ -51,7 +51,7 @@ class Partition:
             raise BadValue(
                 "is not a digest of letters, digits, colons, dots, dashes or underscores",
                 where="assignment",
-                mend="give the digest of the rule that assigns units to parts",
+                hint="give the digest of the rule that assigns units to parts",
             )
         names.line(self.part, field="part")
         count = self.contributions
@@ -59,7 +59,7 @@ class Partition:
             raise BadValue(
                 "is not a whole number above zero",
                 where="contributions",
-                mend="say in how many parts one unit can be",
+                hint="say in how many parts one unit can be",
             )
         return self
 

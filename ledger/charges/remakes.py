@@ -128,20 +128,20 @@ def _source(connection: Connection, charge: Charge) -> Charge:
         raise WrongState(
             "has no measurements of its own: it was itself made from another's",
             where=where,
-            mend=f"name that one: {found.measurements_of}",
+            hint=f"name that one: {found.measurements_of}",
         )
     theirs, ours = ((each.account, each.product, each.period) for each in (found, charge))
     if theirs != ours:
         raise WrongState(
             f"is of account {theirs[0]}, product {theirs[1]}, period {theirs[2]}",
             where=where,
-            mend="name a release of the same account, product and period: tabularium ledger show",
+            hint="name a release of the same account, product and period: tabularium ledger show",
         )
     if found.state != "published":
         raise WrongState(
             f"is {found.state}, and only what was published is made again from its measurements",
             where=where,
-            mend="publish it first" if found.state == "measured" else "publish a revision with a charge",
+            hint="publish it first" if found.state == "measured" else "publish a revision with a charge",
         )
     require_approved(
         *(connection, account.terms, charge.spec_digest, Fraction(0)),

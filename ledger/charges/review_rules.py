@@ -48,13 +48,13 @@ def require_published_as_accepted(connection: Connection, charge: Charge, digest
         raise WrongState(
             f"{laid_out}, and cannot become published unless {decides}",
             where=where,
-            mend=_DECIDE if drafts else "run it again, which lays it out as a draft",
+            hint=_DECIDE if drafts else "run it again, which lays it out as a draft",
         )
     if digest not in accepted:
         raise Conflict(
             "is not the draft that was accepted",
             where=where,
-            mend="publish the draft as it was laid out: tabularium ledger accept "
+            hint="publish the draft as it was laid out: tabularium ledger accept "
             f"{charge.release_id} --key FILE",
         )
 
@@ -67,7 +67,7 @@ def require_in_no_draft(connection: Connection, charge: Charge, step: str) -> No
         raise WrongState(
             f"is laid out as a draft, and cannot become {step} unless an officer decides",
             where=f"release {charge.release_id}",
-            mend=_DECIDE,
+            hint=_DECIDE,
         )
 
 

@@ -44,7 +44,7 @@ def require_same_units(
     what = ", ".join(
         f"the charge's {name} is {asked[name]}, the account's {there[name]}" for name in differing
     )
-    raise Unfit(what, where=f"account {terms.name}", mend=_conversion(terms, amount, asked, differing))
+    raise Unfit(what, where=f"account {terms.name}", hint=_conversion(terms, amount, asked, differing))
 
 
 def _conversion(terms: Terms, amount: Fraction, asked: dict[str, str | None], differing: list[str]) -> str:

@@ -127,13 +127,13 @@ def measure_once(
             return adopted
     elif charge.state != "reserved":
         raise WrongState(
-            f"was {charge.state}", where=f"release {release_id}", mend="change the spec to make a new release"
+            f"was {charge.state}", where=f"release {release_id}", hint="change the spec to make a new release"
         )
     if draws is None:
         raise WrongState(
             "has no complete measurement, and there are no counts to draw from",
             where=f"release {release_id}",
-            mend="run the whole flow",
+            hint="run the whole flow",
         )
     attempt = _Attempt(ledger, store, charge, priors, prepare, asked_to_stop)
     announce()
@@ -166,7 +166,7 @@ def _require_held(ledger: Ledger, release_id: str, head: Head, *, since: int = 0
         raise MeasurementDamaged(
             "the measurement file names another head than this ledger had, so the ledger is an old copy",
             where=f"release {release_id}",
-            mend="restore the newest backup of the ledger",
+            hint="restore the newest backup of the ledger",
         )
 
 
@@ -221,7 +221,7 @@ class _Attempt:
             raise StorageFailed(
                 "a part of the measurement could not be made durable",
                 where=f"release {self._release}",
-                mend="check the disk, then run again",
+                hint="check the disk, then run again",
             ) from None
         return part.digest
 
@@ -239,7 +239,7 @@ class _Attempt:
             raise LedgerError(  # a library made something else of the stop
                 "the run was stopped while it drew; what was drawn is lost and nobody has seen it",
                 where=f"release {self._release}",
-                mend="run again: it draws what is missing, for the same charge",
+                hint="run again: it draws what is missing, for the same charge",
             ) from None
         with suppress(LedgerError):  # if this fails the charge stays in drawing, which is spent as well
             self._ledger.abandon(
@@ -254,7 +254,7 @@ class _Attempt:
             raise StaleFence(
                 "another attempt has taken over, or an officer has abandoned it; nothing was written",
                 where=f"release {self._release}",
-                mend="leave it to that attempt, or run again",
+                hint="leave it to that attempt, or run again",
             )
 
 
@@ -269,5 +269,5 @@ def _sanitised(error: BaseException, release_id: str) -> BaseException:
     return DrawFailed(
         f"the mechanism raised {type(error).__name__} after drawing began; the charge is abandoned and spent",
         where=f"release {release_id}",
-        mend="mend the mechanism or its parameters, which makes a new release",
+        hint="mend the mechanism or its parameters, which makes a new release",
     )

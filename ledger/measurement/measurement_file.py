@@ -55,13 +55,13 @@ class Payload:
             text = ""
         if not text:
             raise BadValue(
-                "is not plain JSON", where="meta", mend="give text, finite numbers, lists and mappings"
+                "is not plain JSON", where="meta", hint="give text, finite numbers, lists and mappings"
             )
         checked = {}
         for name, array in arrays.items():
             names.line(name, field="array name")
             if not isinstance(array, np.ndarray) or array.dtype.kind not in _KINDS:
-                raise BadValue("is not an array of numbers", where=f"array {name}", mend="give a NumPy array")
+                raise BadValue("is not an array of numbers", where=f"array {name}", hint="give a NumPy array")
             checked[name] = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
         return cls(text, checked)
 

@@ -57,13 +57,13 @@ def require(ledger: Ledger, release_id: str) -> None:
         held = _held.get((ledger.identity, names.release_id(release_id)))
         if held is None:
             raise WrongState(
-                "is not held by this process", where=f"release {release_id}", mend="call this inside hold()"
+                "is not held by this process", where=f"release {release_id}", hint="call this inside hold()"
             )
         if not held.stands():
             raise StaleFence(
                 "its lock file was removed or its session ended, so another attempt may have taken over",
                 where=f"release {release_id}",
-                mend="run again",
+                hint="run again",
             )
 
 
@@ -74,13 +74,13 @@ def _take(ledger: Ledger, release_id: str, wait: float) -> Held:
         raise StorageFailed(
             "the lock file cannot be opened",
             where=f"release {release_id}",
-            mend="check the owner and mode of the folder of locks beside the ledger",
+            hint="check the owner and mode of the folder of locks beside the ledger",
         ) from None
     if held is None:
         raise Busy(
             "another live process is working on it",
             where=f"release {release_id}",
-            mend="wait for it to finish, or end that process, then run again",
+            hint="wait for it to finish, or end that process, then run again",
         )
     return held
 

@@ -222,7 +222,7 @@ class MeasurementStore:
             raise StorageFailed(
                 "the measurement file could not be written",
                 where=f"release {whose.release_id}",
-                mend="check the disk's space and the folder's owner, then run again",
+                hint="check the disk's space and the folder's owner, then run again",
             ) from None
         return digest
 
@@ -247,7 +247,7 @@ class MeasurementStore:
             raise StorageFailed(
                 "an old measurement file could not be removed",
                 where=f"release {release_id}",
-                mend="check the folder's owner and mode, then run again",
+                hint="check the folder's owner and mode, then run again",
             ) from None
 
 
@@ -265,7 +265,7 @@ def _name_for_good(draft: Path, path: Path, release_id: str) -> None:
         raise MeasurementExists(
             "a measurement file of this name exists already and is never replaced",
             where=f"release {release_id}",
-            mend="run again: it will be adopted",
+            hint="run again: it will be adopted",
         ) from None
 
 
@@ -273,5 +273,5 @@ def _damaged(release_id: str, what: str) -> MeasurementDamaged:
     return MeasurementDamaged(
         f"the measurement file {what}; it will not be drawn again",
         where=f"release {release_id}",
-        mend="restore the file from a backup, or abandon the release (its budget stays spent)",
+        hint="restore the file from a backup, or abandon the release (its budget stays spent)",
     )

@@ -45,7 +45,7 @@ def countersignature(
         raise NotApproved(
             f"{what} needs an officer's signature",
             where=where,
-            mend=f"sign it with an enrolled key: tabularium ledger {command} … --key FILE",
+            hint=f"sign it with an enrolled key: tabularium ledger {command} … --key FILE",
         )
     return {}
 
@@ -62,7 +62,7 @@ def require_active(connection: Connection, key: str) -> None:
         raise NotApproved(
             "is not enrolled, or was revoked",
             where=f"key {key}",
-            mend="sign with an enrolled key (tabularium ledger keys lists them), or enrol it: "
+            hint="sign with an enrolled key (tabularium ledger keys lists them), or enrol it: "
             "tabularium ledger keys enrol",
         )
 
@@ -74,7 +74,7 @@ def require_active_release_key(connection: Connection, key: str) -> None:
         raise NotApproved(
             "the key for releases that signed it was revoked meanwhile",
             where=f"key {key}",
-            mend="run again: it is signed anew, with a key that is enrolled; its noise and its charge stay",
+            hint="run again: it is signed anew, with a key that is enrolled; its noise and its charge stay",
         )
 
 

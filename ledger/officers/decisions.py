@@ -51,12 +51,12 @@ class Decisions:
             if name in known:
                 if known[name].active and known[name].officer == officer:
                     return known[name]
-                raise Conflict("was enrolled before", where=f"key {name}", mend="make a new key")
+                raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
             if name in key_queries.release_keys(append.connection):
                 raise Conflict(
                     "signs releases, so it can never be an officer's",
                     where=f"key {name}",
-                    mend="make a new key",
+                    hint="make a new key",
                 )
             first = not any(key.active for key in known.values())
             if not (first and signer == name):
@@ -75,7 +75,7 @@ class Decisions:
                 raise BadValue(
                     "was never enrolled",
                     where=f"key {key}",
-                    mend="give all 32 digits, as in: tabularium ledger keys",
+                    hint="give all 32 digits, as in: tabularium ledger keys",
                 )
             if known.active:
                 write_revocation(append, key, reason, by)
@@ -132,7 +132,7 @@ class Decisions:
                 raise WrongState(
                     "is not being drawn",
                     where=where,
-                    mend="there is nothing to allow; run it, or see: tabularium ledger show",
+                    hint="there is nothing to allow; run it, or see: tabularium ledger show",
                 )
             allowed = entry_queries.attempts_allowed(append.connection, charge)
             if charge.fence < allowed:
@@ -191,7 +191,7 @@ class Decisions:
             last = decision_queries.approval(append.connection, known.name, digest)
             if kind == "unapproval" and (last is None or not last.approved):
                 raise NotApproved(
-                    "is not approved", where=f"spec {digest}", mend="there is nothing to take back"
+                    "is not approved", where=f"spec {digest}", hint="there is nothing to take back"
                 )
             stands = kind == "approval" and last is not None and last.approved
             if not (stands and last is not None and (last.amount, last.key) == (most, signer)):
@@ -208,7 +208,7 @@ class Decisions:
         with self._transactions.reading() as connection:
             found = decision_queries.approval(connection, known.name, digest)
         if found is None:
-            raise NotApproved("is not approved", where=f"spec {digest}", mend="approve it again")
+            raise NotApproved("is not approved", where=f"spec {digest}", hint="approve it again")
         return found
 
     def _signed(self, append: Append, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey) -> None:

@@ -77,7 +77,7 @@ class DraftReview:
         digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
         listed = [names.line(name, field="criteria") for name in criteria]
         if not listed:
-            raise BadValue("is empty", where="criteria", mend="name at least one")
+            raise BadValue("is empty", where="criteria", hint="name at least one")
         with self._transactions.appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             known = decision_queries.draft(append.connection, charge)
@@ -88,7 +88,7 @@ class DraftReview:
                 raise WrongState(
                     f"is {charge.state}, and only what is measured is laid out for review",
                     where=f"release {release_id}",
-                    mend="see: tabularium ledger show",
+                    hint="see: tabularium ledger show",
                 )
             fields = {"criteria": listed, "draft": digest, "release": charge.release_id}
             body = append.append("drafted", {**fields, **_account(append, charge)})
@@ -182,7 +182,7 @@ class DraftReview:
                 raise WrongState(
                     "was accepted, which is not taken back",
                     where=f"release {release_id}",
-                    mend=f"publish it: tabularium ledger accept {release_id} --key FILE, or run it again",
+                    hint=f"publish it: tabularium ledger accept {release_id} --key FILE, or run it again",
                 )
             names.one_of(criterion, known.criteria, field="criterion")
             require_active(append.connection, signer)
@@ -212,7 +212,7 @@ def _in_review(connection: Connection, release_id: str, digest: str) -> tuple[Ch
         raise WrongState(
             f"is {charge.state}, and waits for no review",
             where=f"release {release_id}",
-            mend="its spec must ask for one: publication.review",
+            hint="its spec must ask for one: publication.review",
         )
     _require_same_draft(known, digest)
     return charge, known
@@ -223,7 +223,7 @@ def _require_same_draft(known: Draft, digest: str) -> None:
         raise Conflict(
             "another draft of it was laid out for review",
             where=f"release {known.release_id}",
-            mend="put the draft back as it was laid out, or withhold it",
+            hint="put the draft back as it was laid out, or withhold it",
         )
 
 

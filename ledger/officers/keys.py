@@ -117,7 +117,7 @@ def checked_public(value: object) -> str:
     raise BadValue(
         "is not an Ed25519 public key (32 bytes in hexadecimal, and no point of small order)",
         where="public_key",
-        mend="make one with: tabularium ledger keys new",
+        hint="make one with: tabularium ledger keys new",
     )
 
 
@@ -135,7 +135,7 @@ def public_hex(key: Ed25519PrivateKey | Ed25519PublicKey) -> str:
 def make_key(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
     """Make a private key in a new file, mode 0600 (PKCS 8, PEM)."""
     if path.exists():
-        raise BadValue("is there already", where=str(path), mend="name a new file")
+        raise BadValue("is there already", where=str(path), hint="name a new file")
     key = Ed25519PrivateKey.generate()
     hidden: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if passphrase:
@@ -144,7 +144,7 @@ def make_key(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
     try:
         durable_files.create(path, pem)
     except OSError:
-        raise StorageFailed("cannot be written", where=str(path), mend="check the folder") from None
+        raise StorageFailed("cannot be written", where=str(path), hint="check the folder") from None
     return key
 
 
@@ -174,7 +174,7 @@ def read_private(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateK
         raise BadValue(
             "is no Ed25519 private key, or needs another passphrase",
             where=str(path),
-            mend="give the PEM file that `tabularium ledger keys new` made, and its passphrase in "
+            hint="give the PEM file that `tabularium ledger keys new` made, and its passphrase in "
             "TABULARIUM_KEY_PASSPHRASE",
         )
     return key
@@ -185,7 +185,7 @@ def _require_file(path: Path) -> None:
         raise BadValue(
             "there is no such file",
             where=str(path),
-            mend="name the PEM file of a key; `tabularium ledger keys new` makes one",
+            hint="name the PEM file of a key; `tabularium ledger keys new` makes one",
         )
 
 
@@ -200,7 +200,7 @@ def read_public(path: Path) -> str:
     except (OSError, ValueError):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise BadValue("is no Ed25519 public key", where=str(path), mend="give a PEM file")
+        raise BadValue("is no Ed25519 public key", where=str(path), hint="give a PEM file")
     return public_hex(key)
 
 

@@ -63,7 +63,7 @@ class Populations:
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         where = f"populations {population} and {other}"
         if population == other:
-            raise BadValue("is named twice", where=f"population {population}", mend="name two populations")
+            raise BadValue("is named twice", where=f"population {population}", hint="name two populations")
         signer = key_id(public_hex(by))
         with self._transactions.appending() as append:
             known = _populations(append.connection)
@@ -72,13 +72,13 @@ class Populations:
                     raise BadValue(
                         "no account is about this population",
                         where=f"population {name}",
-                        mend="see: tabularium ledger show",
+                        hint="see: tabularium ledger show",
                     )
             require_active(append.connection, signer)
             last = _said(append.connection).get((population, other))
             if not disjoint and (last is None or not last.disjoint):
                 raise Conflict(
-                    "nobody said that they are disjoint", where=where, mend="nothing is to be done"
+                    "nobody said that they are disjoint", where=where, hint="nothing is to be done"
                 )
             if not (disjoint and last is not None and last.disjoint and last.key == signer):
                 kind = "disjoint" if disjoint else "overlapping"

@@ -51,12 +51,12 @@ class ReleaseKeyEnrolment:
             if known is not None and known.active and known.agency == agency:
                 return known
             if known is not None:
-                raise Conflict("was enrolled before", where=f"key {name}", mend="make a new key")
+                raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
             if name in key_queries.keys(append.connection) or name == signer:
                 raise Conflict(
                     "is an officer's, so it can never sign releases",
                     where=f"key {name}",
-                    mend="make a key of the agency's own: tabularium ledger release-key new",
+                    hint="make a key of the agency's own: tabularium ledger release-key new",
                 )
             require_active(append.connection, signer)
             turn = key_queries.key_turn(append.connection)
@@ -85,7 +85,7 @@ class ReleaseKeyEnrolment:
                 raise BadValue(
                     "was never enrolled for releases",
                     where=f"key {key}",
-                    mend="give all 32 digits, as in: tabularium ledger release-key",
+                    hint="give all 32 digits, as in: tabularium ledger release-key",
                 )
             if known.active:
                 write_revocation(append, key, reason, by)

@@ -62,7 +62,7 @@ class ReleaseWithdrawal:
                 raise WrongState(
                     f"is {charge.state}, and only what is published is withdrawn",
                     where=f"release {release_id}",
-                    mend="see: tabularium ledger show",
+                    hint="see: tabularium ledger show",
                 )
             require_active(append.connection, signer)
             account = known_account(append.connection, charge.account)

@@ -103,7 +103,7 @@ class Backend(ABC):
 
     @abstractmethod
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
-        """Return whether it was only busy, what is wrong, and the mend."""
+        """Return whether it was only busy, what is wrong, and the hint."""
 
     @abstractmethod
     def witnessed(self) -> Witness:

@@ -82,7 +82,7 @@ class Database:
             raise StorageFailed(
                 "was moved, exchanged or linked to while it was open",
                 where=self.name,
-                mend="open the ledger again",
+                hint="open the ledger again",
             )
         # Connecting and closing are outside the lock, for which all others wait.
         with self.translated_errors(), engine.connect() as connection, self._queue(), connection.begin():
@@ -103,9 +103,9 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            busy, what, mend = self.backend.failure(error)
+            busy, what, hint = self.backend.failure(error)
             kind = Busy if busy else StorageFailed
-            failure: LedgerError = kind(f"the ledger's database {what}", where=self.name, mend=mend)
+            failure: LedgerError = kind(f"the ledger's database {what}", where=self.name, hint=hint)
         else:
             return
         raise failure from None
@@ -118,7 +118,7 @@ class Database:
                     raise NoLedger(
                         "no ledger is there yet",
                         where=self.name,
-                        mend="name another home or TABULARIUM_LEDGER; if it is to begin here, "
+                        hint="name another home or TABULARIUM_LEDGER; if it is to begin here, "
                         "an officer opens an account: tabularium ledger open",
                     )
                 self.backend.make()
@@ -138,13 +138,13 @@ class Database:
             raise StorageFailed(
                 "the ledger's tables are of another release",
                 where=self.name,
-                mend="install that release of Tabularium",
+                hint="install that release of Tabularium",
             )
 
     @staticmethod
     def _unopened(name: str) -> StorageFailed:
         return StorageFailed(
-            "cannot be opened", where=name, mend="check the path, and the owner and mode of the folder"
+            "cannot be opened", where=name, hint="check the path, and the owner and mode of the folder"
         )
 
 
@@ -165,21 +165,21 @@ def _backend(url: str | URL, wait: float) -> Backend:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise StorageFailed("is not a database URL", where="ledger", mend=_FORMS) from None
+        raise StorageFailed("is not a database URL", where="ledger", hint=_FORMS) from None
     kind = parsed.get_backend_name()
     if kind == "sqlite":
         named = os.environ.get("TABULARIUM_WITNESS")
         return SQLite(_path(parsed), wait, _witnesses() if named else None)
     if kind == "postgresql" and parsed.drivername in ("postgresql", "postgresql+psycopg"):
         if not parsed.database:
-            raise StorageFailed("names no database", where="ledger", mend=_FORMS)
+            raise StorageFailed("names no database", where="ledger", hint=_FORMS)
         return PostgreSQL(parsed, wait, _witnesses())
-    raise StorageFailed(f"databases of the kind {kind} are not supported", where="ledger", mend=_FORMS)
+    raise StorageFailed(f"databases of the kind {kind} are not supported", where="ledger", hint=_FORMS)
 
 
 def _path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.query:
-        raise StorageFailed("must be a plain file", where="ledger", mend="write it like sqlite:///ledger.db")
+        raise StorageFailed("must be a plain file", where="ledger", hint="write it like sqlite:///ledger.db")
     return Path(url.database).expanduser().resolve()
 
 

@@ -388,7 +388,7 @@ def checked_body(hashed_body: str) -> dict[str, Any]:
         raise ChainBroken(
             "an entry has been altered: its hash is not that of its content",
             where="ledger",
-            mend="verify the ledger, which names the entry, and restore the last good backup",
+            hint="verify the ledger, which names the entry, and restore the last good backup",
         )
     body: dict[str, Any] = json.loads(hashed_body[64:])
     return body

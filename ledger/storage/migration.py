@@ -40,7 +40,7 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
     backend = database.backend
     try:
         if database.fault == NOT_A_LEDGER:
-            raise StorageFailed("is not a ledger", where=database.name, mend="check the URL")
+            raise StorageFailed("is not a ledger", where=database.name, hint="check the URL")
         with database.write() as connection:
             found = verify_rows(connection)
             heads = backend.witnessed().heads(entry_queries.first_hash(connection))
@@ -49,7 +49,7 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
                 raise ReadOnly(
                     f"it lacks entry {lacking.seq} as the witness file names it",
                     where=database.name,
-                    mend="restore the newest backup, then migrate that",
+                    hint="restore the newest backup, then migrate that",
                 )
             backend.guard(connection)
             return Migrated(found, backend.unguarded(connection))

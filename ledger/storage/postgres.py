@@ -146,7 +146,7 @@ class PostgreSQL(Backend):
                 raise StorageFailed(
                     "cannot hold a ledger: the database's encoding is not UTF8",
                     where=self.name,
-                    mend="make the database with ENCODING 'UTF8'; to move a ledger there: export, then"
+                    hint="make the database with ENCODING 'UTF8'; to move a ledger there: export, then"
                     " restore into a UTF8 database",
                 )
             connection.execute(select(func.pg_advisory_xact_lock(_key("make", ""))))
@@ -161,7 +161,7 @@ class PostgreSQL(Backend):
             raise StorageFailed(
                 f"cannot hold a ledger: {reason}",
                 where=self.name,
-                mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC "
+                hint=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC "
                 "(see docs/how-to/move-to-postgresql.md)",
             )
         for statement in postgres_guard.statements(place):
@@ -272,7 +272,7 @@ def _engine(url: URL, wait: float) -> Engine:
         raise StorageFailed(
             "a ledger on PostgreSQL needs the driver psycopg",
             where="ledger",
-            mend="pip install 'tabularium-dp[postgres]'",
+            hint="pip install 'tabularium-dp[postgres]'",
         ) from None
 
     _confine(engine)

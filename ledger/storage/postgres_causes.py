@@ -7,7 +7,7 @@ from sqlalchemy.exc import DBAPIError
 _LOST = ("was cut off from this process", "run again: what was committed is found, and not repeated")
 _LOCKED = ("is kept locked by another process", "wait for it, then run again")
 
-#: what an SQLSTATE, or the class it begins with, means: (what, mend)
+#: what an SQLSTATE, or the class it begins with, means: (what, hint)
 _CAUSES = {
     "55P03": _LOCKED,
     "40P01": _LOCKED,
@@ -51,7 +51,7 @@ _UNREACHED = (
 
 
 def cause(error: DBAPIError) -> tuple[bool, str, str]:
-    """Return whether somebody else is only in the way, what is wrong with the database, and the mend."""
+    """Return whether somebody else is only in the way, what is wrong with the database, and the hint."""
     state = str(getattr(error.orig, "sqlstate", None) or "")
     if not state:
         return False, *(_LOST if error.connection_invalidated else _UNREACHED)

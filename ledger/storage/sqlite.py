@@ -29,7 +29,7 @@ from tabularium.ledger.storage.chain_head import ChainHead, statement
 
 _WRITES = "ledger_writes"
 
-#: what an error code means to a person: (what, mend)
+#: what an error code means to a person: (what, hint)
 _CAUSES = {
     "SQLITE_BUSY": ("is kept locked by another process", "wait for it, then run again"),
     "SQLITE_FULL": ("has no space left on its disk; nothing was written", "free some space, then run again"),
@@ -104,7 +104,7 @@ class SQLite(Backend):
         if not self.made():
             with durable_files.turn(self.locks / "open.lock", self.wait) as mine:
                 if not mine:
-                    raise Busy("another process is making it", where=self.name, mend="wait, then run again")
+                    raise Busy("another process is making it", where=self.name, hint="wait, then run again")
                 if not self.path.exists():
                     durable_files.create(self.path, b"")
                     durable_files.sync_folder(self.path.parent)
@@ -158,7 +158,7 @@ class SQLite(Backend):
                 raise Busy(
                     "the ledger's database is kept locked by another process",
                     where=self.name,
-                    mend="wait for it, then run again",
+                    hint="wait for it, then run again",
                 )
             yield
 
@@ -172,8 +172,8 @@ class SQLite(Backend):
         """Tell by SQLite's own error name."""
         code = str(getattr(error.orig, "sqlite_errorname", ""))
         known = next((found for name, found in _CAUSES.items() if code.startswith(name)), None)
-        what, mend = known or ("refused a statement", "check the disk and verify the ledger")
-        return code.startswith("SQLITE_BUSY"), what, mend
+        what, hint = known or ("refused a statement", "check the disk and verify the ledger")
+        return code.startswith("SQLITE_BUSY"), what, hint
 
     def witnessed(self) -> Witness:
         """Return the witness beside the file."""

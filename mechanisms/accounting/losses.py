@@ -50,7 +50,7 @@ class PrivacyLoss:
             )
         if self.definition not in {"pure", "zcdp"}:
             raise MechanismError(
-                "no such definition of differential privacy", where="privacy loss", mend="use pure or zcdp"
+                "no such definition of differential privacy", where="privacy loss", hint="use pure or zcdp"
             )
 
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
@@ -59,7 +59,7 @@ class PrivacyLoss:
             raise MechanismError(
                 "losses under different definitions do not add",
                 where="privacy loss",
-                mend="convert the pure one with as_zcdp",
+                hint="convert the pure one with as_zcdp",
             )
         return PrivacyLoss(self.amount + other.amount, self.definition)
 
@@ -95,13 +95,13 @@ def exact_amount(text: str | int | Fraction) -> Fraction:
     """
     if isinstance(text, bool) or not isinstance(text, str | int | Fraction):
         raise MechanismError(
-            f"a budget must be exact, not {type(text).__name__}", where="budget", mend='write "1/3" or "0.1"'
+            f"a budget must be exact, not {type(text).__name__}", where="budget", hint='write "1/3" or "0.1"'
         )
     try:
         return Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise MechanismError(
-            "a budget is not a number", where="budget", mend='write "1/3" or "0.1"'
+            "a budget is not a number", where="budget", hint='write "1/3" or "0.1"'
         ) from None
 
 

@@ -74,6 +74,6 @@ class SeededChannel(Channel):
 def _open(channel: Channel, budget: Amount, definition: Definition, source: Source) -> None:
     if definition not in {"pure", "zcdp"}:
         raise MechanismError(
-            "no such definition of differential privacy", where="channel", mend="use pure or zcdp"
+            "no such definition of differential privacy", where="channel", hint="use pure or zcdp"
         )
     Channel.__init__(channel, Meter(exact(budget, "channel")), source, definition, place=Place())

@@ -21,13 +21,13 @@ def exact(amount: Amount, where: str, *, zero: bool = False) -> Fraction:
         raise MechanismError(
             f"an amount must be exact, not {type(amount).__name__}",
             where=where,
-            mend="give a Fraction, a whole number, or text such as 1/3 or 0.1",
+            hint="give a Fraction, a whole number, or text such as 1/3 or 0.1",
         )
     try:
         value = Fraction(amount)
     except (ValueError, ZeroDivisionError):
         raise MechanismError(
-            "an amount is not a number", where=where, mend="write it as 1/3 or 0.1"
+            "an amount is not a number", where=where, hint="write it as 1/3 or 0.1"
         ) from None
     if value < 0 or (value == 0 and not zero):
         raise MechanismError("an amount must be positive", where=where)
@@ -45,7 +45,7 @@ def check_integers(values: ArrayLike, where: str) -> NDArray[np.int64]:
         raise MechanismError(
             f"integer noise needs integer values, not {array.dtype}",
             where=where,
-            mend="use the lattice for real values",
+            hint="use the lattice for real values",
         )
     if array.size and (int(array.max()) > LARGEST_VALUE or int(array.min()) < -LARGEST_VALUE):
         array = np.clip(array, -LARGEST_VALUE if array.dtype.kind == "i" else 0, LARGEST_VALUE)

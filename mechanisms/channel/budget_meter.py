@@ -58,20 +58,20 @@ class Meter:
         """
         if os.getpid() != self._process:  # before the lock: a fork may have copied it while it was held
             raise MechanismError(
-                "this channel belongs to another process", where=where, mend="draw where it was opened"
+                "this channel belongs to another process", where=where, hint="draw where it was opened"
             )
         with self._lock:
             if self.closed:
                 raise MechanismError(
                     "this channel is closed: its parallel scope has ended",
                     where=where,
-                    mend="draw inside the scope",
+                    hint="draw inside the scope",
                 )
             if amount > self.remaining:
                 raise BudgetExceeded(
                     f"asks for {amount} but the channel holds {self.remaining}",
                     where=where,
-                    mend="nothing was drawn",
+                    hint="nothing was drawn",
                 )
             self._spent += amount
 

@@ -40,7 +40,7 @@ class EventBuilder:
 
         scale = bound / epsilon
         if scale > LARGEST_SCALE:
-            raise MechanismError("the noise scale would exceed 2^40", where=purpose, mend="spend more on it")
+            raise MechanismError("the noise scale would exceed 2^40", where=purpose, hint="spend more on it")
         return self._event(
             primitive,
             purpose,
@@ -60,11 +60,11 @@ class EventBuilder:
             raise MechanismError(
                 "Gaussian noise is not pure differential privacy",
                 where=purpose,
-                mend="open the channel with definition zcdp, or use Laplace noise",
+                hint="open the channel with definition zcdp, or use Laplace noise",
             )
         variance = bound**2 / (2 * rho)
         if variance > LARGEST_VARIANCE:
-            raise MechanismError("the noise scale would exceed 2^26", where=purpose, mend="spend more on it")
+            raise MechanismError("the noise scale would exceed 2^26", where=purpose, hint="spend more on it")
         return self._event(
             primitive, purpose, loss=rho, sensitivity=bound, scale_squared=variance, shape=shape
         )

@@ -27,7 +27,7 @@ def on_lattice(values: ArrayLike, width: Fraction, where: str) -> NDArray[np.int
     array = np.asarray(values)
     if array.dtype not in (np.float64, np.float32):
         raise MechanismError(
-            f"the lattice takes floats, not {array.dtype}", where=where, mend="use laplace for integers"
+            f"the lattice takes floats, not {array.dtype}", where=where, hint="use laplace for integers"
         )
     if np.isnan(array).any():
         raise MechanismError("a value to be measured is not a number", where=where)
@@ -40,7 +40,7 @@ def check_width(width: Fraction, where: str) -> None:
     """Refuse a lattice width that is not 2^k with -900 <= k <= 900."""
     top, bottom = width.numerator, width.denominator
     if top & (top - 1) or bottom & (bottom - 1) or max(top, bottom).bit_length() > 900:
-        raise MechanismError("a lattice width must be a power of two", where=where, mend="use 2^k or 1/2^k")
+        raise MechanismError("a lattice width must be a power of two", where=where, hint="use 2^k or 1/2^k")
 
 
 def lattice_sensitivity(

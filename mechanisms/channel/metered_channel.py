@@ -291,7 +291,7 @@ class Channel:
         spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
         if method not in {"permute_and_flip", "exponential"}:
             raise MechanismError(
-                "no such way to choose", where=purpose, mend="use permute_and_flip or exponential"
+                "no such way to choose", where=purpose, hint="use permute_and_flip or exponential"
             )
         gaps, unit, bound = gaps_below_best(scores, bound, exact(error, purpose, zero=True), purpose)
         event = self._events.choice(method, spend, bound, gaps.shape, purpose)
@@ -374,7 +374,7 @@ class Channel:
             raise MechanismError(
                 "the noise of a partition of so many bins would overflow",
                 where=purpose,
-                mend="spend more on it",
+                hint="spend more on it",
             )
         event = self._events.choice("least_noisy_partition", spend, bound, cost.shape, purpose)
         return self._source.partition(cost, start, stop, cells, self._charge(event))

@@ -75,11 +75,11 @@ class Parallel(Generic[Branch]):
             taken = self._taken[index]
         except (IndexError, TypeError):
             raise MechanismError(
-                "the bins of a branch are not bins of its scope", where=where, mend="number bins from 0"
+                "the bins of a branch are not bins of its scope", where=where, hint="number bins from 0"
             ) from None
         if taken.size == 0:
             raise MechanismError(
-                "a branch needs at least one bin", where=where, mend="open no branch for an empty part"
+                "a branch needs at least one bin", where=where, hint="open no branch for an empty part"
             )
         overlap = bool(taken.any())
         self._taken[index] = True
@@ -87,7 +87,7 @@ class Parallel(Generic[Branch]):
             raise MechanismError(
                 "the bins of this branch belong to another branch already",
                 where=where,
-                mend="give each branch its own bins, or draw in sequence",
+                hint="give each branch its own bins, or draw in sequence",
             )
 
     def _check_ends(self, bins: slice) -> None:

@@ -58,7 +58,7 @@ def gaps_below_best(
         raise MechanismError(
             "the stated error of the scores would add more than 1 % to the noise",
             where=where,
-            mend="compute the scores in integers, or lower the cap on counts",
+            hint="compute the scores in integers, or lower the cap on counts",
         )
     return integers.max() - integers, unit, total
 
@@ -80,7 +80,7 @@ def gaps_in_groups(
         raise MechanismError(
             "choices in groups need a vector of at least one integer score",
             where=where,
-            mend="compute the scores in integers",
+            hint="compute the scores in integers",
         )
     if firsts.ndim != 1 or firsts.size == 0 or firsts.dtype.kind not in "iu":
         raise MechanismError("choices in groups need the first position of each group", where=where)

@@ -56,7 +56,7 @@ class SharedTranscript:
         with self._lock:
             if self._folding:
                 raise MechanismError(
-                    "a folded scope is open already", where=path, mend="open it after that one has ended"
+                    "a folded scope is open already", where=path, hint="open it after that one has ended"
                 )
             self._folding = True
 

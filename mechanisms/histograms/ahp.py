@@ -92,7 +92,7 @@ class Ahp(Mechanism):
             raise MechanismError(
                 "this has no effect here",
                 where="threshold",
-                mend="leave it out; it counts with grouping: threshold",
+                hint="leave it out; it counts with grouping: threshold",
             )
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -165,10 +165,10 @@ def _order(noisy: Array) -> NDArray[np.intp]:
 
 def _threshold(value: Any) -> Fraction:
     """Return η, from text or a fraction; zero is allowed."""
-    mend = 'write a number from 0 to 10 as text, such as "7/20" or "0.35"'
-    number = exact_number(value, "threshold", called="a threshold", mend=mend)
+    hint = 'write a number from 0 to 10 as text, such as "7/20" or "0.35"'
+    number = exact_number(value, "threshold", called="a threshold", hint=hint)
     if not 0 <= number <= 10:
-        raise MechanismError("a threshold lies between 0 and 10", where="threshold", mend=mend)
+        raise MechanismError("a threshold lies between 0 and 10", where="threshold", hint=hint)
     return number
 
 

@@ -77,7 +77,7 @@ class Boost(Mechanism):
                 raise MechanismError(
                     "there is no such branching",
                     where="branching",
-                    mend="use optimal or a whole number from 2",
+                    hint="use optimal or a whole number from 2",
                 )
         else:
             whole_number(self.branching, 2, LARGEST_BRANCHING, "branching")
@@ -162,7 +162,7 @@ class Boost(Mechanism):
             raise MechanismError(
                 "a range is empty or beyond the cells",
                 where=self.name,
-                mend="give 0 <= start < stop <= cells",
+                hint="give 0 <= start < stop <= cells",
             )
         return self._tree_for(cells, budget, definition).range_variances(first, end)
 

@@ -66,7 +66,7 @@ class BoundedSums(Mechanism):
             raise MechanismError(
                 "the largest change by one record must be a whole number above zero",
                 where="largest",
-                mend="write the larger of |from| and |to| in steps",
+                hint="write the larger of |from| and |to| in steps",
             )
         whole_number(self.levels, 1, MOST_LEVELS, "levels")
 
@@ -78,10 +78,10 @@ class BoundedSums(Mechanism):
                 raise MechanismError(
                     "the largest changes by group must be whole numbers from 1 to the largest of all",
                     where="by_group",
-                    mend="write one for each place along the axis",
+                    hint="write one for each place along the axis",
                 )
         if type(self.axis) is not int or self.axis < 0:
-            raise MechanismError("the axis must be a whole number from 0", where="axis", mend="count from 0")
+            raise MechanismError("the axis must be a whole number from 0", where="axis", hint="count from 0")
 
     def bounded(self, counts: ArrayLike) -> Counts:
         """Return the sums, which may be negative; to cut them off at ±2^61 brings no two further apart."""
@@ -93,7 +93,7 @@ class BoundedSums(Mechanism):
             raise MechanismError(
                 f"there are {len(self.by_group)} groups, and not as many places along axis {self.axis}",
                 where=self.name,
-                mend="give the largest change of every group",
+                hint="give the largest change of every group",
             )
         return np.ascontiguousarray(cut, dtype=np.int64).reshape(array.shape)
 

@@ -122,7 +122,7 @@ class Dawa(Mechanism):
         if self.branching is not None and (
             type(self.branching) is not int or self.branching not in _BRANCHINGS
         ):
-            raise MechanismError("there is no such branching", where="branching", mend="use 2, 4, 8 or 16")
+            raise MechanismError("there is no such branching", where="branching", hint="use 2, 4, 8 or 16")
         one_of(self.order, ("hilbert", "rows"), "order")
         one_of(self.workload, ("cells", "ranges"), "workload")
         switch(self.merge, "merge")

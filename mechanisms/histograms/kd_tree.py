@@ -113,7 +113,7 @@ class KdTree(Mechanism):
             raise MechanismError(
                 "nothing would remain for the sums of the boxes",
                 where="cells",
-                mend="let cells + total stay below 1",
+                hint="let cells + total stay below 1",
             )
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "total", total)
@@ -219,10 +219,10 @@ def noise_of_amount(amount: Fraction, definition: Definition) -> Noise:
 
 def _threshold(value: Any, where: str) -> Fraction:
     """Return a number from 0 to 2^60, from ``"2.5"``, an integer or a fraction; never a float."""
-    mend = 'write a number of at least 0 as text, such as "2.5"'
-    number = exact_number(value, where, called="a threshold", mend=mend)
+    hint = 'write a number of at least 0 as text, such as "2.5"'
+    number = exact_number(value, where, called="a threshold", hint=hint)
     if not 0 <= number <= LARGEST_SUM:
-        raise MechanismError("this number is out of bounds", where=where, mend=mend)
+        raise MechanismError("this number is out of bounds", where=where, hint=hint)
     return number
 
 

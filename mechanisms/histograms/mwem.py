@@ -124,7 +124,7 @@ class Mwem(Mechanism):
         if isinstance(self.rounds, str):
             if self.rounds != "auto":
                 raise MechanismError(
-                    "there is no such number of rounds", where="rounds", mend="use auto or a whole number"
+                    "there is no such number of rounds", where="rounds", hint="use auto or a whole number"
                 )
         else:
             whole_number(self.rounds, 1, MOST_ROUNDS, "rounds")
@@ -145,7 +145,7 @@ class Mwem(Mechanism):
         ):
             if not counts and given != defaults[name]:
                 raise MechanismError(
-                    "this has no effect here", where=name, mend=f"leave it out; it counts with {when}"
+                    "this has no effect here", where=name, hint=f"leave it out; it counts with {when}"
                 )
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -194,13 +194,13 @@ class Merging:
             raise MechanismError(
                 "there cannot be more bins than cells",
                 where="bins",
-                mend=f"write {cells} at most, or leave it out",
+                hint=f"write {cells} at most, or leave it out",
             )
         if self.bins < cells and cells * self.bins > LARGEST_SEARCH:
             raise MechanismError(
                 f"the search for so many bins in {cells} cells would take more than 512 MiB",
                 where="bins",
-                mend=f"write {LARGEST_SEARCH // cells} at most, or leave it out to have the best number",
+                hint=f"write {LARGEST_SEARCH // cells} at most, or leave it out to have the best number",
             )
 
 
@@ -301,13 +301,13 @@ def check_table(noisy: ArrayLike) -> NDArray[Any]:
     """
     table = np.asarray(noisy)
     if table.size == 0:
-        raise MechanismError("there are no cells", where="table", mend="give at least one cell")
+        raise MechanismError("there are no cells", where="table", hint="give at least one cell")
     if table.dtype.kind not in "iuf":
         raise MechanismError(f"cells must be numbers, not {table.dtype}", where="table")
     if table.dtype.kind == "f" and not np.isfinite(table).all():
-        raise MechanismError("a cell is not a finite number", where="table", mend="leave such cells out")
+        raise MechanismError("a cell is not a finite number", where="table", hint="leave such cells out")
     if max(-float(table.min()), float(table.max())) > LARGEST_VALUE:
-        raise MechanismError("a cell is beyond 2^61", where="table", mend="count in a coarser unit")
+        raise MechanismError("a cell is beyond 2^61", where="table", hint="count in a coarser unit")
     return table.astype(np.float64 if table.dtype.kind == "f" else np.int64)
 
 
@@ -425,7 +425,7 @@ def check_runs(runs: object) -> int:
         raise MechanismError(
             "one simulation does not say how far to trust it",
             where="risk_runs",
-            mend=f"give 0 for none, or 2 to {MOST_RUNS}",
+            hint=f"give 0 for none, or 2 to {MOST_RUNS}",
         )
     return checked
 

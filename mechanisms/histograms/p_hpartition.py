@@ -113,7 +113,7 @@ class PHPartition(Mechanism):
             raise MechanismError(
                 "nothing would remain for the sums",
                 where="choice",
-                mend="let structure + choice stay below 1",
+                hint="let structure + choice stay below 1",
             )
         object.__setattr__(self, "structure", structure)
         object.__setattr__(self, "choice", choice)
@@ -135,7 +135,7 @@ class PHPartition(Mechanism):
         """Choose the cuts, choose how many of them to keep, and measure the parts that they leave."""
         if counts.size > MOST_CELLS:
             raise MechanismError(
-                f"there are more than {MOST_CELLS} cells", where=self.name, mend="release a coarser table"
+                f"there are more than {MOST_CELLS} cells", where=self.name, hint="release a coarser table"
             )
         bins = np.sort(counts.reshape(-1)) if self.unattributed else counts.reshape(-1)
         budget = channel.remaining

@@ -102,7 +102,7 @@ class PerRegion(Mechanism):
             raise MechanismError(
                 f"{each.name} needs a budget under {' or '.join(each.definitions)}, not {channel.definition}",
                 where=each.name,
-                mend="choose another mechanism or another definition",
+                hint="choose another mechanism or another definition",
             )
         each.check_shape(tables.shape[1:])
         if each.draws_cells_alone:
@@ -203,7 +203,7 @@ class PerRegion(Mechanism):
         """Return a table with the axis of its regions first."""
         if self.axis >= table.ndim:
             raise MechanismError(
-                f"a table of {table.ndim} dimensions has no such axis", where="axis", mend="count from 0"
+                f"a table of {table.ndim} dimensions has no such axis", where="axis", hint="count from 0"
             )
         return np.ascontiguousarray(np.moveaxis(table, self.axis, 0))
 

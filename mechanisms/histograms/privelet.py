@@ -82,7 +82,7 @@ class Privelet(Mechanism):
             raise MechanismError(
                 f"these are not axes, but {type(self.axes).__name__}",
                 where="axes",
-                mend="use all, chosen, or a list of numbers such as [0, 2]",
+                hint="use all, chosen, or a list of numbers such as [0, 2]",
             )
         numbers = tuple(sorted({whole_number(axis, 0, MOST_AXES - 1, "axes") for axis in self.axes}))
         object.__setattr__(self, "axes", numbers)
@@ -130,7 +130,7 @@ class Privelet(Mechanism):
             raise MechanismError(
                 "the table has fewer axes than are to be transformed",
                 where="axes",
-                mend="count the dimensions from 0",
+                hint="count the dimensions from 0",
             )
         return numbers
 
@@ -157,7 +157,7 @@ class Privelet(Mechanism):
         end = np.asarray(stops, dtype=np.int64).reshape(-1, len(shape))
         if not bool(((first >= 0) & (first < end) & (end <= np.array(shape, dtype=np.int64))).all()):
             raise MechanismError(
-                "a box is empty or beyond the table", where=self.name, mend="give 0 <= start < stop <= length"
+                "a box is empty or beyond the table", where=self.name, hint="give 0 <= start < stop <= length"
             )
         axes = self.axes_for(shape, definition)
         variance = np.full(len(first), self._noise(shape, axes, budget, definition))

@@ -63,12 +63,12 @@ class QuantileChoices(Mechanism):
     name: ClassVar[str] = "quantile_choices"
 
     def __post_init__(self) -> None:
-        rank = exact_number(self.at, "at", called="a rank", mend='write it as text, such as "1/4"')
+        rank = exact_number(self.at, "at", called="a rank", hint='write it as text, such as "1/4"')
         if not 0 < rank < 1 or rank.denominator > LARGEST_DENOMINATOR:
             raise MechanismError(
                 f"a rank lies between 0 and 1, in parts of at most {LARGEST_DENOMINATOR}",
                 where="at",
-                mend='write it as text, such as "1/4"',
+                hint='write it as text, such as "1/4"',
             )
         whole_number(self.heaviest, 1, LARGEST_WEIGHT, "heaviest")
         share_of_budget(self.margin_share, "margin_share")

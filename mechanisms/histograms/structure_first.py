@@ -116,7 +116,7 @@ class StructureFirst(Mechanism):
             raise MechanismError(
                 "the largest count of a cell is not given",
                 where="largest_count",
-                mend="give a whole number that is known without the data; larger counts are clipped",
+                hint="give a whole number that is known without the data; larger counts are clipped",
             )
         whole_number(self.largest_count, 1, LARGEST_COUNT, "largest_count")
         one_of(self.centre, ("mean", "median"), "centre")

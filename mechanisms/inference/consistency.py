@@ -157,7 +157,7 @@ def _upward(tree: Hierarchy, estimate: Floats, below: Floats, measured: Floats) 
             raise MechanismError(
                 f"the exact values of node {int(parents[wrong])} and of its children contradict each other",
                 where="inference",
-                mend="drop one of the invariants",
+                hint="drop one of the invariants",
             )
         below[parents], weight = in_parallel(variance, own_variance)
         # As a weighted mean, not total + weight * (own - total): exact values come out to the last bit.
@@ -206,5 +206,5 @@ def _refuse_undetermined(tree: Hierarchy, below: Floats, rows: Index, wrong: Boo
     raise MechanismError(
         f"node {node} is not measured and the other measurements do not determine it",
         where="inference",
-        mend="measure it, or leave its level out of the hierarchy",
+        hint="measure it, or leave its level out of the hierarchy",
     )

@@ -46,20 +46,20 @@ def contradiction(one: Floats, other: Floats, exact: Bools) -> int | None:
     return int(wrong.any(axis=1).argmax()) if wrong.any() else None
 
 
-def refuse_node(mask: Bools, what: str, mend: str) -> None:
+def refuse_node(mask: Bools, what: str, hint: str) -> None:
     """Raise for the first node (row) where the mask holds anywhere; never quote a value."""
     if mask.any():
         node = int(mask.reshape(len(mask), -1).any(axis=1).argmax())
-        raise MechanismError(f"node {node} {what}", where="inference", mend=mend)
+        raise MechanismError(f"node {node} {what}", where="inference", hint=hint)
 
 
-def refuse_values(wrong: Callable[[Floats], Bools], values: Floats, what: str, mend: str) -> None:
+def refuse_values(wrong: Callable[[Floats], Bools], values: Floats, what: str, hint: str) -> None:
     """Raise for the first node whose row of (nodes, cells) is ``wrong`` anywhere, looking strip by strip."""
     for rows in strips(*values.shape):
         mask = wrong(values[rows])
         if mask.any():
             node = rows.start + int(mask.any(axis=1).argmax())
-            raise MechanismError(f"node {node} {what}", where="inference", mend=mend)
+            raise MechanismError(f"node {node} {what}", where="inference", hint=hint)
 
 
 def infinite(values: Floats) -> Bools:
@@ -84,7 +84,7 @@ def table_of(tree: Hierarchy, values: ArrayLike, name: str = "values") -> Floats
         raise MechanismError(
             f"the {name} are not of shape (nodes, cells) with {tree.nodes} nodes",
             where="inference",
-            mend="give one row per node; a single number per node is a table of shape (nodes, 1)",
+            hint="give one row per node; a single number per node is a table of shape (nodes, 1)",
         )
     return table
 
@@ -100,7 +100,7 @@ def variances_of(tree: Hierarchy, variances: ArrayLike, cells: int) -> Floats:
         raise MechanismError(
             "the variances fit neither the nodes nor the (nodes, cells) of the values",
             where="inference",
-            mend="give one number, one per node, or one per node and cell",
+            hint="give one number, one per node, or one per node and cell",
         )
     if given.shape[1] > 1 and (given == given[:, :1]).all():
         given = given[:, :1]
@@ -119,14 +119,14 @@ def invariants_of(tree: Hierarchy, invariants: Invariants | None, cells: int) ->
     for row, (node, values) in enumerate(chosen):
         if not 0 <= node < tree.nodes:
             raise MechanismError(
-                f"there is no node {node}", where="invariants", mend=f"use 0 to {tree.nodes - 1}"
+                f"there is no node {node}", where="invariants", hint=f"use 0 to {tree.nodes - 1}"
             )
         line = np.asarray(values, dtype=np.float64)
         if line.shape not in ((), (1,), (cells,)) or not np.isfinite(line).all():
             raise MechanismError(
                 f"the invariant of node {node} is not one finite number per cell",
                 where="invariants",
-                mend="give a vector of the table's cells",
+                hint="give a vector of the table's cells",
             )
         exact[row] = line
     return np.array([node for node, _ in chosen], dtype=np.intp), exact

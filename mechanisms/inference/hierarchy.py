@@ -168,14 +168,14 @@ def _checked(parents: ArrayLike) -> Indices:
         raise MechanismError(
             "the parents are not a non-empty vector of integers",
             where="hierarchy",
-            mend="give one parent number per node, -1 for a root",
+            hint="give one parent number per node, -1 for a root",
         )
     wrong = (raw < -1) | (raw >= raw.size) if raw.dtype.kind == "i" else raw >= raw.size
     if wrong.any():
         raise MechanismError(
             f"node {int(wrong.argmax())} has a parent that does not exist",
             where="hierarchy",
-            mend="number the nodes from 0 and use -1 for a root",
+            hint="number the nodes from 0 and use -1 for a root",
         )
     checked = raw.astype(np.intp)
     checked.setflags(write=False)
@@ -197,7 +197,7 @@ def _depths(parents: Indices) -> Indices:
     raise MechanismError(
         f"node {int(np.flatnonzero(ancestor >= 0)[0])} never reaches a root",
         where="hierarchy",
-        mend="remove the cycle among its parents",
+        hint="remove the cycle among its parents",
     )
 
 

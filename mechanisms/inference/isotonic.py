@@ -53,12 +53,12 @@ def isotonic(
         raise MechanismError(
             "isotonic regression is for a row of values, with as many weights",
             where="isotonic",
-            mend="flatten the values, and give each one weight",
+            hint="flatten the values, and give each one weight",
         )
     if not np.isfinite(row).all():
-        raise MechanismError("a value is not a finite number", where="isotonic", mend="leave it out")
+        raise MechanismError("a value is not a finite number", where="isotonic", hint="leave it out")
     if not (np.isfinite(heavy).all() and (heavy > 0).all()):
-        raise MechanismError("a weight is not a positive number", where="isotonic", mend="leave it out")
+        raise MechanismError("a weight is not a positive number", where="isotonic", hint="leave it out")
     pools = isotonic_regression(row, weights=heavy, increasing=increasing).blocks[:-1]
     means = np.add.reduceat(row * heavy, pools) / np.add.reduceat(heavy, pools)
     return np.repeat(means, np.diff(pools, append=row.size))

@@ -137,7 +137,7 @@ def _refuse_contradiction(
         raise MechanismError(
             f"the exact values of node {node} and of nodes beneath it contradict each other",
             where="inference",
-            mend="drop one of the invariants",
+            hint="drop one of the invariants",
         )
 
 

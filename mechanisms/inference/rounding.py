@@ -125,7 +125,7 @@ def _pinned(
         raise MechanismError(
             f"the invariant of node {int(known[broken.any(axis=1).argmax()])} is not a whole number",
             where="invariants",
-            mend="give whole numbers, or leave the table unrounded",
+            hint="give whole numbers, or leave the table unrounded",
         )
     certain = variances == 0
     if known.size == 0 and not certain.any():
@@ -195,5 +195,5 @@ def _refuse_inconsistent(block: Block, missing: Integers, steps: Integers) -> No
         raise MechanismError(
             f"the values below node {int(block.parents[wrong.any(axis=1).argmax()])} do not add up to it",
             where="inference",
-            mend="run consistency, and nonnegativity if wanted, with the same invariants first",
+            hint="run consistency, and nonnegativity if wanted, with the same invariants first",
         )

@@ -40,7 +40,7 @@ def add_gaussian(stream: WordStream, values: NDArray[np.int64], variance: Fracti
     """
     if not 0 < variance <= LARGEST_VARIANCE:
         raise MechanismError(
-            "the noise variance is not between 0 and 2^52", where="gaussian", mend="use a larger budget"
+            "the noise variance is not between 0 and 2^52", where="gaussian", hint="use a larger budget"
         )
     noisy = np.array(values, dtype=np.int64, order="C", copy=True)
     flat = noisy.reshape(-1)

@@ -64,7 +64,7 @@ class _Laplace:
     def __init__(self, scale: Fraction) -> None:
         if not 0 < scale <= LARGEST_SCALE:
             raise MechanismError(
-                "the noise scale is not between 0 and 2^40", where="laplace", mend="use a larger budget"
+                "the noise scale is not between 0 and 2^40", where="laplace", hint="use a larger budget"
             )
         self._rate = 1 / scale
         self._bits = 0

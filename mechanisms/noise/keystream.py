@@ -120,7 +120,7 @@ class KeyStream:
             raise MechanismError(
                 "a seeded channel cannot be used after a fork",
                 where="channel",
-                mend="open the channel in the process that draws",
+                hint="open the channel in the process that draws",
             )
         return Cipher(algorithms.AES(material[:32]), modes.CTR(material[32:])).encryptor()
 

@@ -175,7 +175,7 @@ class LinearVariances:
                 raise MechanismError(
                     f"table {table.name} has more than {DIMENSIONS} dimensions",
                     where="plan",
-                    mend="cross fewer columns",
+                    hint="cross fewer columns",
                 )
         terms = dict.fromkeys(  # in one order: sums of floats depend on it
             chosen
@@ -226,7 +226,7 @@ class LinearVariances:
             precision += np.inf if total.values[0] == 0 else 1 / total.values[0]
             slope -= _ratio(total.slopes[0], total.values[0] ** 2)
         if not precision > 0:
-            raise MechanismError("nothing of a table is measured", where="plan", mend="measure every table")
+            raise MechanismError("nothing of a table is measured", where="plan", hint="measure every table")
         whole = Spread(np.array([1 / precision]), (-slope / precision**2)[None])
         return {None: whole, **{along: tree.down(whole) for along, tree in trees.items()}}
 
@@ -263,7 +263,7 @@ class _Tree:
         own = weights.values[leaves]
         if (own <= 0).any():
             raise MechanismError(
-                "a leaf is not measured", where="plan", mend="measure the deepest level of every table"
+                "a leaf is not measured", where="plan", hint="measure the deepest level of every table"
             )
         below.values[leaves] = 1 / own
         below.slopes[leaves] = -(below.values[leaves] ** 2)[:, None] * weights.slopes[leaves]

@@ -275,7 +275,7 @@ class PublishedTable:
             raise InputError(
                 "needs cells that are suppressed in what is published",
                 where="query",
-                mend="ask for larger groups, or leave the suppressed cells out with where",
+                hint="ask for larger groups, or leave the suppressed cells out with where",
             )
         if self.noise is None:
             each = np.broadcast_to(np.where(known, rms_error, np.inf), moved.shape)

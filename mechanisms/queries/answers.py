@@ -84,7 +84,7 @@ def ask(
     (82.0, 49.0, 115.0)
     """
     if not 0 < level < 1:
-        raise InputError("the level is not between 0 and 1", where="level", mend="0.9 means 90 percent")
+        raise InputError("the level is not between 0 and 1", where="level", hint="0.9 means 90 percent")
     query = parse(text) if isinstance(text, str) else text
     if query.measure == "share":
         put, candidates = _shares(query, tables, level, source)
@@ -97,7 +97,7 @@ def ask(
         raise InputError(
             "some of this cuts groups of cells of which the sums alone were measured",
             where="query",
-            mend="leave out `--from measurements`: published cells answer it, spread evenly within a group",
+            hint="leave out `--from measurements`: published cells answer it, spread evenly within a group",
         )
     if not found:
         return _of_single_cells(put, level, source)
@@ -254,7 +254,7 @@ def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query
     plans(put[0][1], list(everything.values()))
     shown = [f"{table.name}: {', '.join(a.name for a in table.axes.attributes)}" for table, _ in put]
     raise InputError(
-        "no table has all that is asked for", where="query", mend=f"ask of one of {listed(shown, 12)}"
+        "no table has all that is asked for", where="query", hint=f"ask of one of {listed(shown, 12)}"
     )
 
 
@@ -275,7 +275,7 @@ def _of_other_records(query: Query, tables: Sequence[Askable]) -> list[InputErro
             raise InputError(
                 f"no table of all records answers this, and table {other.name} counts only some of them",
                 where="query",
-                mend=f"write `from {other.name}` if you mean those, or the tests of its `where`",
+                hint=f"write `from {other.name}` if you mean those, or the tests of its `where`",
             )
         failed.append(why)
     return failed
@@ -316,12 +316,12 @@ def _of_single_cells(
         raise InputError(
             "published numbers of this measure do not make those of several cells, or at another level",
             where="query",
-            mend="ask for one published cell a row; a release with its measurements answers more",
+            hint="ask for one published cell a row; a release with its measurements answers more",
         )
     raise InputError(
         "this release holds no measurements that a query could be answered from",
         where="--from measurements",
-        mend="leave the option out: the published tables are used",
+        hint="leave the option out: the published tables are used",
     )
 
 
@@ -367,4 +367,4 @@ def _known(number: float) -> float | None:
 
 def no_rows() -> InputError:
     """Return the error for a query that chooses no cell."""
-    return InputError("no cell fits all the tests", where="query", mend="check what stands behind `where`")
+    return InputError("no cell fits all the tests", where="query", hint="check what stands behind `where`")

@@ -383,8 +383,8 @@ def unknown_value(value: Word, name: str, codes: Sequence[str], labels: Sequence
     near = close(value.text, names)
     # A label names the cell; its code says the same in fewer letters.
     both = [_both(code, label) for code, label in zip(codes[:_COMPARED], labels[:_COMPARED], strict=True)]
-    mend = f"did you mean {plain(near)}?" if near is not None else f"known are {listed(both)}"
-    return query_error(value.at, f"{plain(name)} has no value {plain(value.text)}", mend)
+    hint = f"did you mean {plain(near)}?" if near is not None else f"known are {listed(both)}"
+    return query_error(value.at, f"{plain(name)} has no value {plain(value.text)}", hint)
 
 
 def _both(code: str, label: str) -> str:

@@ -206,9 +206,9 @@ def parse_tests(text: str) -> tuple[Test, ...]:
     return found
 
 
-def query_error(at: int, what: str, mend: str = "") -> InputError:
+def query_error(at: int, what: str, hint: str = "") -> InputError:
     """Return the error for a place in a query."""
-    return InputError(what, where=f"query, character {at}", mend=mend)
+    return InputError(what, where=f"query, character {at}", hint=hint)
 
 
 def plain(text: str, limit: int = 40) -> str:
@@ -219,7 +219,7 @@ def plain(text: str, limit: int = 40) -> str:
 
 def _tokens(text: str) -> list[_Token]:
     if len(text) > LONGEST:
-        raise InputError("the query is too long", where="query", mend=f"write at most {LONGEST} characters")
+        raise InputError("the query is too long", where="query", hint=f"write at most {LONGEST} characters")
     found, place = [], 0
     while match := _TOKEN.match(text, place):
         kind = str(match.lastgroup)
@@ -258,18 +258,18 @@ class _Parser:
     def takes_mark(self, text: str) -> bool:
         return self.now.kind == "mark" and self.now.text == text and bool(self.take())
 
-    def fail(self, mend: str) -> NoReturn:
+    def fail(self, hint: str) -> NoReturn:
         token = self.now
         what = "the query ends too early" if token.kind == "end" else f"{plain(token.text)} does not fit here"
-        raise query_error(token.at, what, mend)
+        raise query_error(token.at, what, hint)
 
-    def mark(self, text: str, mend: str) -> None:
+    def mark(self, text: str, hint: str) -> None:
         if not self.takes_mark(text):
-            self.fail(mend)
+            self.fail(hint)
 
-    def word(self, mend: str) -> Word:
+    def word(self, hint: str) -> Word:
         if self.now.kind not in {"word", "quoted"}:
-            self.fail(mend)
+            self.fail(hint)
         token = self.take()
         return Word(token.text, token.at)
 

@@ -154,8 +154,8 @@ def _refuse_unknown(name: Word, tables: Sequence[Askable]) -> NoReturn:
         measures = list(
             dict.fromkeys(each.name for table in tables if (each := measure_in(table)) is not None)
         )
-        mend = f"measures are {listed(measures, 16)}" if measures else "this release has no measures"
-        raise query_error(name.at, f"{plain(name.text)} is an attribute, and no measure of this kind", mend)
+        hint = f"measures are {listed(measures, 16)}" if measures else "this release has no measures"
+        raise query_error(name.at, f"{plain(name.text)} is an attribute, and no measure of this kind", hint)
     near = close(name.text, known)
     guess = f"did you mean {plain(near)}? " if near is not None else ""
     what = f"there is no measure or attribute {plain(name.text)}"

@@ -90,7 +90,7 @@ class Region:
             kept.append(box)
         if len(kept) > MOST:
             raise InputError(
-                "there are too many alternatives", where="query", mend="ask about a part of them at a time"
+                "there are too many alternatives", where="query", hint="ask about a part of them at a time"
             )
         return Region(tuple(kept), self.tree)
 

@@ -95,8 +95,8 @@ class Selection:
             If the answer would have too many rows.
         """
         if math.prod(len(groups.codes) for _, groups in plan.by) > MOST_ROWS:
-            mend = f"group by fewer attributes; {MOST_ROWS} rows are possible"
-            raise InputError("the answer would have too many rows", where="query", mend=mend)
+            hint = f"group by fewer attributes; {MOST_ROWS} rows are possible"
+            raise InputError("the answer would have too many rows", where="query", hint=hint)
         chosen = np.zeros(len(axes.parents), bool)
         chosen[axes.leaves] = True if axes.tree is None else plan.masks[0]
         own = dict(plan.by).get(0) if axes.tree is not None else None

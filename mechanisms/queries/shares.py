@@ -206,7 +206,7 @@ def _above(
         raise InputError(
             f"a group lies in several of {plain(name)}, not within one",
             where="query",
-            mend="name the larger groups behind `within`",
+            hint="name the larger groups behind `within`",
         )
     names = {
         (inner.codes[one], inner.labels[one]): (outer.codes[other], outer.labels[other])

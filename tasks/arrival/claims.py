@@ -278,7 +278,7 @@ def _engine(home: Home) -> Engine:
         raise InputError(
             "is not the address of a SQLite or PostgreSQL database",
             where=_VARIABLE,
-            mend="write it like postgresql+psycopg://user@host/books",
+            hint="write it like postgresql+psycopg://user@host/books",
         )
     if url.get_backend_name() == "postgresql":
         return _on_postgresql(url)
@@ -326,5 +326,5 @@ def _failed(what: str) -> StorageFailed:
     return StorageFailed(
         f"the database of arrivals {what}",
         where=_VARIABLE,
-        mend="check that it is up, and the rights of this user; or name another: sqlite:///PATH",
+        hint="check that it is up, and the rights of this user; or name another: sqlite:///PATH",
     )

@@ -53,10 +53,10 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
         raise InputError(
             "this inbox lies in an object store, and deliver writes into folders alone",
             where=f"inbox {inbox.address}",
-            mend=f"copy the files there with the store's own tools, and {MANIFEST} last",
+            hint=f"copy the files there with the store's own tools, and {MANIFEST} last",
         )
     if not place.is_dir():
-        raise InputError("there is no such folder", where=f"inbox {place}", mend="name one with --inbox")
+        raise InputError("there is no such folder", where=f"inbox {place}", hint="name one with --inbox")
     see_name(inbox.product, "product", f"--product {inbox.product}")
     see_name(period, "period", f"--period {period}")
     drop = place / (name or period)
@@ -64,7 +64,7 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
         raise InputError(
             "an inbox takes no drop of this name",
             where=f"--name {name or period}",
-            mend="give one without slashes, without . or _ at its start, and neither done nor quarantine",
+            hint="give one without slashes, without . or _ at its start, and neither done nor quarantine",
         )
     _see_free(drop)
     _see_files(files)
@@ -92,7 +92,7 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
         failure = InputError(
             f"the drop could not be written ({error.strerror})",
             where=str(place),
-            mend="make room or give the right to write there, and deliver again",
+            hint="make room or give the right to write there, and deliver again",
         )
     else:
         return drop
@@ -106,7 +106,7 @@ def _see_free(drop: Path) -> None:
         raise InputError(
             "a drop of this name lies in the inbox",
             where=str(drop),
-            mend="wait until it is taken, or give this one another --name",
+            hint="wait until it is taken, or give this one another --name",
         )
 
 
@@ -118,7 +118,7 @@ def _see_files(files: Sequence[Path]) -> None:
             raise InputError(
                 "two files have one name",
                 where=file.name,
-                mend="rename one of them; capitals do not tell names apart",
+                hint="rename one of them; capitals do not tell names apart",
             )
         names.add(file.name.casefold())
 
@@ -142,7 +142,7 @@ def _size(file: Path) -> int:
 
 
 def _unreadable(file: Path, error: OSError) -> InputError:
-    return InputError(f"the file cannot be read ({error.strerror})", where=str(file), mend="check its name")
+    return InputError(f"the file cannot be read ({error.strerror})", where=str(file), hint="check its name")
 
 
 def _copied(file: Path, aside: Path) -> dict[str, object]:
@@ -177,7 +177,7 @@ def _manifest(files: list[dict[str, object]], inbox: Inbox, period: str) -> byte
         failure = InputError(
             f"the inbox would refuse this drop: its manifest {error.what}",
             where=f"inbox {inbox.address}",
-            mend=error.mend,
+            hint=error.hint,
         )
     else:
         return text

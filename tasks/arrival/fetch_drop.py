@@ -57,13 +57,13 @@ def fetch(run: Run) -> Path | None:
     with Claims.at(home) as claims:
         drop = claims.find(found)
         if drop is None or not drop.place or drop.state in ("gone", "deleted"):
-            raise InputError("is not known, or no longer there", where=f"drop {found}", mend="drop it again")
+            raise InputError("is not known, or no longer there", where=f"drop {found}", hint="drop it again")
         _see_that_it_fits(run, drop)
         if run.loaded.spec.revises is None:
             _see_that_it_is_the_first(run, claims, drop)
     inbox = inbox_of(home, drop.product)
     if inbox is None:
-        raise InputError("the product has no inbox", where=f"product {drop.product}", mend="deploy it again")
+        raise InputError("the product has no inbox", where=f"product {drop.product}", hint="deploy it again")
     files, folder = kept_digests.kept(home, drop.id), run.folder("drop")
     see_that_there_is_room(sum(file.size for file in files), "the drop", folder)
     _copy_all(inbox, drop, files, folder)
@@ -74,13 +74,13 @@ def _see_that_it_fits(run: Run, drop: Drop) -> None:
     spec = run.loaded.spec
     if spec.source.path is None:
         raise InputError(
-            "reads a database, and drops are files", where="source.url", mend="write source.path in the spec"
+            "reads a database, and drops are files", where="source.url", hint="write source.path in the spec"
         )
     if (spec.product, spec.period) != (drop.product, drop.period):
         raise InputError(
             "is of another product or period than this run",
             where=f"drop {drop.id}",
-            mend=f"run product {drop.product} with --period {drop.period}"
+            hint=f"run product {drop.product} with --period {drop.period}"
             if drop.period
             else "drop it again",
         )
@@ -99,7 +99,7 @@ def _see_that_it_is_the_first(run: Run, claims: Claims, drop: Drop) -> None:
         raise LedgerError(
             "period already published, or charged for: by another spec, or without this drop",
             where=f"product {spec.product}, period {spec.period}",
-            mend="run it as a revision, with --revises REASON, which an officer approves",
+            hint="run it as a revision, with --revises REASON, which an officer approves",
         )
     if drop.release_id != run.release_id:
         claims.change(drop, release_id=run.release_id)
@@ -137,13 +137,13 @@ def refused_by_its_files(drop: Path | None) -> Iterator[None]:
         if not ours or isinstance(error, DataRefused):
             raise
         where = "the drop" if error.where.startswith("source") else error.where
-        failure = InputRefused(error.what, where=where, mend="drop it again as the spec says")
+        failure = InputRefused(error.what, where=where, hint="drop it again as the spec says")
     raise failure
 
 
 def no_room(what: str) -> InputRefused:
     """Return the error for bytes that a disk has no room for."""
-    return InputRefused(f"{what} does not fit on its disk", where="workspaces", mend="free some space")
+    return InputRefused(f"{what} does not fit on its disk", where="workspaces", hint="free some space")
 
 
 def _copy_all(inbox: Inbox, drop: Drop, files: tuple[NamedFile, ...], folder: Path) -> None:
@@ -157,7 +157,7 @@ def _copy_all(inbox: Inbox, drop: Drop, files: tuple[NamedFile, ...], folder: Pa
         failure = InputMissing(
             f"the inbox does not answer ({type(error).__name__})",
             where=f"inbox of {drop.product}",
-            mend="check that it is up, and the rights of this user",
+            hint="check that it is up, and the rights of this user",
         )
     else:
         return
@@ -180,4 +180,4 @@ def _copy(place: Place, drop: Drop, file: NamedFile, target: Path) -> None:
     finally:
         os.close(descriptor)
     if not same:
-        raise InputRefused("is no longer the file that was verified", where=file.name, mend="drop it again")
+        raise InputRefused("is no longer the file that was verified", where=file.name, hint="drop it again")

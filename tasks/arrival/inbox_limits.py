@@ -72,7 +72,7 @@ def _read(written: str) -> tuple[str, int]:
         raise InputError(
             "is no limit of an inbox",
             where=f"--limit {written}",
-            mend=f"write one of {', '.join(names)} with a number, such as files=500 or size=20GB",
+            hint=f"write one of {', '.join(names)} with a number, such as files=500 or size=20GB",
         )
     number, unit = int(found["number"]), found["unit"]
     if unit:

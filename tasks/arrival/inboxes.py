@@ -83,7 +83,7 @@ def checked(home: Home, inbox: Inbox) -> Inbox:
             raise InputError(
                 f"product {other.product} has this inbox",
                 where=f"inbox {inbox.address}",
-                mend="give each product an inbox of its own",
+                hint="give each product an inbox of its own",
             )
     return inbox
 
@@ -133,7 +133,7 @@ def inboxes(home: Home) -> list[Inbox]:
     raise InputError(
         "the list of inboxes cannot be read",
         where=str(path),
-        mend="mend its rights, or remove it and deploy each product again",
+        hint="mend its rights, or remove it and deploy each product again",
     )
 
 
@@ -146,7 +146,7 @@ def _change(home: Home, product: str, new: Iterable[Inbox]) -> None:
     path = home.path / _FILE
     with turn(home.path / f".{_FILE}.lock", _WAIT_SECONDS) as mine:
         if not mine:
-            raise InputError("another process changes the list of inboxes", where=str(path), mend="try again")
+            raise InputError("another process changes the list of inboxes", where=str(path), hint="try again")
         kept = [*(inbox for inbox in inboxes(home) if inbox.product != product), *new]
         kept.sort(key=lambda inbox: inbox.product)
         aside = path.with_name(f".{_FILE}.new")
@@ -161,10 +161,10 @@ def _address(written: str) -> str:
             raise InputError(
                 "holds a name or a password",
                 where="inbox",
-                mend="leave it out; the store's own settings or environment hold it",
+                hint="leave it out; the store's own settings or environment hold it",
             )
         return written.rstrip("/")
     path = os.path.realpath(written)
     if not Path(path).is_dir():
-        raise InputError("there is no such folder", where=f"inbox {path}", mend="make it, then deploy again")
+        raise InputError("there is no such folder", where=f"inbox {path}", hint="make it, then deploy again")
     return path

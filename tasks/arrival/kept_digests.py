@@ -42,7 +42,7 @@ def kept(home: Home, drop: str) -> tuple[NamedFile, ...]:
     raise InputError(
         "what was verified of it is not in this home",
         where=f"drop {drop}",
-        mend="drop the data again, or run them by hand with --source",
+        hint="drop the data again, or run them by hand with --source",
     )
 
 

@@ -193,7 +193,7 @@ class _Judge:
                 raise DropRefused(
                     "is larger than the room that workspaces have",
                     where="the drop",
-                    mend="make room, then move it back into the inbox under another name",
+                    hint="make room, then move it back into the inbox under another name",
                 )
         except DropRefused as refusal:
             self._refuse(name, changed, refusal)
@@ -260,7 +260,7 @@ class _Judge:
             raise InputError(
                 "is not the spec of the inbox's product",
                 where=self._inbox.spec,
-                mend="deploy the product again",
+                hint="deploy the product again",
             )
         return spec
 
@@ -286,6 +286,6 @@ class _Judge:
             raise DropRefused(
                 "names a period that is none of this product's, or has not begun",
                 where=MANIFEST,
-                mend=f"write it like {self._spec.period}, the spec's, "
+                hint=f"write it like {self._spec.period}, the spec's, "
                 "or let the inbox be deployed for others",
             )

@@ -149,7 +149,7 @@ def see_name(value: str, kind: str, where: str) -> None:
     """
     pattern, form = _FORMS[kind]
     if not pattern.fullmatch(value):
-        raise InputError(f"no manifest can hold this {kind}", where=where, mend=f"write {form}")
+        raise InputError(f"no manifest can hold this {kind}", where=where, hint=f"write {form}")
 
 
 def too_much(what: str, limit: str, where: str) -> DropRefused:
@@ -157,9 +157,9 @@ def too_much(what: str, limit: str, where: str) -> DropRefused:
     return DropRefused(
         f"{what} than this inbox takes, {limit}",
         where=where,
-        mend="deliver fewer and smaller files, or have the inbox deployed with another --limit",
+        hint="deliver fewer and smaller files, or have the inbox deployed with another --limit",
     )
 
 
 def _wrong(what: str) -> DropRefused:
-    return DropRefused(what, where=MANIFEST, mend="see docs/how-to/receive-data.md, and drop it again")
+    return DropRefused(what, where=MANIFEST, hint="see docs/how-to/receive-data.md, and drop it again")

@@ -152,7 +152,7 @@ class _Folder:
             return io.FileIO(descriptor, "rb")
         if descriptor >= 0:
             os.close(descriptor)
-        raise DropRefused("is no plain file, not there, or may not be read", where=name, mend=_AGAIN)
+        raise DropRefused("is no plain file, not there, or may not be read", where=name, hint=_AGAIN)
 
     def has(self, place: str) -> bool:
         try:
@@ -211,7 +211,7 @@ class _Folder:
                     raise
                 folder = -1
         if folder < 0:
-            raise DropRefused("is a link, not there, or may not be read", where="the drop", mend=_AGAIN)
+            raise DropRefused("is a link, not there, or may not be read", where="the drop", hint=_AGAIN)
         try:
             yield folder
         finally:
@@ -285,7 +285,7 @@ class _Objects:
     def listing(self, place: str) -> list[Seen]:
         found = self._list(self._at(place))
         if not found:
-            raise DropRefused("is not there", where="the drop", mend=_AGAIN)
+            raise DropRefused("is not there", where="the drop", hint=_AGAIN)
         _see_how_many(found, self._most)
         return [
             Seen(_name(entry), entry["type"] == "file", int(entry.get("size") or 0), _changed(entry))
@@ -302,7 +302,7 @@ class _Objects:
             pass
         else:
             return opened
-        raise DropRefused("is not there", where=name, mend=_AGAIN)
+        raise DropRefused("is not there", where=name, hint=_AGAIN)
 
     def has(self, place: str) -> bool:
         self._store.invalidate_cache()

@@ -38,13 +38,13 @@ def said(place: Place, name: str, product: str, limits: InboxLimits) -> tuple[Ma
         raise DropRefused(
             "has a name that is not of letters, digits, dots, dashes, = and underscores",
             where="the drop",
-            mend="drop it again under another name",
+            hint="drop it again under another name",
         )
     if manifest.product != product:
         raise DropRefused(
             f"names another product than the one of this inbox, {product}",
             where=MANIFEST,
-            mend="drop it into the inbox of that product",
+            hint="drop it into the inbox of that product",
         )
     return manifest, lying
 
@@ -70,8 +70,8 @@ def see_that_all_is_read(
     seen = {each.name: each for each in lying if each != beside}
     for name in sorted(seen.keys() - {file.name for file in manifest.files}):
         if not is_ignored(name, ignored):
-            mend = "list it in the manifest, take it away, or name it under source.ignore in the spec"
-            raise DropRefused("is not listed in the manifest", where=_shown(name), mend=mend)
+            hint = "list it in the manifest, take it away, or name it under source.ignore in the spec"
+            raise DropRefused("is not listed in the manifest", where=_shown(name), hint=hint)
     kinds = set()
     for file in manifest.files:
         _see_that_it_lies_there(file, seen.get(file.name))
@@ -82,11 +82,11 @@ def see_that_all_is_read(
             raise DropRefused(
                 "has an ending that does not say how it is written",
                 where=file.name,
-                mend="name it .csv or .parquet, or name it under source.ignore in the spec",
+                hint="name it .csv or .parquet, or name it under source.ignore in the spec",
             )
     if len(kinds) != 1:
         what = "lists CSV files and Parquet files" if kinds else "lists no file that would be read"
-        raise DropRefused(what, where=MANIFEST, mend="drop it again with data files of one kind")
+        raise DropRefused(what, where=MANIFEST, hint="drop it again with data files of one kind")
 
 
 def is_whole(
@@ -115,7 +115,7 @@ def is_whole(
         with place.open(name, file.name) as content:
             digest, first = _digest(content, file.size)
         if digest != file.sha256:
-            raise DropRefused("is not the file that the manifest describes", where=file.name, mend=_AGAIN)
+            raise DropRefused("is not the file that the manifest describes", where=file.name, hint=_AGAIN)
         if not is_ignored(file.name, ignored):
             _see_that_it_begins_well(file.name, kind or format_of(file.name), first)
     return place.listing(name) == lying
@@ -130,7 +130,7 @@ def _see_that_it_begins_well(name: str, kind: str | None, first: bytes) -> None:
     elif kind == "csv" and first in _NO_TEXT:
         what = f"is {_NO_TEXT[first]}, not a CSV file"
     if what is not None:
-        raise DropRefused(what, where=name, mend="write it in the format that its ending or the spec names")
+        raise DropRefused(what, where=name, hint="write it in the format that its ending or the spec names")
 
 
 def is_plain(name: str) -> bool:
@@ -155,21 +155,21 @@ def _manifest_of(lying: list[Seen]) -> Seen | None:
     """
     found = [each for each in lying if each.name.lower() == MANIFEST]
     if len(found) > 1:
-        raise DropRefused("lies there twice", where=MANIFEST, mend="leave one of them, in small letters")
+        raise DropRefused("lies there twice", where=MANIFEST, hint="leave one of them, in small letters")
     if not found and any(each.name.lower() == f"{MANIFEST}.txt" for each in lying):
-        raise DropRefused("is called drop.json.txt", where=MANIFEST, mend="drop it again as drop.json")
+        raise DropRefused("is called drop.json.txt", where=MANIFEST, hint="drop it again as drop.json")
     return found[0] if found else None
 
 
 def _see_that_it_lies_there(file: NamedFile, there: Seen | None) -> None:
     if there is None:
-        raise DropRefused("is listed and not there", where=file.name, mend=_AGAIN)
+        raise DropRefused("is listed and not there", where=file.name, hint=_AGAIN)
     if not there.plain:
         raise DropRefused(
-            "is no plain file of its own", where=file.name, mend="drop it again without links or folders"
+            "is no plain file of its own", where=file.name, hint="drop it again without links or folders"
         )
     if there.size != file.size:
-        raise DropRefused("has another size than the manifest says", where=file.name, mend=_AGAIN)
+        raise DropRefused("has another size than the manifest says", where=file.name, hint=_AGAIN)
 
 
 def _shown(name: str) -> str:

@@ -56,7 +56,7 @@ def first_spec(outline: Outline, source: str) -> str:
         raise InputError(
             "all columns look like identifiers, of which no table is made",
             where=str(outline.path),
-            mend="name a file with a column that says something of a record, such as age",
+            hint="name a file with a column that says something of a record, such as age",
         )
     return "\n".join(
         [

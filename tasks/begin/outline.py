@@ -85,7 +85,7 @@ def outline_of(path: Path) -> Outline:
         The file is missing, of another kind or cannot be read, or its columns have no names for a spec.
     """
     if not path.is_file():
-        raise InputError("there is no such file", where=str(path), mend="name one file of data")
+        raise InputError("there is no such file", where=str(path), hint="name one file of data")
     reader = STATISTICAL.get(path.suffix.lower())
     kind = format_of(path.name)
     if reader is not None:
@@ -98,7 +98,7 @@ def outline_of(path: Path) -> Outline:
         raise InputError(
             "cannot tell the kind of file from this ending",
             where=str(path),
-            mend=f"name a file in .csv, .csv.gz, .parquet, {', '.join(STATISTICAL)}",
+            hint=f"name a file in .csv, .csv.gz, .parquet, {', '.join(STATISTICAL)}",
         )
     _check_names(path, [each.name for each in outline.columns])
     return outline
@@ -107,7 +107,7 @@ def outline_of(path: Path) -> Outline:
 def _check_names(path: Path, names: Sequence[str]) -> None:
     """Refuse names that no spec can have, by their places: they may be values."""
     if not names:
-        raise InputError("there are no columns", where=str(path), mend="name a file that has some")
+        raise InputError("there are no columns", where=str(path), hint="name a file that has some")
     first: dict[str, int] = {}
     for place, name in enumerate(names, start=1):
         where = f"{path}: name of column {place}"
@@ -115,7 +115,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
             _NAME.validate_python(name)
         except ValidationError as error:
             about = error.errors()[0]["ctx"]
-            failure = InputError(about["what"], where=where, mend=about["mend"])
+            failure = InputError(about["what"], where=where, hint=about["hint"])
         else:
             same = first.setdefault(name.casefold(), place)
             if same == place:
@@ -123,7 +123,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
             failure = InputError(
                 f"is also that of column {same}, capital letters aside",
                 where=where,
-                mend="give every column its own name",
+                hint="give every column its own name",
             )
         raise failure
 
@@ -164,14 +164,14 @@ def _csv(path: Path) -> Outline:
     names = rows[delimiter]
     wrong = _no_header(text, names)
     if wrong is not None:
-        raise InputError(wrong[0], where=f"{path}: first line", mend=wrong[1])
+        raise InputError(wrong[0], where=f"{path}: first line", hint=wrong[1])
     for place, name in enumerate(names, start=1):
         # A first record would be data: none of its values may get into a spec, or onto a screen.
         if name.strip() and (not any(map(str.isalpha, name)) or _VALUE.search(name)):
             raise InputError(
                 "looks like a value: it has no letter, or holds a date, a long number or an @",
                 where=f"{path}: name of column {place}",
-                mend="begin the file with one line that names the columns",
+                hint="begin the file with one line that names the columns",
             )
     return Outline(path, tuple(Column(name, "unknown") for name in names), delimiter)
 
@@ -200,7 +200,7 @@ def _statistical(path: Path, reader: str) -> tuple[Column, ...]:
         import pyreadstat
     except ImportError:
         raise InputError(
-            "pyreadstat is not installed", where=str(path), mend="pip install 'tabularium-dp[stat]'"
+            "pyreadstat is not installed", where=str(path), hint="pip install 'tabularium-dp[stat]'"
         ) from None
     try:
         _, about = getattr(pyreadstat, reader)(str(path), metadataonly=True)
@@ -232,4 +232,4 @@ def _code(value: Any) -> str:
 
 
 def _unreadable(path: Path) -> InputError:
-    return InputError("cannot be read", where=str(path), mend="check that it is whole and may be read")
+    return InputError("cannot be read", where=str(path), hint="check that it is whole and may be read")

@@ -85,5 +85,5 @@ def _stop(results: tuple[RuleResult, ...], where: str, who: str) -> None:
         raise RuleFailed(
             f"{who} breaks {', '.join(failed)}",
             where=where,
-            mend="report this: post-processing promises these rules",
+            hint="report this: post-processing promises these rules",
         )

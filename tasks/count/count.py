@@ -106,7 +106,7 @@ def count_tables(
         If totals differ between tables.
     """
     folder = scratch / "counts"
-    failure = InternalError("the counts cannot be written", where="secure workspace", mend="check its rights")
+    failure = InternalError("the counts cannot be written", where="secure workspace", hint="check its rights")
     redacted(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True), failure)
     tables: dict[str, dict[str, CountFile]] = {}
     checked: dict[tuple[str, str], CountedTable] = {}

@@ -99,7 +99,7 @@ def _read(file: CountFile | SizesFile, secret: bytes, shape: tuple[int, ...] | N
     """Return what ``file`` names: of a known shape and mapped, or of any shape."""
     note_data_opened()
     path = Path(file.path)
-    failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
+    failure = InputError("the counts are missing or altered", where="secure workspace", hint="run again")
     mode: Literal["r"] | None = None if shape is None else "r"
     counts: Counts = redacted(lambda: np.load(path, mmap_mode=mode, allow_pickle=False), failure)
     if shape in (None, counts.shape) and hmac.compare_digest(_digest(path, counts, secret), file.digest):

@@ -102,7 +102,7 @@ class SlabbedCounts:
 
     def _pieces(self, number: int) -> Iterator[NDArray[np.uint32]]:
         held = self._held()
-        failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
+        failure = InputError("the counts are missing or altered", where="secure workspace", hint="run again")
         try:
             with (Path(self.folder) / str(number)).open("rb") as file:
                 for piece in range(held.pieces[number]):

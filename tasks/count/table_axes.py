@@ -56,7 +56,7 @@ def axis_of(domains: Mapping[str, Domain], table: Table) -> Axis:
 def _hierarchy(domains: Mapping[str, Domain], name: str) -> HierarchyDomain:
     domain = domains[name]
     if not isinstance(domain, HierarchyDomain):
-        raise InputError("is not a hierarchy", where=f"columns.{name}", mend="correct `along` in the tables")
+        raise InputError("is not a hierarchy", where=f"columns.{name}", hint="correct `along` in the tables")
     return domain
 
 

@@ -93,7 +93,7 @@ def backup(home: Home, target: Path, lock: Lock) -> Written:
         If the ledger does not verify, or a measurement that it names is missing or damaged.
     """
     if os.path.lexists(target):
-        raise InputError("is there already", where=str(target), mend="name a new folder")
+        raise InputError("is there already", where=str(target), hint="name a new folder")
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
     failure: TabulariumError
     try:
@@ -107,7 +107,7 @@ def backup(home: Home, target: Path, lock: Lock) -> Written:
         failure = InputError(
             f"the backup could not be written: {reason}",
             where=str(target),
-            mend="make room, give the right to write there, or name another folder",
+            hint="make room, give the right to write there, or name another folder",
         )
     else:
         return written
@@ -251,7 +251,7 @@ class _Held:
                 raise InputError(
                     "the measurement that the ledger names is missing or damaged, so no backup was made",
                     where=f"release {release_id}",
-                    mend=f"restore {self._home.measurements} from an earlier backup first",
+                    hint=f"restore {self._home.measurements} from an earlier backup first",
                 )
 
 
@@ -291,7 +291,7 @@ def read_about(source: Path) -> dict[str, object]:
                     raise InputError(
                         f"{name} is damaged or cut off",
                         where=str(source),
-                        mend="take another copy of the backup",
+                        hint="take another copy of the backup",
                     )
             return about
     except _UNREADABLE:
@@ -299,5 +299,5 @@ def read_about(source: Path) -> dict[str, object]:
     raise InputError(
         "no backup is here, or not one of this release of Tabularium",
         where=str(source),
-        mend="name the folder that tabularium backup wrote",
+        hint="name the folder that tabularium backup wrote",
     )

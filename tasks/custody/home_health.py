@@ -51,14 +51,14 @@ class Look:
 
     Attributes
     ----------
-    mend
+    hint
         What to do about it; empty where all is well.
     """
 
     thing: str
     state: Literal["ok", "warn", "fail"]
     said: str
-    mend: str = ""
+    hint: str = ""
 
 
 def looks_at(home: Home) -> Iterator[Look]:
@@ -83,7 +83,7 @@ def seen(thing: str, look: Callable[[], Iterator[Look]]) -> list[Look]:
     except Exception as error:
         failure: TabulariumError = sanitised(error, thing)
     said = f"{failure.where}: {failure.what}" if failure.where else failure.what
-    return [Look(thing, "fail", said, failure.mend)]
+    return [Look(thing, "fail", said, failure.hint)]
 
 
 def _versions() -> Iterator[Look]:
@@ -155,8 +155,8 @@ def _release_key(home: Home, ledger: Ledger) -> Iterator[Look]:
     if not isinstance(key, str):
         yield Look("release key", "ok", f"{key_id(public_hex(key))}, enrolled")
     elif ledger.release_keys():
-        mend = "put an enrolled key in place, or make and enrol one, if this machine publishes"
-        yield Look("release key", "warn", f"releases are unsigned: {key}", mend)
+        hint = "put an enrolled key in place, or make and enrol one, if this machine publishes"
+        yield Look("release key", "warn", f"releases are unsigned: {key}", hint)
     else:
         yield Look("release key", "ok", f"releases are unsigned: {key}")
 
@@ -167,8 +167,8 @@ def _ledger(home: Home) -> Iterator[Look]:
         opened = Ledger.connect(home.ledger_url, known_heads=store.heads(), make=False)
     except NoLedger as missing:
         if (home.beside_ledger / "secret.check").exists() or any(store.heads()):
-            mend = f"releases were made under one: find it, or put it back: tabularium restore{home.option}"
-            yield Look("ledger", "fail", f"{missing.where}: no ledger is there", mend)
+            hint = f"releases were made under one: find it, or put it back: tabularium restore{home.option}"
+            yield Look("ledger", "fail", f"{missing.where}: no ledger is there", hint)
         else:
             yield Look("ledger", "warn", "none yet", "an officer opens an account: tabularium ledger open")
         return
@@ -176,12 +176,12 @@ def _ledger(home: Home) -> Iterator[Look]:
         head, accounts = ledger.head(), list(ledger.accounts())
         said = f"{ledger.name}: {head.seq} entries, {len(accounts)} accounts"
         if ledger.read_only is not None:
-            mend = (
+            hint = (
                 CONFIRM + home.option
                 if ledger.read_only == ledger.unconfirmed
                 else "see tabularium ledger verify"
             )
-            yield Look("ledger", "fail", f"{said}; read-only: {ledger.read_only}", mend)
+            yield Look("ledger", "fail", f"{said}; read-only: {ledger.read_only}", hint)
         else:
             yield Look("ledger", "ok", said)
         yield _clock(ledger)
@@ -205,11 +205,11 @@ def _clock(ledger: Ledger) -> Look:
     behind = datetime.fromisoformat(last) - datetime.now(UTC)
     if behind > timedelta(minutes=1):
         minutes = behind.total_seconds() / 60
-        mend = (
+        hint = (
             "compare this machine's clock with NTP; if it is right, the entry was dated by a wrong one: "
             f"wait, or set TABULARIUM_CLOCK_TOLERANCE={math.ceil(minutes)} until then"
         )
-        return Look("clock", "fail", f"{minutes:.0f} minutes behind the last entry of the ledger", mend)
+        return Look("clock", "fail", f"{minutes:.0f} minutes behind the last entry of the ledger", hint)
     return Look("clock", "ok", "not behind the last entry")
 
 
@@ -247,8 +247,8 @@ def _disk(home: Home) -> Iterator[Look]:
             free = shutil.disk_usage(path).free
             state: Literal["ok", "warn", "fail"]
             state = "fail" if free < _LEAST else "warn" if free < _SCARCE else "ok"
-            mend = "" if state == "ok" else "make room: a run needs space for its workspace"
-            yield Look("disk", state, f"{free / _GIB:.1f} GiB free for the {what}", mend)
+            hint = "" if state == "ok" else "make room: a run needs space for its workspace"
+            yield Look("disk", state, f"{free / _GIB:.1f} GiB free for the {what}", hint)
 
 
 def _publication(home: Home) -> Iterator[Look]:
@@ -256,8 +256,8 @@ def _publication(home: Home) -> Iterator[Look]:
     bases = publication_folders(home)
     for base in bases:
         if not base.is_dir():
-            mend = "mount or restore it: runs wait for it, and what was published is not to be seen"
-            yield Look("publication", "fail", f"{base} is gone", mend)
+            hint = "mount or restore it: runs wait for it, and what was published is not to be seen"
+            yield Look("publication", "fail", f"{base} is gone", hint)
         elif not os.access(base, _ALL):
             yield Look(
                 "publication", "fail", f"{base} cannot be written", "let this user read and write there"
@@ -280,8 +280,8 @@ def _inboxes(home: Home) -> Iterator[Look]:
             yield Look("inboxes", "ok", f"{inbox.product}: {path}")
             yield from _unfinished(inbox, path)
         else:
-            mend = "make the folder, and let this user read and write there"
-            yield Look("inboxes", "fail", f"{inbox.product}: {path} cannot be used", mend)
+            hint = "make the folder, and let this user read and write there"
+            yield Look("inboxes", "fail", f"{inbox.product}: {path} cannot be used", hint)
     if not known:
         yield Look("inboxes", "ok", "none")
 
@@ -316,7 +316,7 @@ def _drops(home: Home, inbox: Inbox) -> Iterator[Look]:
     if any(said.values()):
         told = ", ".join(f"{number} {what}" for what, number in said.items() if number)
         if bad:
-            mend = f"read the lines beside them: {inbox.address}/quarantine"
+            hint = f"read the lines beside them: {inbox.address}/quarantine"
         else:
-            mend = "see their runs in Prefect's UI" if states["failed"] else ""
-        yield Look("drops", "warn" if mend else "ok", f"{inbox.product}: {told}", mend)
+            hint = "see their runs in Prefect's UI" if states["failed"] else ""
+        yield Look("drops", "warn" if hint else "ok", f"{inbox.product}: {told}", hint)

@@ -76,7 +76,7 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
                     raise InputError(
                         "another file is there than the backup's, and is not replaced; nothing was put back",
                         where=str(target),
-                        mend="restore into a new home (--home), or move that file away",
+                        hint="restore into a new home (--home), or move that file away",
                     )
             is_back = _holds(home, whole.head)
             accesses = _accesses(scratch)
@@ -91,7 +91,7 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
         failure = InputError(
             f"the backup could not be put back: {reason}",
             where=str(getattr(error, "filename", None) or home.path),
-            mend="make room or give the right to write there (--publications names another folder), and run "
+            hint="make room or give the right to write there (--publications names another folder), and run "
             "again",
         )
     else:
@@ -185,7 +185,7 @@ def _holds(home: Home, head: Head) -> bool:
         raise Conflict(
             "another ledger is there than the backup's; nothing was put back",
             where=ledger.name,
-            mend="restore into a new home (--home), or a new database (TABULARIUM_LEDGER)",
+            hint="restore into a new home (--home), or a new database (TABULARIUM_LEDGER)",
         )
 
 

@@ -29,7 +29,7 @@ def scratch(home: Home) -> Iterator[Path]:
     with _locked(home, _WAIT_SECONDS) as mine:
         if not mine:
             raise Busy(
-                "another process is restoring in this home", where=str(home.path), mend="wait, then run again"
+                "another process is restoring in this home", where=str(home.path), hint="wait, then run again"
             )
         _clear(home)
         with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=home.path) as folder:

@@ -56,7 +56,7 @@ class Lock:
             raise InputError(
                 "no passphrase, and no public key of age that can be read",
                 where="--recipient",
-                mend="give a key that begins with age1, or a passphrase in TABULARIUM_BACKUP_PASSPHRASE",
+                hint="give a key that begins with age1, or a passphrase in TABULARIUM_BACKUP_PASSPHRASE",
             )
         return bytes(pyrage.encrypt(key, recipients))
 
@@ -78,7 +78,7 @@ class Lock:
         raise InputError(
             "does not open with this passphrase or identity",
             where=where,
-            mend="give the passphrase in TABULARIUM_BACKUP_PASSPHRASE, or the age identity with --identity",
+            hint="give the passphrase in TABULARIUM_BACKUP_PASSPHRASE, or the age identity with --identity",
         )
 
 
@@ -141,7 +141,7 @@ def _unsealed(sealed: Path, key: bytes, into: Path | None) -> list[tuple[str, st
     found: list[tuple[str, str, int]] = []
     index: dict[str, str] = {}
     identity = pyrage.x25519.Identity.from_str(key.decode())
-    damaged = InputError("is damaged or cut off", where=str(sealed), mend="take another copy of the backup")
+    damaged = InputError("is damaged or cut off", where=str(sealed), hint="take another copy of the backup")
 
     def unpack(read: IO[bytes]) -> None:
         with tarfile.open(fileobj=read, mode="r|") as tar:

@@ -37,7 +37,7 @@ def verify_and_export(home: Home, export_to: Path | None) -> str:
             raise ChainBroken(
                 f"its {found.entries} entries are in order, but {ledger.read_only}",
                 where=ledger.name,
-                mend="see docs/how-to/back-up-and-restore.md",
+                hint="see docs/how-to/back-up-and-restore.md",
             )
         told = f"{found.entries} entries are in order"
         if export_to is None:
@@ -46,14 +46,14 @@ def verify_and_export(home: Home, export_to: Path | None) -> str:
             raise InputError(
                 "this folder for exports is not there",
                 where=str(export_to),
-                mend="mount it, or name another with --export-to",
+                hint="mount it, or name another with --export-to",
             )
         head = ledger.head()
         file = export_to / _NAME.format(seq=head.seq, hash=head.hash[:16])
         if not file.exists():
             exported.export(ledger, file)
     if exported.verify_export(file).head.seq < found.head.seq:
-        raise ChainBroken("the export lacks entries", where=str(file), mend="remove it, and run again")
+        raise ChainBroken("the export lacks entries", where=str(file), hint="remove it, and run again")
     return f"{told}; exported to {file}"
 
 
@@ -84,13 +84,13 @@ def drill_restore(home: Home, export_to: Path | None) -> str:
             raise ChainBroken(
                 "what was put back is not what was exported",
                 where=str(file),
-                mend="take another copy of the export, and check the disks",
+                hint="take another copy of the export, and check the disks",
             )
         if not ledger.holds(found.head):
             raise ChainBroken(
                 f"the ledger does not hold entry {found.head.seq} of this export",
                 where=str(file),
-                mend="find out which of the two is the agency's; see docs/how-to/mend-a-ledger.md",
+                hint="find out which of the two is the agency's; see docs/how-to/mend-a-ledger.md",
             )
         behind = ledger.head().seq - found.head.seq
     return f"{found.entries} entries were put back and are the same; {behind} are newer"
@@ -113,5 +113,5 @@ def _newest(folder: Path) -> Path:
     raise InputError(
         "no export of the ledger is here to put back",
         where=str(folder),
-        mend="let verify-ledger write one, or name the folder that it writes to",
+        hint="let verify-ledger write one, or name the folder that it writes to",
     )

@@ -68,7 +68,7 @@ def require_still(word: str, loaded: Loaded, secret: bytes, digest: str) -> None
         raise InputError(
             "gave other records when it was read again",
             where="source.table",
-            mend="name a table, or a view that makes its rows of tables alone",
+            hint="name a table, or a view that makes its rows of tables alone",
         )
 
 
@@ -98,6 +98,6 @@ def _digest(source: Source, loaded: Loaded, secret: bytes) -> str:
     failure = InputRefused(
         "the engine could not read the records to their end",
         where="source",
-        mend="check that it is up, and has room for temporary files",
+        hint="check that it is up, and has room for temporary files",
     )
     return redacted(lambda: rows_digest(source, raw_names(needed_columns(loaded)), secret), failure)

@@ -92,8 +92,8 @@ class PostgresSource:
             If there is no connection, no table, or no such columns, or the way there is not safe.
         """
         self._connection = _connected(url)
-        what, mend = _REFUSED
-        failure = InputError(what, where="source.table", mend=mend)
+        what, hint = _REFUSED
+        failure = InputError(what, where="source.table", hint=hint)
         try:
             relation = redacted(lambda: _relation(self._connection, table, tuple(raw)), failure)
             redacted(lambda: _settle(self._connection), failure)
@@ -133,7 +133,7 @@ class PostgresSource:
     def check_unchanged(self) -> None:
         """See that the transaction is still the one that began."""
         if self._connection.closed or self._connection.info.transaction_status.name != "INTRANS":
-            raise InputError("the database ended the snapshot", where="source.url", mend="run again")
+            raise InputError("the database ended the snapshot", where="source.url", hint="run again")
 
     def close(self) -> None:
         """End the transaction."""
@@ -165,17 +165,17 @@ def _connected(url: str) -> Any:
     try:
         import psycopg
     except ImportError:
-        mend = 'pip install "tabularium-dp[postgres]"'
-        raise InputError("a driver is missing", where="source.engine: postgresql", mend=mend) from None
+        hint = 'pip install "tabularium-dp[postgres]"'
+        raise InputError("a driver is missing", where="source.engine: postgresql", hint=hint) from None
     failure = InputError(
         "no connection to the database",
         where="source.url",
-        mend="check the url, its certificate (sslrootcert), the password file, and that the database is up",
+        hint="check the url, its certificate (sslrootcert), the password file, and that the database is up",
     )
     _, _, rest = url.partition("://")
     wrong = way_problem(redacted(lambda: _way(f"postgresql://{rest}"), failure))
     if wrong is not None:
-        raise InputError(wrong[0], where="source.url, with PGHOST and the like", mend=wrong[1])
+        raise InputError(wrong[0], where="source.url, with PGHOST and the like", hint=wrong[1])
     connection = redacted(lambda: psycopg.connect(f"postgresql://{rest}"), failure)
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
@@ -209,12 +209,12 @@ def _relation(connection: Any, table: str, wanted: tuple[str, ...]) -> _Relation
         (quoted,),
     ).fetchone()
     if row is None:
-        mend = "check its name and the rights of the database user"
-        raise InputError("there is no such table, or it may not be read", where="source.table", mend=mend)
+        hint = "check its name and the rights of the database user"
+        raise InputError("there is no such table, or it may not be read", where="source.table", hint=hint)
     oid, schema, name, what, parent, restricted = row
     if restricted:
-        mend = "read as its owner, or as a user with BYPASSRLS"
-        raise InputError("a row policy hides records from this user", where="source.table", mend=mend)
+        hint = "read as its owner, or as a user with BYPASSRLS"
+        raise InputError("a row policy hides records from this user", where="source.table", hint=hint)
     there = {
         column
         for (column,) in connection.execute(
@@ -226,7 +226,7 @@ def _relation(connection: Any, table: str, wanted: tuple[str, ...]) -> _Relation
     missing = [column for column in wanted if column not in there]
     if missing:
         what = f"the table lacks {', '.join(map(repr, missing))}"
-        raise InputRefused(what, where="source.table", mend="check the names under columns")
+        raise InputRefused(what, where="source.table", hint="check the names under columns")
     full = sql.Identifier(schema, name)
     listed = sql.SQL(", ").join(map(sql.Identifier, wanted)) if wanted else sql.SQL("1")
     cursor = connection.execute(sql.SQL("SELECT {} FROM {} LIMIT 0").format(listed, full))
@@ -255,7 +255,7 @@ def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
                 f"column {name!r} is of type {column.type}, and units and items are told apart by text or "
                 "whole numbers",
                 where="source.table",
-                mend="give a view that casts the column to text or bigint",
+                hint="give a view that casts the column to text or bigint",
             )
         if column.type == "numeric":
             # What a double could not hold is as good as infinite, or zero. (LEAST passes over nulls.)
@@ -266,7 +266,7 @@ def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
         raise InputRefused(
             f"column {name!r} is of a type whose values are no codes and no numbers",
             where="source.table",
-            mend="give a view that casts the column to text",
+            hint="give a view that casts the column to text",
         )
     text = f"CAST({own} AS text)"
     if column.type == "timestamptz":

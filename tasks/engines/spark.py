@@ -80,26 +80,26 @@ class SparkSource:
             unseen = InputError(
                 "the files cannot be listed",
                 where="source.path",
-                mend="check the path, and that the cluster may read there",
+                hint="check the path, and that the cluster may read there",
             )
             # It may be what stands in one of them, which is learnt from the data.
             unread = InputRefused(
                 "the files cannot be read",
                 where="source.path",
-                mend="check that the cluster may read them, and that they are Parquet",
+                hint="check that the cluster may read them, and that they are Parquet",
             )
             self._uri = uri if "://" in uri else f"file://{uri}"
             self._files = redacted(self._listed, unseen)
             if not self._files:
                 raise InputMissing(
-                    "no file is found there", where="source.path", mend="check source.path in the spec"
+                    "no file is found there", where="source.path", hint="check source.path in the spec"
                 )
             for address, size, _ in self._files:
                 if not size:
                     raise InputRefused(
                         "the file is empty",
                         where=PurePosixPath(address).name,
-                        mend="name the files that hold the data",
+                        hint="name the files that hold the data",
                     )
             redacted(lambda: self._open(raw, alike), unread)
         except BaseException:
@@ -125,12 +125,12 @@ class SparkSource:
         InputError
             If one was changed, or there are more or fewer.
         """
-        failure = InputError("the files cannot be listed any more", where="source.path", mend="run again")
+        failure = InputError("the files cannot be listed any more", where="source.path", hint="run again")
         if redacted(self._listed, failure) != self._files:
             raise InputError(
                 "the source changed while it was read",
                 where="source",
-                mend="run again when nothing writes to it",
+                hint="run again when nothing writes to it",
             )
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class SparkSource:
             (row,) = (row for batch in self.batches(sql, _NUMBER) for row in batch.to_pylist())
             if row["number"]:
                 raise InputRefused(
-                    "there is text that is not UTF-8", where="source", mend="write the files again"
+                    "there is text that is not UTF-8", where="source", hint="write the files again"
                 )
 
 
@@ -235,7 +235,7 @@ def require_apart(
                 f"column {column!r} stands in the file and in the names of its folders, and Spark would take "
                 "it from the folders whatever the file holds",
                 where=file,
-                mend="remove it from the files, or name the folders without it",
+                hint="remove it from the files, or name the folders without it",
             )
 
 
@@ -260,13 +260,13 @@ def require_one_schema(
         missing = [column for column in columns if column not in kinds]
         if missing:
             what = f"the file lacks {', '.join(map(repr, missing))}"
-            mend = "check the names under columns, and write all files with one schema"
-            raise InputRefused(what, where=where, mend=mend)
+            hint = "check the names under columns, and write all files with one schema"
+            raise InputRefused(what, where=where, hint=hint)
         for column in columns:
             first = types.setdefault(column, kinds[column])
             if first != kinds[column]:
                 what = f"column {column!r} is of type {kinds[column]} here, and {first} in another file"
-                raise InputRefused(what, where=where, mend="write all files with one schema")
+                raise InputRefused(what, where=where, hint="write all files with one schema")
     return types
 
 
@@ -289,7 +289,7 @@ def _read_as(name: str, kind: str, alike: bool) -> tuple[str, str]:
         raise InputRefused(
             f"column {name!r} is of type {kind}, and units and items are told apart by text or whole numbers",
             where="source.path",
-            mend="write the column as text or integers",
+            hint="write the column as text or integers",
         )
     if number is not None and not alike:
         return number, own
@@ -300,5 +300,5 @@ def _read_as(name: str, kind: str, alike: bool) -> tuple[str, str]:
     raise InputRefused(
         f"column {name!r} is of a type whose values are no codes and no numbers",
         where="source.path",
-        mend="write the column as text or integers",
+        hint="write the column as text or integers",
     )

@@ -42,17 +42,17 @@ class SparkRun:
             from pyspark.java_gateway import launch_gateway
             from pyspark.sql import SparkSession
         except ImportError:
-            mend = 'pip install "tabularium-dp[spark]"'
-            raise InputError("PySpark is missing", where="source.engine: spark", mend=mend) from None
+            hint = 'pip install "tabularium-dp[spark]"'
+            raise InputError("PySpark is missing", where="source.engine: spark", hint=hint) from None
         if SparkContext._active_spark_context is not None:
             what = "another session of Spark runs in this process"
-            raise InputError(what, where="source.engine: spark", mend="let the other run end first")
+            raise InputError(what, where="source.engine: spark", hint="let the other run end first")
         place = scratch / "spark"
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         failure = InputError(
             "no session of Spark can be had",
             where="source.master",
-            mend="check that Java 17 is installed, that the cluster is up, and that SPARK_CONF_DIR has its "
+            hint="check that Java 17 is installed, that the cluster is up, and that SPARK_CONF_DIR has its "
             "spark.authenticate.secret",
         )
 

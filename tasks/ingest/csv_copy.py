@@ -87,6 +87,6 @@ def _irregular(files: Files, kind: str, paths: tuple[Path, ...], scratch: Path, 
         return InputRefused(
             "the gzip file holds bytes after its last member",
             where=paths[0].name if len(paths) == 1 else field,
-            mend="unpack it and write it again",
+            hint="unpack it and write it again",
         )
     return irregular(found, field)

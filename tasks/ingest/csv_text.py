@@ -56,9 +56,9 @@ def compression(path: Path) -> str:
     with path.open("rb") as file:
         first = file.read(4)
     if not first:
-        raise InputRefused("the file is empty", where=path.name, mend="name the file that holds the data")
+        raise InputRefused("the file is empty", where=path.name, hint="name the file that holds the data")
     if first == _PARQUET:
-        raise InputRefused("is a Parquet file", where=path.name, mend="write source.format: parquet")
+        raise InputRefused("is a Parquet file", where=path.name, hint="write source.format: parquet")
     if first.startswith(_GZIP):
         return "gzip"
     return "zstd" if first == _ZSTD else "none"
@@ -134,7 +134,7 @@ def irregular(findings: Sequence[Finding], field: str) -> InputRefused:
     return InputRefused(
         f"the text is not a regular CSV table: {what}",
         where=field,
-        mend=f"check {field}.delimiter and how the file was written",
+        hint=f"check {field}.delimiter and how the file was written",
         findings=findings,
     )
 
@@ -219,7 +219,7 @@ def _stopped(path: Path, kind: str, stop: _Stop, files: Files, field: str) -> In
         return InputRefused(
             f"the {kind} file unpacks to more than {files.limits.unpacked} times its size",
             where=path.name,
-            mend=f"look at it before anything else, or raise {field}.limits.unpacked",
+            hint=f"look at it before anything else, or raise {field}.limits.unpacked",
         )
     if stop.kind != _NOT_UTF8:
         return _irregular_at(path, stop.offset, stop.kind, field)
@@ -227,7 +227,7 @@ def _stopped(path: Path, kind: str, stop: _Stop, files: Files, field: str) -> In
     return InputRefused(
         f"the text is not UTF-8, first in line {line}",
         where=path.name,
-        mend="convert it, for instance with iconv -t UTF-8",
+        hint="convert it, for instance with iconv -t UTF-8",
         findings=[Finding(kind=_NOT_UTF8, file=path.name, line=line)],
     )
 
@@ -239,26 +239,26 @@ def _irregular_at(path: Path, offset: int, kind: str, field: str) -> InputRefuse
 
 def _damaged(path: Path, kind: str) -> InputRefused:
     what = "the file cannot be read" if kind == "none" else f"the {kind} file is damaged or cut off"
-    return InputRefused(what, where=path.name, mend="copy it again from where it was made")
+    return InputRefused(what, where=path.name, hint="copy it again from where it was made")
 
 
 def _parse_header(head: bytes, files: Files, name: str, field: str) -> tuple[str, ...]:
-    mend = "begin the file with one line that names the columns"
+    hint = "begin the file with one line that names the columns"
     text = head[:LONGEST_ROW].decode("utf-8", errors="ignore").removeprefix("\ufeff")
     if not text.strip():
-        raise InputRefused("the file is empty", where=name, mend="name the file that holds the data")
+        raise InputRefused("the file is empty", where=name, hint="name the file that holds the data")
     quoting: Any = csv.QUOTE_NONE if files.quote == "none" else csv.QUOTE_MINIMAL
 
     def first_row() -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=files.delimiter, quoting=quoting))
 
-    row = redacted(first_row, InputRefused("the header cannot be read", where=name, mend=mend))
+    row = redacted(first_row, InputRefused("the header cannot be read", where=name, hint=hint))
     if not row:
-        raise InputRefused("there is no header line", where=name, mend=mend)
+        raise InputRefused("there is no header line", where=name, hint=hint)
     if len(row) > files.limits.columns:
         raise InputRefused(
             f"the header has more than {files.limits.columns} columns",
             where=name,
-            mend=f"leave out those that are not needed, or raise {field}.limits.columns",
+            hint=f"leave out those that are not needed, or raise {field}.limits.columns",
         )
     return tuple(row)

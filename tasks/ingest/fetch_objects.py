@@ -95,7 +95,7 @@ class _Asked:
         return InputMissing(
             "there is no such object, or no such bucket",
             where=f"{self.field} {self.address}",
-            mend=f"check {self.field}.path and {self.field}.format in the spec",
+            hint=f"check {self.field}.path and {self.field}.format in the spec",
         )
 
     def _failure(self, kind: type[Exception]) -> TabulariumError:
@@ -103,14 +103,14 @@ class _Asked:
         if issubclass(kind, FileNotFoundError):
             return self.missing()
         if issubclass(kind, PermissionError) or _WHO.search(kind.__name__):
-            mend = "see that the environment holds credentials that may list and read there"
-            return InputError("the store gives no access", where=where, mend=mend)
+            hint = "see that the environment holds credentials that may list and read there"
+            return InputError("the store gives no access", where=where, hint=hint)
         if issubclass(kind, ImportError):
             package = package_of(self.address)
             ours = '"tabularium-dp[s3]"' if package == "s3fs" else package
-            return InputError(f"the package {package} is missing", where=where, mend=f"pip install {ours}")
-        mend = "check that it is up, and what the environment says of it"
-        return InputMissing(f"the store does not answer ({kind.__name__})", where=where, mend=mend)
+            return InputError(f"the package {package} is missing", where=where, hint=f"pip install {ours}")
+        hint = "check that it is up, and what the environment says of it"
+        return InputMissing(f"the store does not answer ({kind.__name__})", where=where, hint=hint)
 
 
 def fetch_objects(address: str, files: Files, folder: Path, field: str = "source") -> Path:
@@ -142,13 +142,13 @@ def fetch_objects(address: str, files: Files, folder: Path, field: str = "source
     if any(_is_no_name(part) for each in objects for part in each.place.split("/")):
         what = "an object has a name that no file can have"
         raise InputError(
-            what, where=f"{field} {address}", mend="give it a shorter one, of letters and digits"
+            what, where=f"{field} {address}", hint="give it a shorter one, of letters and digits"
         )
     if not objects:
         raise asked.missing()
     if any(not each.signs for each in objects):
         what = "the store does not tell when an object changes"
-        raise InputError(what, where=f"{field} {address}", mend="copy the files to this machine")
+        raise InputError(what, where=f"{field} {address}", hint="copy the files to this machine")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     see_that_there_is_room(sum(each.size for each in objects), "the source", folder)

@@ -108,7 +108,7 @@ def contradicts(column: str, field: str) -> InputRefused:
     return InputRefused(
         f"column {column!r} holds other values in the files than the names of their folders",
         where=field,
-        mend="remove it from the files, or name the folders without it",
+        hint="remove it from the files, or name the folders without it",
         findings=[Finding(column=column, kind="other values in the files than the names of their folders")],
     )
 

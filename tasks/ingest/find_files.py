@@ -91,7 +91,7 @@ def find_files(
         found = glob.glob(uri, recursive=True, include_hidden=True)  # noqa: PTH207 - the pattern is absolute
         matches = [Path(match) for match in found]
     else:
-        raise InputMissing("there is no such file", where=f"{field} {uri}", mend=_check(field, "path"))
+        raise InputMissing("there is no such file", where=f"{field} {uri}", hint=_check(field, "path"))
     paths = set()
     for match in matches:
         for path in _below(base, match, field, ignore):
@@ -101,7 +101,7 @@ def find_files(
         raise InputMissing(
             "no file is found there",
             where=f"{field} {uri}",
-            mend=_check(field, "path", "format"),
+            hint=_check(field, "path", "format"),
         )
     for path in sorted(paths):
         require_data(path.relative_to(base).as_posix(), kind, field)
@@ -126,12 +126,12 @@ def require_data(name: str, kind: str | None, field: str) -> None:
     InputRefused
         If it is hidden, or neither its ending nor the spec says how it is written.
     """
-    mend = f"remove or rename it, or name it under {field}.ignore"
+    hint = f"remove or rename it, or name it under {field}.ignore"
     if any(part.startswith((".", "_")) for part in name.split("/")):
-        raise InputRefused("lies beside the data under a hidden name", where=name, mend=mend)
+        raise InputRefused("lies beside the data under a hidden name", where=name, hint=hint)
     if kind is None and format_of(name) is None:
         what = "has an ending that does not say how it is written"
-        raise InputRefused(what, where=name, mend=f"{mend}, or write {field}.format")
+        raise InputRefused(what, where=name, hint=f"{hint}, or write {field}.format")
 
 
 def require_few(number: int, limits: Limits, field: str) -> None:
@@ -140,7 +140,7 @@ def require_few(number: int, limits: Limits, field: str) -> None:
         raise InputRefused(
             f"there are more than {limits.files} files",
             where=field,
-            mend=f"join them, or raise {field}.limits.files",
+            hint=f"join them, or raise {field}.limits.files",
         )
 
 
@@ -157,7 +157,7 @@ def _below(base: Path, top: Path, field: str, ignore: Collection[str]) -> Iterat
         return
     if not top.exists():
         raise InputRefused(
-            "is a link that leads nowhere", where=name, mend=f"remove it, or name it under {field}.ignore"
+            "is a link that leads nowhere", where=name, hint=f"remove it, or name it under {field}.ignore"
         )
     if not top.is_dir():
         yield top
@@ -166,14 +166,14 @@ def _below(base: Path, top: Path, field: str, ignore: Collection[str]) -> Iterat
         raise InputRefused(
             "is a link to a folder that it lies in",
             where=name,
-            mend=f"remove it, or name it under {field}.ignore",
+            hint=f"remove it, or name it under {field}.ignore",
         )
     try:
         entries = sorted(top.iterdir())
     except OSError as error:
         unreadable, entries = [error], []
     if unreadable:
-        raise InputError("a folder cannot be read", where=f"{field} {base}", mend="check its rights")
+        raise InputError("a folder cannot be read", where=f"{field} {base}", hint="check its rights")
     for entry in entries:
         yield from _below(base, entry, field, ignore)
 
@@ -186,7 +186,7 @@ def _require_distinct(paths: Collection[Path], field: str) -> None:
             raise InputRefused(
                 "leads to a file that is read already",
                 where=path.name,
-                mend=f"remove the link, or name it under {field}.ignore",
+                hint=f"remove the link, or name it under {field}.ignore",
             )
 
 
@@ -197,7 +197,7 @@ def _one_kind(paths: list[Path], kind: Kind | None, field: str) -> Kind:
         raise InputError(
             "the endings do not say how the files are written",
             where=f"{field}.path",
-            mend=f"write {field}.format: csv or parquet",
+            hint=f"write {field}.format: csv or parquet",
         )
     return only
 
@@ -223,7 +223,7 @@ def _decoded(part: str) -> tuple[str, str | None]:
         raise InputRefused(
             "is no name of a column and its value",
             where=f"folder {part}",
-            mend="write it as column=value, in UTF-8",
+            hint="write it as column=value, in UTF-8",
         )
     return column, None if text == _NULL_FOLDER else text
 
@@ -242,12 +242,12 @@ def _folders(base: Path, paths: Collection[Path], field: str) -> tuple[str, ...]
         raise InputRefused(
             "the files lie in folders of different columns",
             where=f"{field}.path",
-            mend="partition all files alike, or name those that are",
+            hint="partition all files alike, or name those that are",
         )
     if len(set(columns)) < len(columns):
         raise InputRefused(
             "the files lie in two folders of one column",
             where=f"{field}.path",
-            mend="name each column in one folder",
+            hint="name each column in one folder",
         )
     return columns

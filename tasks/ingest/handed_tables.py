@@ -66,7 +66,7 @@ def table_of(source: str) -> Any:
     """
     if source not in _tables:
         raise InputError(
-            "is not in the memory of this process", where="source", mend="publish in the process that has it"
+            "is not in the memory of this process", where="source", hint="publish in the process that has it"
         )
     return _tables[source]
 
@@ -85,7 +85,7 @@ def needed_of(table: Any, names: tuple[str, ...]) -> pa.Table:
         raise InputRefused(
             f"the table lacks {', '.join(map(repr, missing))}",
             where="source",
-            mend="make the index a column: reset_index()" if indexed else "check the names under columns",
+            hint="make the index a column: reset_index()" if indexed else "check the names under columns",
         )
     return pa.table({name: _plain(name, _column(table, name)) for name in names})
 
@@ -99,15 +99,15 @@ def _seen(table: object) -> Any:
         found = _read(table)
         names = found.column_names
     else:
-        mend = "give a DataFrame of pandas or Polars, or an Arrow table"
+        hint = "give a DataFrame of pandas or Polars, or an Arrow table"
         if hasattr(table, "collect"):
-            mend = "collect it first: source.collect()"
-        raise InputError(f"{type(table).__name__} is no table", where="source", mend=mend)
+            hint = "collect it first: source.collect()"
+        raise InputError(f"{type(table).__name__} is no table", where="source", hint=hint)
     if wrong := [name for name in names if not isinstance(name, str)]:
         kind = type(wrong[0]).__name__
-        raise InputError(f"a column is named by a {kind}", where="source", mend="name each by a text")
+        raise InputError(f"a column is named by a {kind}", where="source", hint="name each by a text")
     if len(set(names)) < len(names):
-        raise InputError("two columns have one name", where="source", mend="rename one of them")
+        raise InputError("two columns have one name", where="source", hint="rename one of them")
     return found
 
 
@@ -125,7 +125,7 @@ def _read(table: Any) -> pa.Table:
         raise InputError(
             f"{type(table).__name__} could not be read through Arrow",
             where="source",
-            mend="give a DataFrame of pandas or Polars, or an Arrow table",
+            hint="give a DataFrame of pandas or Polars, or an Arrow table",
         )
     return found
 
@@ -175,5 +175,5 @@ def _refused(name: str, what: str) -> InputRefused:
     return InputRefused(
         f"column {name!r} holds {what}",
         where="source",
-        mend="make it text, whole or decimal numbers, dates, times or true and false",
+        hint="make it text, whole or decimal numbers, dates, times or true and false",
     )

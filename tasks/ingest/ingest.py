@@ -162,7 +162,7 @@ def _ingest_files(
     looks = []
     for path in found.paths:
         failure = InputError(
-            "the file cannot be read", where=path.name, mend="check that it is there and may be read"
+            "the file cannot be read", where=path.name, hint="check that it is there and may be read"
         )
         looks.append(redacted(partial(_look, path, found, files, begun(path, found), field), failure))
     handles = tuple(look.handle for look in looks)
@@ -177,8 +177,8 @@ def _ingest_files(
     for look in looks:
         check_header(look.text.header, found.folders, wanted.columns, Path(look.handle.name).name)
     if len({look.text.header for look in looks}) > 1:
-        what, mend = "the files have different headers", "write all with the same columns"
-        raise InputRefused(what, where=field, mend=mend)
+        what, hint = "the files have different headers", "write all with the same columns"
+        raise InputRefused(what, where=field, hint=hint)
     records = {Path(look.handle.name): look.text.records for look in looks}
     copies = copy_csv(files, found, wanted.raw, records, scratch / f"{field}.copy", field)
     check_unchanged(handle)
@@ -204,7 +204,7 @@ def ingest_public(loaded: Loaded, name: str, scratch: Path) -> InputHandle:
     handle = _look_up_files(loaded, name, lambda path, found: hashlib.sha256(), scratch)
     digest = handle.files[0].digest
     if digest != loaded.public_files[public_name(name)]:
-        raise InputError("changed since the spec was read", where=f"lookups.{name}", mend="run again")
+        raise InputError("changed since the spec was read", where=f"lookups.{name}", hint="run again")
     see_keys(loaded, name, handle, scratch)
     return replace(handle, digest=digest)
 
@@ -236,7 +236,7 @@ def _together(secret: bytes, digests: list[bytes]) -> str:
 def _look(path: Path, found: Found, files: Files, digest: _Digest, field: str) -> _Look:
     before = path.stat()
     if not stat.S_ISREG(before.st_mode):
-        raise InputError("is not a regular file", where=path.name, mend="name a file, a glob or a folder")
+        raise InputError("is not a regular file", where=path.name, hint="name a file, a glob or a folder")
     text = Text((), 0)
     if found.kind == CSV:
         text = inspect(path, files, digest.update, field)
@@ -267,7 +267,7 @@ def files_digest(uri: str, secret: bytes) -> str:
     found, digests = find_files(uri, None), []
     for path in found.paths:
         digest = _begun(path, found, secret)
-        failure = InputError("the file cannot be read", where=path.name, mend="check that it may be read")
+        failure = InputError("the file cannot be read", where=path.name, hint="check that it may be read")
         redacted(partial(_read, path, digest.update), failure)
         digests.append(digest.digest())
     return _together(secret, digests)
@@ -283,7 +283,7 @@ def _ingest_handed(loaded: Loaded, secret: bytes, scratch: Path, given: Any) -> 
     """Return the handle of a table in memory: a file in the workspace, with the digest of its values."""
     path, values, columns = scratch / "table.parquet", scratch / "values.parquet", needed_columns(loaded)
     failure = InputError(
-        "the table cannot be read", where="source", mend="write it into a Parquet file, and give that"
+        "the table cannot be read", where="source", hint="write it into a Parquet file, and give that"
     )
     table = redacted(lambda: needed_of(given, columns), failure)
     redacted(lambda: write_rows(table.to_batches(BATCH_ROWS), path, table.schema), failure)
@@ -303,7 +303,7 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[InputHa
     failure = InputError(
         "the table cannot be read",
         where="source.url",
-        mend="check the url, the rights, and that the database is up",
+        hint="check the url, the rights, and that the database is up",
     )
     columns = needed_columns(loaded)
     instants = redacted(lambda: take_snapshot(loaded, columns, path), failure)

@@ -87,7 +87,7 @@ def require_unique(loaded: Loaded, name: str, table: Any) -> None:
         raise InputRefused(
             f"{twice} keys stand in more than one row" if twice > 1 else "a key stands in more than one row",
             where=f"lookups.{name}",
-            mend="leave one row of each key: a public look-up gives each value one row",
+            hint="leave one row of each key: a public look-up gives each value one row",
         )
 
 

@@ -146,7 +146,7 @@ def engine(scratch: Path) -> Iterator[Any]:
     refusal = InputError(
         "the engine does not start with these settings",
         where=_MEMORY_VARIABLE,
-        mend="leave the variable out, or set it to a size such as 1GB",
+        hint="leave the variable out, or set it to a size such as 1GB",
     )
     connection = redacted(lambda: ibis.duckdb.connect(":memory:", **settings), refusal)
     try:
@@ -230,7 +230,7 @@ def known(path: Path, digest: str = "") -> FileHandle:
 def changed() -> InputError:
     """Return the error for a source that did not stay as it was."""
     return InputError(
-        "the source changed while it was read", where="source", mend="run again when nothing writes to it"
+        "the source changed while it was read", where="source", hint="run again when nothing writes to it"
     )
 
 
@@ -240,7 +240,7 @@ def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefus
         return InputRefused(
             "the engine could not read the records to their end",
             where="source",
-            mend="check that it is up and has room for temporary files, and run again",
+            hint="check that it is up and has room for temporary files, and run again",
         )
     for name, each in _inputs(handle).items():
         if each.kind == PARQUET and each.base:
@@ -249,7 +249,7 @@ def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefus
                 column = contradicted(connection.con, _sql(connection, each, wanted), wanted)
             if column is not None:
                 return contradicts(column, f"lookups.{name}" if name else "source")
-    return InputRefused("the file is damaged", where="source", mend="write it again from where it was made")
+    return InputRefused("the file is damaged", where="source", hint="write it again from where it was made")
 
 
 def rows_of(handle: InputHandle) -> int:
@@ -264,7 +264,7 @@ def miscounted(read: int, there: int, field: str = "source") -> InputRefused:
     return InputRefused(
         "the engine read another number of records than are there",
         where=field,
-        mend=f"check {field}.delimiter, and that quotes stand around whole values; write the files again",
+        hint=f"check {field}.delimiter, and that quotes stand around whole values; write the files again",
         findings=[Finding(kind=f"{read} records were read, and there are {there}")],
     )
 

@@ -148,7 +148,7 @@ def _selected_from(
     failure = InputError(
         "no connection to the database",
         where="source.url",
-        mend=f"check the url, and that Ibis is installed with its driver for {scheme}",
+        hint=f"check the url, and that Ibis is installed with its driver for {scheme}",
     )
     if scheme == "sqlite":
         file = _database_file(loaded, url)
@@ -168,7 +168,7 @@ def _selected_from(
             raise InputRefused(
                 f"column {min(instants)!r} holds instants, which {scheme} prints in the zone of a session",
                 where="source.table",
-                mend="give a view that casts the column to text, with its offset from UTC",
+                hint="give a view that casts the column to text, with its offset from UTC",
             )
         expression = _as_text(source, names, instants)
         batches = connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS)
@@ -182,7 +182,7 @@ def _table(connection: Any, table: str, names: dict[str, str]) -> Any:
     failure = InputError(
         "there is no such table, or it may not be read",
         where="source.table",
-        mend="check its name and the rights of the database user",
+        hint="check its name and the rights of the database user",
     )
 
     def find() -> Any:
@@ -194,7 +194,7 @@ def _table(connection: Any, table: str, names: dict[str, str]) -> Any:
         raise InputRefused(
             f"the table lacks {', '.join(map(repr, missing))}",
             where="source.table",
-            mend="check the names under columns",
+            hint="check the names under columns",
         )
     return source
 
@@ -271,7 +271,7 @@ def _database_file(loaded: Loaded, url: str) -> Path:
     raise InputError(
         "there is no such database file",
         where="source.url",
-        mend="write sqlite:////absolute/path or sqlite:///path-beside-the-spec",
+        hint="write sqlite:////absolute/path or sqlite:///path-beside-the-spec",
     )
 
 

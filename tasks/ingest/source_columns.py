@@ -56,16 +56,16 @@ def check_header(
     missing = [column for column in columns if column not in header and column not in folders]
     if missing:
         if len(header) == 1 and len(columns) > 1:
-            mend = "is source.delimiter right? only one column was found"
+            hint = "is source.delimiter right? only one column was found"
         else:
-            mend = "check the header, source.delimiter and the names under columns"
-            mend = _spelled(missing, header) or mend
-        raise InputRefused(f"the header lacks {_listed(missing)}", where=name, mend=mend)
+            hint = "check the header, source.delimiter and the names under columns"
+            hint = _spelled(missing, header) or hint
+        raise InputRefused(f"the header lacks {_listed(missing)}", where=name, hint=hint)
     twice = [column for column, times in Counter(header).items() if times > 1]
     if twice:
         ours = [column for column in columns if column in twice]
         what = f"the header has {_listed(ours)} twice" if ours else "the header has a name twice"
-        raise InputRefused(what, where=name, mend="give every column a name of its own")
+        raise InputRefused(what, where=name, hint="give every column a name of its own")
 
 
 def check_schemas(
@@ -84,18 +84,18 @@ def check_schemas(
         schema = _schema(path)
         missing = [column for column in columns if column not in schema.names and column not in found.folders]
         if missing:
-            mend = _spelled(missing, schema.names) or "check the names under columns"
-            raise InputRefused(f"the file lacks {_listed(missing)}", where=path.name, mend=mend)
+            hint = _spelled(missing, schema.names) or "check the names under columns"
+            raise InputRefused(f"the file lacks {_listed(missing)}", where=path.name, hint=hint)
         alike = Counter(name.casefold() for name in schema.names)
         for column in (column for column in columns if column in schema.names):
             if schema.names.count(column) > 1:
-                what, mend = f"the file has {_listed([column])} twice", "give every column a name of its own"
-                raise InputRefused(what, where=path.name, mend=mend)
+                what, hint = f"the file has {_listed([column])} twice", "give every column a name of its own"
+                raise InputRefused(what, where=path.name, hint=hint)
             if alike[column.casefold()] > 1:
                 raise InputRefused(
                     f"two columns are called {column!r} but for capital letters",
                     where=path.name,
-                    mend="rename one of them",
+                    hint="rename one of them",
                 )
             kind = _plain(schema.field(column).type)
             _check_type(column, kind, domains.get(column), field)
@@ -103,7 +103,7 @@ def check_schemas(
                 raise InputRefused(
                     f"the files hold column {column!r} in different types",
                     where=field,
-                    mend="write all files with one schema",
+                    hint="write all files with one schema",
                 )
 
 
@@ -121,17 +121,17 @@ def check_rows(found: Found, limits: Limits, field: str = "source") -> None:
             raise InputRefused(
                 f"the file has more than {limits.unpacked} rows for each of its bytes",
                 where=path.name,
-                mend=f"look at it before anything else, or raise {field}.limits.unpacked",
+                hint=f"look at it before anything else, or raise {field}.limits.unpacked",
             )
 
 
 def _schema(path: Path) -> pa.Schema:
     if not path.stat().st_size:
-        raise InputRefused("the file is empty", where=path.name, mend="name the file that holds the data")
+        raise InputRefused("the file is empty", where=path.name, hint="name the file that holds the data")
     failure = InputRefused(
         "is not a Parquet file, or is damaged or cut off",
         where=path.name,
-        mend="write it again, or correct source.format",
+        hint="write it again, or correct source.format",
     )
     return redacted(lambda: parquet_schema(path), failure)
 
@@ -156,7 +156,7 @@ def _check_type(column: str, kind: Any, domain: Domain | None, field: str) -> No
     raise InputRefused(
         f"column {column!r} is of type {_named(kind)}, and {wanted} are declared",
         where=field,
-        mend=f"write the column as {_MEND[wanted]}",
+        hint=f"write the column as {_MEND[wanted]}",
     )
 
 

@@ -88,20 +88,20 @@ def check_zones(loaded: Loaded, zones: Mapping[str, Zones]) -> None:
             raise InputRefused(
                 f"column {source!r} holds times with a time zone, whose text is no code",
                 where=where,
-                mend="take a part of their date, as date: {part: year}, or write the column as text",
+                hint="take a part of their date, as date: {part: year}, or write the column as text",
             )
         zone = column.date.zone or _zone(loaded, source, zones)
         if zone is None:
             raise InputRefused(
                 f"column {source!r} holds instants, whose date depends on a time zone",
                 where=f"{where}.date",
-                mend=f"name the zone in which they are dated, {_EXAMPLE}",
+                hint=f"name the zone in which they are dated, {_EXAMPLE}",
             )
         if not is_zone(zone):
             raise InputRefused(
                 f"the schema dates column {source!r} in an unknown time zone",
                 where=f"{where}.date",
-                mend=f"name the zone, {_EXAMPLE}",
+                hint=f"name the zone, {_EXAMPLE}",
             )
     for name, look in loaded.spec.lookups.items():
         if look.key is None or look.looked_up is None:
@@ -111,7 +111,7 @@ def check_zones(loaded: Loaded, zones: Mapping[str, Zones]) -> None:
             raise InputRefused(
                 "times with a time zone are looked up among what are no such times",
                 where=f"lookups.{name}.key",
-                mend="write both columns as dates, or both as times with a time zone",
+                hint="write both columns as dates, or both as times with a time zone",
             )
 
 

@@ -82,7 +82,7 @@ def _aim(model: PlannedModel, target: Target, level: str, depth: int, counts: Co
         raise InputError(
             f"whole numbers have no margin of error below {reading.step:g}",
             where=f"targets, {in_words(target.array, '')}",
-            mend=f"aim for a margin of at least {reading.step:g}",
+            hint=f"aim for a margin of at least {reading.step:g}",
         )
     value = None if target.value is None else float(target.value)
     return Aim(target.array, level, depth, size, at, target.words, value)
@@ -100,7 +100,7 @@ def _reliable(
         raise InputError(
             "public counts must say how many cells are unreliable",
             where=f"targets, table {target.table}",
-            mend="name a release with --like, or declare public totals as invariants",
+            hint="name a release with --like, or declare public totals as invariants",
         )
     depths = model.agreement.layouts[target.table]
     nodes = [0] if depths.along is None else depths.along.depth[: depths.nodes] == depth
@@ -111,7 +111,7 @@ def _reliable(
             f"more than {100 * part:g} % of the cells of {in_words(target.table, level)} are empty by public "
             "counts, and no budget makes those reliable",
             where="targets",
-            mend="allow more unreliable cells, or cross fewer columns",
+            hint="allow more unreliable cells, or cross fewer columns",
         )
     return quality.unreliable * Fraction(count), count
 

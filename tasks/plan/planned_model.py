@@ -221,5 +221,5 @@ def refuse_mechanisms(loaded: Loaded) -> None:
         raise InputError(
             f"the error of {table.mechanism} depends on the data, so that no budget can be planned for it",
             where=f"table {table.name}",
-            mend=f"plan with {plain}; --like RELEASE --mechanisms says what others would gain",
+            hint=f"plan with {plain}; --like RELEASE --mechanisms says what others would gain",
         )

@@ -95,14 +95,14 @@ def plan(
         raise InputError(
             "the spec has no targets to plan for",
             where="targets",
-            mend="write targets: [{table: NAME, margin: 50}], or give --budget",
+            hint="write targets: [{table: NAME, margin: 50}], or give --budget",
         )
     if mechanisms and like is None:
         raise InputError(
-            "mechanisms are tried on public counts", where="--mechanisms", mend="give --like RELEASE"
+            "mechanisms are tried on public counts", where="--mechanisms", hint="give --like RELEASE"
         )
     if bounds and like is None:
-        raise InputError("bounds are proposed by a release", where="--bounds", mend="give --like RELEASE")
+        raise InputError("bounds are proposed by a release", where="--bounds", hint="give --like RELEASE")
     proposed = () if like is None else bounds_like(loaded, like)
     if bounds:
         loaded = with_bounds(loaded, proposed)
@@ -257,7 +257,7 @@ class _Planner:
                 raise InputError(
                     f"the targets need {alone.budget}, which would leave nothing for table {first}",
                     where="--budget",
-                    mend=f"give more, loosen a target, or add - {{table: {first}, margin: 50}}, say",
+                    hint=f"give more, loosen a target, or add - {{table: {first}, margin: 50}}, say",
                 )
         own = {table.name: table for table in self.model.written.tables if table.name in rest}
         shares = alone._shares
@@ -289,7 +289,7 @@ class _Planner:
             raise InputError(
                 "leaves no noise at all, so that there are no margins to plan",
                 where="--budget",
-                mend="give a smaller one; usual is 1 or less",
+                hint="give a smaller one; usual is 1 or less",
             )
 
     def _problem(self, scale: float) -> BudgetProblem:

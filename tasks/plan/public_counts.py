@@ -54,13 +54,13 @@ def table_like(model: PlannedModel, table: str, release: Released) -> Floats:
             raise InputError(
                 f"table {name} of the release has cells that were left blank",
                 where="--like",
-                mend="name a release without suppressed cells",
+                hint="name a release without suppressed cells",
             )
         return _arranged(layout, other, counts[rows])
     raise InputError(
         f"the release has no table with the columns, codes and records of table {layout.table.name}",
         where="--like",
-        mend="name another release, or leave the option out",
+        hint="name another release, or leave the option out",
     )
 
 

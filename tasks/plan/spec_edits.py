@@ -79,7 +79,7 @@ def check_written(path: Path, plan: Plan) -> None:
         raise InputError(
             "the plan cannot be put into this file",
             where=plan.loaded.path.name,
-            mend="write budget, shares and levels into it by hand, as --json prints them",
+            hint="write budget, shares and levels into it by hand, as --json prints them",
         )
 
 

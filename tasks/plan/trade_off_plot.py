@@ -103,7 +103,7 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
             figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
         except OSError as error:
             failure = InputError(
-                f"cannot be written ({error.strerror})", where=str(file), mend="name another file"
+                f"cannot be written ({error.strerror})", where=str(file), hint="name another file"
             )
         else:
             return

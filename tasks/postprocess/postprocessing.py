@@ -120,7 +120,7 @@ class PostProcessor:
             self.finish(empty)
         except MechanismError as error:
             failure = MechanismError(
-                error.what, where="invariants", mend=f"{error.mend}; nothing was charged"
+                error.what, where="invariants", hint=f"{error.hint}; nothing was charged"
             )
         else:
             return

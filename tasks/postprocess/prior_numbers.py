@@ -66,14 +66,14 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
         raise PublicationError(
             f"it {str(error).removeprefix(prior.file).strip()}",
             where=where,
-            mend="put the folder back as it was published",
+            hint="put the folder back as it was published",
         ) from None
     except (OSError, pa.ArrowException, KeyError):
         pass
     raise PublicationError(
         "it is missing, or not what its certificate says",
         where=where,
-        mend="put the folder back as it was published",
+        hint="put the folder back as it was published",
     )
 
 

@@ -146,7 +146,7 @@ def _judged(run: Run, post: PostProcessor, measured: Mapping[str, Estimate]) -> 
             raise PublicationError(
                 said,
                 where=f"invariant {invariant.name}",
-                mend="see that it counts what the source holds; mend it, remove it, or write on_conflict: "
+                hint="see that it counts what the source holds; mend it, remove it, or write on_conflict: "
                 "publish: each makes another release, which is paid for again",
             )
         note(f"invariant {invariant.name}: {said}; it is published, and the certificate says so")

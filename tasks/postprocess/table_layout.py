@@ -122,7 +122,7 @@ class Layout:
                 f"table {self.table.name} has {math.prod(self.measured_shape(level))} possible numbers, "
                 "and another number was measured",
                 where="measurements",
-                mend="restore the measurements from the backup",
+                hint="restore the measurements from the backup",
             )
         whole = np.zeros(possible.shape, measured.dtype)
         whole[possible] = measured

@@ -82,7 +82,7 @@ class LaidOut:
             failure = PublicationError(
                 "where this draft lies is not known in this home",
                 where=f"release {release_id}",
-                mend=f"give the home that laid it out (--home), or restore {path} from the backup",
+                hint=f"give the home that laid it out (--home), or restore {path} from the backup",
             )
         raise failure
 
@@ -118,7 +118,7 @@ def _unfit_group(name: str, what: str) -> PublicationError:
     return PublicationError(
         what,
         where=f"publication.review.group {name}",
-        mend="let an administrator mend it, or name another; nothing was charged",
+        hint="let an administrator mend it, or name another; nothing was charged",
     )
 
 
@@ -241,7 +241,7 @@ def _copy(home: Home, ledger: Ledger, source: Path, target: Path, draft: Draft) 
         failure = PlaceClosed(
             f"the accepted draft could not be published: {reason}",
             where=str(target.parent),
-            mend="make room or give the right to write there, and accept it again, or run again",
+            hint="make room or give the right to write there, and accept it again, or run again",
         )
     else:
         return
@@ -262,7 +262,7 @@ def require_whole(folder: Path, draft: Draft) -> None:
         raise PublicationError(
             "the draft is gone",
             where=str(folder),
-            mend="run the release again, which makes it anew as it was; withholding it needs no draft",
+            hint="run the release again, which makes it anew as it was; withholding it needs no draft",
         )
     if check_release(folder, draft.release_id) != draft.digest:
         raise _not_the_draft(folder)
@@ -273,7 +273,7 @@ def _not_the_draft(folder: Path) -> PublicationError:
     return PublicationError(
         "this is not the draft that was laid out for review",
         where=str(folder),
-        mend="put it back as it was laid out, from a copy",
+        hint="put it back as it was laid out, from a copy",
     )
 
 
@@ -290,7 +290,7 @@ def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
     draft = ledger.draft(release_id)
     if draft is None:
         raise LedgerError(
-            "waits for no review", where=f"release {release_id}", mend="see: tabularium ledger show"
+            "waits for no review", where=f"release {release_id}", hint="see: tabularium ledger show"
         )
     if draft.accepted:
         return draft
@@ -301,7 +301,7 @@ def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
     raise AwaitingReview(
         f"is laid out as a draft in {LaidOut.of(home, release_id).draft}, and {decides}",
         where=f"release {release_id}",
-        mend=f"{command} accept {release_id} {rest}, or: {command} withhold {release_id} "
+        hint=f"{command} accept {release_id} {rest}, or: {command} withhold {release_id} "
         f"--criterion {draft.criteria[0]} {rest}",
     )
 

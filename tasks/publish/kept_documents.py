@@ -70,7 +70,7 @@ def _keep(home: Home, release_id: str, contents: dict[str, bytes]) -> None:
         raise StorageFailed(
             "the certificate and its documents could not be kept beside the measurements",
             where=f"release {release_id}",
-            mend="check the disk's space and the folder's owner, then run again",
+            hint="check the disk's space and the folder's owner, then run again",
         ) from None
 
 

@@ -147,7 +147,7 @@ def _no_such(folder: Path) -> PublicationError:
     return PublicationError(
         "there is no such measurement in this release",
         where=str(folder),
-        mend="see measurements/measurements.json; a release may withhold them",
+        hint="see measurements/measurements.json; a release may withhold them",
     )
 
 

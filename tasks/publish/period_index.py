@@ -68,7 +68,7 @@ def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
         failure = PlaceClosed(
             f"what is current in this period could not be written: {reason}",
             where=str(period),
-            mend="make room or give the right to write there, and give the command again; the ledger has it",
+            hint="make room or give the right to write there, and give the command again; the ledger has it",
         )
     else:
         return told

@@ -54,5 +54,5 @@ def copy_prior(prior: PriorTable, aside: Path) -> None:
             raise PublicationError(
                 "it changed during the run",
                 where=f"release {prior.release}, {name}",
-                mend="put its folder back as it was, and run again: the noise drawn is kept",
+                hint="put its folder back as it was, and run again: the noise drawn is kept",
             )

@@ -141,7 +141,7 @@ def publish(
         failure = PlaceClosed(
             f"the release could not be written: {reason}",
             where=str(target.parent),
-            mend="make room or give the right to write there, and run again; the noise is drawn and paid for "
+            hint="make room or give the right to write there, and run again; the noise is drawn and paid for "
             "and will be used as it is",
         )
     else:
@@ -171,7 +171,7 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
         raise PublicationError(
             f"this folder is not what the stored measurements give: {different} differs{other}",
             where=str(target),
-            mend="move the folder away and run again: it is written anew, with the noise that is drawn",
+            hint="move the folder away and run again: it is written anew, with the noise that is drawn",
         )
     return digest
 
@@ -354,7 +354,7 @@ def _copy_public_files(run: Run, aside: Path) -> None:
         if hashlib.sha256(content).hexdigest() != run.loaded.public_files[published]:
             what = "the code list" if folder == "codes" else f"the file of {folder}"
             raise PublicationError(
-                f"{what} changed during the run", where=name, mend="run again: the noise drawn is kept"
+                f"{what} changed during the run", where=name, hint="run again: the noise drawn is kept"
             )
         (aside / folder).mkdir(exist_ok=True)
         (aside / folder / published).write_bytes(content)

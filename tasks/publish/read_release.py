@@ -120,7 +120,7 @@ class Released:
             raise InputError(
                 "no release lies in this folder",
                 where=str(folder),
-                mend=_mend(folder),
+                hint=_mend(folder),
             )
         raw, certificate = certificate_at(folder / name)
         if whole:
@@ -179,7 +179,7 @@ class Released:
                 raise TooManyCells(
                     f"spec.tables up to {name} have more than {MOST_CELLS:,} cells",
                     where=str(self.folder / CERTIFICATE),
-                    mend="use a machine and software that hold more in memory",
+                    hint="use a machine and software that hold more in memory",
                 )
             if min(cells, rows) > shown:
                 raise damaged(self.folder, f"table {name} has {cells:,} cells, which {name}.csv cannot hold")
@@ -379,5 +379,5 @@ def read_spec(folder: Path, certificate: Certificate) -> Loaded:
     raise PublicationError(
         "the spec in the certificate, or a code list or invariant beside it, cannot be read",
         where=str(folder / CERTIFICATE),
-        mend="restore the folder from a copy",
+        hint="restore the folder from a copy",
     )

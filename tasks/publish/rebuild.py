@@ -86,7 +86,7 @@ def rebuild(
         failure = PlaceClosed(
             f"the release could not be written again: {reason}",
             where=str(target.parent),
-            mend="make room or give the right to write there, and run again",
+            hint="make room or give the right to write there, and run again",
         )
     else:
         return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
@@ -122,5 +122,5 @@ def _compare(aside: Path, certificate: Certificate) -> None:
         f"{different[0]} does not come out as it was published"
         + (f": it was made with {others}" if others else ", though the software is the same"),
         where=f"release {certificate.release_id}",
-        mend="restore the folder from a backup" + (", or run with that software" if others else ""),
+        hint="restore the folder from a backup" + (", or run with that software" if others else ""),
     )

@@ -66,7 +66,7 @@ def check_writable(run: Run) -> None:
         raise PlaceClosed(
             "releases were published in this folder, and it is gone",
             where=str(base),
-            mend="mount or restore it, or make it anew if that is meant; nothing was charged",
+            hint="mount or restore it, or make it anew if that is meant; nothing was charged",
         )
     product = run.loaded.folder / spec.publication.folder / spec.product
     for folder in (product / HEADS, product / spec.period):
@@ -86,7 +86,7 @@ def try_writing(folder: Path) -> None:
         failure = PlaceClosed(
             f"no release can be written here: {reason}",
             where=str(folder),
-            mend="give the right to write there, or change publication.folder; nothing was charged",
+            hint="give the right to write there, or change publication.folder; nothing was charged",
         )
     else:
         return
@@ -163,14 +163,14 @@ def check_release(
         raise PublicationError(
             "the ledger says published, and no release lies in this folder",
             where=str(folder),
-            mend="put it back, or name the folder it was published to in publication.folder",
+            hint="put it back, or name the folder it was published to in publication.folder",
         )
     raw, found = certificate_at(folder / name)
     if found.release_id != release_id or measured not in (None, found.measurements.digest):
         raise PublicationError(
             "another release lies in this folder",
             where=str(folder),
-            mend="if the ledger was restored, restore its newest backup; else find out who put it there",
+            hint="if the ledger was restored, restore its newest backup; else find out who put it there",
         )
     with readable(folder):
         there = public_folder.plain_files(folder) - {name, STATEMENT}
@@ -178,7 +178,7 @@ def check_release(
     foreign = sorted(there - found.files.keys())
     if foreign:
         raise PublicationError(
-            f"{foreign[0]!r} is no part of the release", where=str(folder), mend="take it out of the folder"
+            f"{foreign[0]!r} is no part of the release", where=str(folder), hint="take it out of the folder"
         )
     for file, digest in found.files.items():
         with readable(folder):
@@ -238,7 +238,7 @@ def certificate_at(path: Path) -> tuple[bytes, Certificate]:
         raise PublicationError(
             "this is a rehearsal of made-up records, and no release",
             where=str(folder),
-            mend="name a folder that holds certificate.json",
+            hint="name a folder that holds certificate.json",
         )
     with readable(folder):
         raw = public_folder.read(folder, name)
@@ -246,7 +246,7 @@ def certificate_at(path: Path) -> tuple[bytes, Certificate]:
     try:
         return raw, (Rehearsed if name == REHEARSAL else Certificate).read(raw)
     except OtherFormat as error:
-        failure = PublicationError(f"{name} {error}", where=str(folder), mend="use the version that made it")
+        failure = PublicationError(f"{name} {error}", where=str(folder), hint="use the version that made it")
     except Unreadable as error:
         failure = damaged(folder, f"{name} {error}")
     raise failure
@@ -282,7 +282,7 @@ def well_formed(folder: Path) -> Iterator[None]:
 
 def damaged(folder: Path, what: str) -> PublicationError:
     """Return the error for a release folder that is not what it was."""
-    return PublicationError(what, where=str(folder), mend="restore the folder from a copy")
+    return PublicationError(what, where=str(folder), hint="restore the folder from a copy")
 
 
 def files_in(folder: Path) -> Iterator[Path]:

@@ -308,4 +308,4 @@ def _declares(said: Mapping[str, Any], measure: Measure) -> bool:
 
 def forged(path: Path, what: str) -> PublicationError:
     """Return the error for a certificate that does not say what was published."""
-    return PublicationError(what, where=str(path), mend="restore the release from a copy")
+    return PublicationError(what, where=str(path), hint="restore the release from a copy")

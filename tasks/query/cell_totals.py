@@ -36,7 +36,7 @@ def total_query(table: ReleasedTable, codes: Codes) -> tuple[Query, str]:
             raise InputError(
                 f"is no column that table {table.name} crosses",
                 where=f"column {column}",
-                mend=f"known are {listed(list(attributes), 16)}",
+                hint=f"known are {listed(list(attributes), 16)}",
             )
         if isinstance(given, Iterable) and not isinstance(given, str):
             chosen = [str(each) for each in given]
@@ -54,7 +54,7 @@ def _see_that_they_are_known(attribute: AnyAttribute, chosen: Sequence[str]) -> 
     where = f"column {attribute.name}"
     if not chosen:
         raise InputError(
-            "no code is named", where=where, mend="name one or more, or leave the column out for all"
+            "no code is named", where=where, hint="name one or more, or leave the column out for all"
         )
     known = set(attribute.codes)
     for code in chosen:
@@ -64,11 +64,11 @@ def _see_that_they_are_known(attribute: AnyAttribute, chosen: Sequence[str]) -> 
             raise InputError(
                 f"{plain(code)} lies below what this table is published for",
                 where=where,
-                mend=f"its deepest level is {plain(attribute.levels[-1])}",
+                hint=f"its deepest level is {plain(attribute.levels[-1])}",
             )
         close = near(code, attribute.codes, attribute.labels)
-        mend = f"did you mean {listed(close)}?" if close else f"known are {listed(attribute.codes)}"
-        raise InputError(f"there is no code {plain(code)}", where=where, mend=mend)
+        hint = f"did you mean {listed(close)}?" if close else f"known are {listed(attribute.codes)}"
+        raise InputError(f"there is no code {plain(code)}", where=where, hint=hint)
 
 
 def _quoted(text: str) -> str:

@@ -111,13 +111,13 @@ def asked_release(released: Released, *, table: str | None, verified: bool) -> O
     names = [entry.name for entry in loaded.spec.tables]
     if not names:
         raise InputError(
-            "this release holds no table of counts", where=str(folder), mend="ask a release that has one"
+            "this release holds no table of counts", where=str(folder), hint="ask a release that has one"
         )
     if table is not None and table not in names:
         raise InputError(
             "the release has no table of this name",
             where=f"--table {table}",
-            mend=f"known are {', '.join(names)}",
+            hint=f"known are {', '.join(names)}",
         )
     tables = tuple(
         ReleasedTable(released, entry, named=table is not None)

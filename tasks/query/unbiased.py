@@ -52,11 +52,11 @@ def measured(released: Released, name: str) -> pa.Table:
         raise InputError(
             f"the noisy measurements are withheld: {certificate.measurements.withheld}",
             where=where,
-            mend="use the published numbers and their margins",
+            hint="use the published numbers and their margins",
         )
     layout = released.layouts.get(name)
     if layout is None:
-        raise InputError("is a histogram, which measures no cells", where=where, mend="ask a table")
+        raise InputError("is a histogram, which measures no cells", where=where, hint="ask a table")
     variances, found = certificate.tables[name].noise_variance or {}, []
     for level in layout.cuts:
         arrays = indexed(released.folder, name, level)["arrays"]
@@ -65,7 +65,7 @@ def measured(released: Released, name: str) -> pa.Table:
             raise InputError(
                 f"{certificate.tables[name].mechanism} measures something else than cells",
                 where=where,
-                mend="read the files below measurements, which measurements.json describes",
+                hint="read the files below measurements, which measurements.json describes",
             )
         (about,) = arrays.values()
         with readable(released.folder), named(about["file"]):
@@ -96,7 +96,7 @@ def unbiased(released: Released, name: str) -> pa.Table:
     """
     where = f"table {name}"
     if name not in released.layouts:
-        raise InputError("is a histogram, which has no such estimates", where=where, mend="ask a table")
+        raise InputError("is a histogram, which has no such estimates", where=where, hint="ask a table")
     released.bounded()
     failure: InputError | PublicationError
     with without_data(released.loaded) as run:
@@ -110,7 +110,7 @@ def unbiased(released: Released, name: str) -> pa.Table:
                     f"the mechanism of {each} merges or drops what it measured, or draws it towards other "
                     "numbers, so that nothing without bias can be made of it",
                     where=where,
-                    mend="use the published numbers and their margins",
+                    hint="use the published numbers and their margins",
                 )
         known = post.agreement.known if name in post.agreement.groups[0].layouts else {}
         for invariant in released.certificate.invariants:
@@ -119,14 +119,14 @@ def unbiased(released: Released, name: str) -> pa.Table:
                     f"the measurements contradict invariant {invariant.name} beyond chance, with which all "
                     "estimates would agree",
                     where=where,
-                    mend="use the measurements themselves",
+                    hint="use the measurements themselves",
                 )
         try:
             parts = parts_in(Subject(released.folder))
         except CouldNot as reason:
-            failure = InputError(f"needs {reason}", where=where, mend="use the published numbers")
+            failure = InputError(f"needs {reason}", where=where, hint="use the published numbers")
         except Failed as reason:
-            failure = PublicationError(str(reason), where=str(released.folder), mend="restore it from a copy")
+            failure = PublicationError(str(reason), where=str(released.folder), hint="restore it from a copy")
         else:
             estimates, _ = on_their_trees(run.loaded, post, parts)
             agreed = post.apply(CONSISTENCY, estimates).estimates

@@ -277,5 +277,5 @@ def misfit(path: Path) -> PublicationError:
     return PublicationError(
         f"the file of table {path.stem} does not hold the cells that the spec declares",
         where=str(path.parent),
-        mend="restore the folder from a copy",
+        hint="restore the folder from a copy",
     )

@@ -87,14 +87,14 @@ def find(home: Home, run: str) -> Diagnosis:
     InputError
         If there is none, or it cannot be read.
     """
-    mend = "name a run that `tabularium diagnose` lists"
+    hint = "name a run that `tabularium diagnose` lists"
     if run not in names(home):
-        raise InputError("no data of this run were refused", where=f"run {run}", mend=mend)
+        raise InputError("no data of this run were refused", where=f"run {run}", hint=hint)
     try:
         found = json.loads(_file(home, run).read_bytes())
         return Diagnosis(**{**found, "findings": tuple(Finding(**each) for each in found["findings"])})
     except (OSError, ValueError, TypeError, KeyError):
-        raise InputError("its diagnosis cannot be read", where=f"run {run}", mend=mend) from None
+        raise InputError("its diagnosis cannot be read", where=f"run {run}", hint=hint) from None
 
 
 def told_here(home: Home, error: RunRefused) -> DataRefused | RunRefused:

@@ -68,7 +68,7 @@ class Home:
             failure = InputError(
                 f"this folder cannot be made or closed to other users ({error.strerror})",
                 where=str(chosen),
-                mend="name another with --home or TABULARIUM_HOME",
+                hint="name another with --home or TABULARIUM_HOME",
             )
         else:
             return home
@@ -87,7 +87,7 @@ class Home:
         if home.path.is_dir() or os.environ.get("TABULARIUM_LEDGER"):
             return home
         raise InputError(
-            "no home is here", where=str(home.path), mend="name yours with --home or TABULARIUM_HOME"
+            "no home is here", where=str(home.path), hint="name yours with --home or TABULARIUM_HOME"
         )
 
     @property
@@ -109,7 +109,7 @@ class Home:
             raise InputError(
                 "this home belongs to another ledger, and what that knows is paid would be paid again here",
                 where="TABULARIUM_LEDGER",
-                mend=f"correct it; if the ledger was moved there, remove {self._ledger_file}",
+                hint=f"correct it; if the ledger was moved there, remove {self._ledger_file}",
             )
         return wanted or known or f"sqlite:///{self.path / 'ledger.db'}"
 
@@ -187,7 +187,7 @@ class Home:
             make_once(check, expected)
         if not hmac.compare_digest(check.read_bytes(), expected):
             where = str(self.secret_file) if command is None else "TABULARIUM_SECRET_COMMAND"
-            raise InputError("this is not the agency secret of the ledger", where=where, mend=_LOST)
+            raise InputError("this is not the agency secret of the ledger", where=where, hint=_LOST)
         return value
 
     def _secret_in_file(self, check: Path) -> bytes:
@@ -200,11 +200,11 @@ class Home:
             raise InputError(
                 "other users may read the agency secret",
                 where=str(target),
-                mend=f"chmod 600 {shlex.quote(str(target))}, and find out who could read it meanwhile",
+                hint=f"chmod 600 {shlex.quote(str(target))}, and find out who could read it meanwhile",
             )
         value = target.read_bytes()
         if len(value) != SECRET_BYTES:
-            raise InputError("the agency secret is damaged", where=str(target), mend=_LOST)
+            raise InputError("the agency secret is damaged", where=str(target), hint=_LOST)
         return value
 
     @property
@@ -220,7 +220,7 @@ class Home:
     def require_secret(self) -> None:
         """Refuse to go on without a secret, as where the ledger holds charges: they were made under one."""
         if not self.has_secret:
-            raise InputError("the agency secret is missing", where=str(self.secret_file), mend=_LOST)
+            raise InputError("the agency secret is missing", where=str(self.secret_file), hint=_LOST)
 
     def subkey(self, purpose: str) -> bytes:
         """Return the key of one purpose, such as ``"release id"``: no digest of one is a digest of another.

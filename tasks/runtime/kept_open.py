@@ -44,7 +44,7 @@ def kept(
         If it was closed, or lives in another process.
     """
     if word not in _kept:
-        raise InputError(gone, where=where, mend="run again: it starts over, and nothing is lost")
+        raise InputError(gone, where=where, hint="run again: it starts over, and nothing is lost")
     return _kept[word][1]
 
 

@@ -45,7 +45,7 @@ def secret_of(command: str) -> bytes:
     raise InputError(
         f"the command for the agency secret {failure}",
         where=VARIABLE,
-        mend=f"let it print {SECRET_BYTES} bytes, or 64 hexadecimal digits, and exit with 0",
+        hint=f"let it print {SECRET_BYTES} bytes, or 64 hexadecimal digits, and exit with 0",
     )
 
 

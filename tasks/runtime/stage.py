@@ -141,13 +141,13 @@ def sanitised(error: BaseException, where: str, home: Home | None = None) -> Tab
     if isinstance(error, OSError) and error.errno in _MENDS:
         # Some libraries put a text of their own where the system's would be.
         return InternalError(
-            f"the operating system refused: {os.strerror(error.errno)}", where=where, mend=_MENDS[error.errno]
+            f"the operating system refused: {os.strerror(error.errno)}", where=where, hint=_MENDS[error.errno]
         )
     if not (data_were_opened() or _inside_a_flow()):
         shown = Unexpected(
             f"unexpected {type(error).__name__} at {_line_of(error)}: {error}",
             where=where,
-            mend="report it with its traceback",
+            hint="report it with its traceback",
         )
         shown.traceback = formatted(error)
         return shown
@@ -158,7 +158,7 @@ def sanitised(error: BaseException, where: str, home: Home | None = None) -> Tab
     return InternalError(
         f"unexpected error{what}; its text is withheld because it may quote data, and its traceback {kept}",
         where=where,
-        mend="read it there, and report it without what it quotes of the data",
+        hint="read it there, and report it without what it quotes of the data",
     )
 
 

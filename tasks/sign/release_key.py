@@ -46,7 +46,7 @@ def release_key(home: Home) -> Ed25519PrivateKey | None:
             raise InputError(
                 f"the command for the key for releases {printed}",
                 where=COMMAND,
-                mend="let it print the key (PEM), and exit with 0",
+                hint="let it print the key (PEM), and exit with 0",
             )
         return _read(printed, COMMAND)
     path = release_key_file(home)
@@ -57,7 +57,7 @@ def release_key(home: Home) -> Ed25519PrivateKey | None:
             failure = InputError(
                 "other users may read the key for releases",
                 where=str(path),
-                mend=f"chmod 600 {shlex.quote(str(path))}, and if anybody could have read it, revoke it",
+                hint=f"chmod 600 {shlex.quote(str(path))}, and if anybody could have read it, revoke it",
             )
         else:
             return _read(path.read_bytes(), str(path))
@@ -65,7 +65,7 @@ def release_key(home: Home) -> Ed25519PrivateKey | None:
         failure = InputError(
             f"the key for releases cannot be read ({error.strerror})",
             where=str(path),
-            mend="mend its path or its owner",
+            hint="mend its path or its owner",
         )
     raise failure
 
@@ -76,7 +76,7 @@ def _read(pem: bytes, where: str) -> Ed25519PrivateKey:
         raise InputError(
             "is no Ed25519 private key, or needs another passphrase",
             where=where,
-            mend="give the PEM file that `tabularium ledger release-key new` made, and its passphrase in "
+            hint="give the PEM file that `tabularium ledger release-key new` made, and its passphrase in "
             f"{PASSPHRASE}",
         )
     return key
@@ -114,14 +114,14 @@ def signing_key(home: Home, ledger: Ledger) -> Ed25519PrivateKey | str:
         raise NotApproved(
             "a key for releases is enrolled, and this machine has none",
             where=PATH,
-            mend=f"name its file there, or have {COMMAND} print it; or let an officer revoke it",
+            hint=f"name its file there, or have {COMMAND} print it; or let an officer revoke it",
         )
     name = key_id(public_hex(key))
     if name not in enrolled:
         raise NotApproved(
             "no officer has enrolled this machine's key for releases",
             where=f"key {name}",
-            mend="let an officer run: tabularium ledger release-key enrol FILE --agency NAME --key FILE"
+            hint="let an officer run: tabularium ledger release-key enrol FILE --agency NAME --key FILE"
             f"{home.option}; or take the key away, and releases are unsigned",
         )
     if not enrolled[name].active:
@@ -130,6 +130,6 @@ def signing_key(home: Home, ledger: Ledger) -> Ed25519PrivateKey | str:
         raise NotApproved(
             "this machine's key for releases was revoked, and another one is enrolled",
             where=f"key {name}",
-            mend="put the new key in its place",
+            hint="put the new key in its place",
         )
     return key

@@ -140,7 +140,7 @@ def shelf(folder: Path, products: Collection[str] | None = None) -> Shelf:
             if shown is not None:
                 found.products.append(shown)
     except OSError as error:
-        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), mend="name a folder")
+        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), hint="name a folder")
     else:
         if found.products:
             found.products.sort(key=lambda each: (each.title.casefold(), each.name))
@@ -151,7 +151,7 @@ def shelf(folder: Path, products: Collection[str] | None = None) -> Shelf:
         failure = InputError(
             f"holds no release that can be shown{first}",
             where=str(folder),
-            mend="name the folder that holds PRODUCT/PERIOD/RELEASE",
+            hint="name the folder that holds PRODUCT/PERIOD/RELEASE",
         )
     raise failure
 

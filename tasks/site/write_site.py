@@ -76,13 +76,13 @@ def _check_places(releases: Path, out: Path) -> None:
         raise InputError(
             "lies in the folder of releases, or holds it",
             where=f"--out {out}",
-            mend="name a folder beside it: releases are never touched",
+            hint="name a folder beside it: releases are never touched",
         )
     if os.path.lexists(out) and not (out / MARK).is_file() and not (out.is_dir() and not any(out.iterdir())):
         raise InputError(
             "is there already and is no site of this command",
             where=f"--out {out}",
-            mend="name a new folder, or one that this command made",
+            hint="name a new folder, or one that this command made",
         )
 
 
@@ -95,14 +95,14 @@ def _checked(address: str, there: str) -> str:
         raise InputError(
             "is no address of a web site",
             where=f"--address {address}",
-            mend="write it like https://example.org/data/",
+            hint="write it like https://example.org/data/",
         )
     up, deep = there.split("/").count(".."), len([part for part in parts.path.split("/") if part])
     if up > deep:
         raise InputError(
             f"the releases lie at {there} from the site, and this address has no room for that",
             where=f"--address {address}",
-            mend="serve both folders as they lie, or have the releases copied into the site with --copy",
+            hint="serve both folders as they lie, or have the releases copied into the site with --copy",
         )
     return f"{address.rstrip('/')}/"
 
@@ -125,7 +125,7 @@ def _put_in_place(out: Path) -> Iterator[Path]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         failure = InputError(
-            f"cannot be written: {reason}", where=f"--out {out}", mend="make room, or name another folder"
+            f"cannot be written: {reason}", where=f"--out {out}", hint="make room, or name another folder"
         )
     else:
         return

@@ -84,7 +84,9 @@ def test_every_page_can_be_reached() -> None:
 def test_a_file_that_is_named_is_there(path: Path) -> None:
     """Files and folders of the project, and modules that are run, as they stand in code on a page."""
     text = path.read_text(encoding="utf-8")
-    named = re.findall(r"`((?:flows|tasks|validations|ledger|mechanisms|deploy|tests|benchmarks|docs)/[\w./-]*)`", text)
+    named = re.findall(
+        r"`((?:flows|tasks|validations|ledger|mechanisms|deploy|tests|benchmarks|docs)/[\w./-]*)`", text
+    )
     modules = re.findall(r"python -m ((?:flows|tasks|validations|tests|benchmarks)\.[\w.]+)", text)
     missing = [name for name in named if "NAME" not in name and not (ROOT / name).exists()]
     missing += [name for name in modules if not (ROOT / name.replace(".", "/")).with_suffix(".py").exists()]

@@ -48,7 +48,7 @@ def test_a_spec_that_is_wrong_says_all_that_is(tmp_path: Path) -> None:
         tb.load(spec)
     assert caught.value.problems == checked.problems  # type: ignore[attr-defined]
     assert {each.line for each in checked.problems} >= {13}
-    assert all(each.mend for each in checked.problems)
+    assert all(each.hint for each in checked.problems)
 
 
 def test_what_cannot_be_paid_is_refused(tmp_path: Path) -> None:

@@ -185,19 +185,19 @@ def test_check_refuses_separators_that_mean_something_else(
     (tmp_path / "homes.csv").write_text("home;size\nh;1\n")
     (tmp_path / "spec.yaml").write_text(text)
     (problem,) = examine(tmp_path / "spec.yaml").problems
-    assert problem.field == field and problem.what.startswith(what) and problem.mend
+    assert problem.field == field and problem.what.startswith(what) and problem.hint
 
 
 @pytest.mark.parametrize(
-    ("column", "mend"), [("sex", "write rule: invalid"), ("pya", "did you mean `pay`"), ("weight", None)]
+    ("column", "hint"), [("sex", "write rule: invalid"), ("pya", "did you mean `pay`"), ("weight", None)]
 )
-def test_a_rule_watches_columns_that_are_measured(column: str, mend: str | None, tmp_path: Path) -> None:
+def test_a_rule_watches_columns_that_are_measured(column: str, hint: str | None, tmp_path: Path) -> None:
     rules = f'rules: [{{rule: numbers, column: {column}, at_most: "1%"}}]\n'
     (tmp_path / "homes.csv").write_text("home;size\nh;1\n")
     (tmp_path / "spec.yaml").write_text(SPEC.format(source="", look_up="", rules=rules))
     problems = examine(tmp_path / "spec.yaml").problems
-    assert [each.field for each in problems] == ([] if mend is None else ["rules[0].column"])
-    assert all(mend is not None and mend in each.mend for each in problems)
+    assert [each.field for each in problems] == ([] if hint is None else ["rules[0].column"])
+    assert all(hint is not None and hint in each.hint for each in problems)
 
 
 QUOTED = """\

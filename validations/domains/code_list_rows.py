@@ -40,9 +40,9 @@ class Rows:
             self._lines = list(self.lines())
         return self._lines[row] if self._lines else None
 
-    def add(self, line: int | None, column: str, what: str, mend: str) -> None:
+    def add(self, line: int | None, column: str, what: str, hint: str) -> None:
         """Note a problem."""
-        self.problems.append(Problem(line, column, what, mend, self.file))
+        self.problems.append(Problem(line, column, what, hint, self.file))
 
     def add_each(self, rows: Iterable[int], column: str, say: Callable[[int], tuple[str, str]]) -> None:
         """Note a problem for each of ``rows``, up to a limit."""

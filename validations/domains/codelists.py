@@ -143,7 +143,7 @@ def _read(path: Path, language: str, flat: bool) -> Rows:
     found = read_text(
         path.with_name(name),
         SIZE_LIMIT,
-        lambda line, what, mend: rows.add(line, "", what, mend),
+        lambda line, what, hint: rows.add(line, "", what, hint),
         find="check the name, which is relative to the spec file",
         shorten="keep code, label and parent only",
     )

@@ -39,17 +39,17 @@ def read_csv(text: str, rows: Rows, limit: int, *, flat: bool = False) -> None:
 def _header(header: Sequence[str], rows: Rows, flat: bool) -> dict[str, int] | None:
     names = [name.strip().lower() for name in header]
     needed = COLUMNS[:2] if flat else COLUMNS
-    mend = f"begin with the line {','.join(needed)}"
+    hint = f"begin with the line {','.join(needed)}"
     missing = [name for name in needed if name not in names]
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         rows.add(1, "", "the values are not separated by commas", "save the code list with commas")
     elif missing and names[:1] in (["dataflow"], ["structure"]) and "obs_value" in names:
-        mend = "ask the agency's registry for the structure message with the code list"
-        rows.add(1, "", "this is SDMX-CSV data, which holds no code list", mend)
+        hint = "ask the agency's registry for the structure message with the code list"
+        rows.add(1, "", "this is SDMX-CSV data, which holds no code list", hint)
     elif missing:
-        rows.add(1, "", f"the header lacks {listed(missing)}", mend)
+        rows.add(1, "", f"the header lacks {listed(missing)}", hint)
     elif any(names.count(name) > 1 for name in COLUMNS):
-        rows.add(1, "", "the header names a column twice", mend)
+        rows.add(1, "", "the header names a column twice", hint)
     else:
         return {name: names.index(name) for name in (*COLUMNS, LANGUAGE) if name in names}
     return None
@@ -71,9 +71,9 @@ def _body(
         if language is not None:
             rows.languages += [row[language].strip() for row in block]
     if torn:
-        mend = "put quotes around values that hold a comma"
+        hint = "put quotes around values that hold a comma"
         for line in _places(text)[1][:SHOWN]:
-            rows.add(line, "", f"the row does not have {width} values", mend)
+            rows.add(line, "", f"the row does not have {width} values", hint)
 
 
 def _places(text: str) -> tuple[list[int], list[int]]:

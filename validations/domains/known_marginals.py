@@ -63,9 +63,9 @@ class _Reading:
     name: str
     problems: list[Problem] = field(default_factory=list)
 
-    def add(self, line: int | None, column: str, what: str, mend: str) -> None:
+    def add(self, line: int | None, column: str, what: str, hint: str) -> None:
         if len(self.problems) < _SHOWN:
-            self.problems.append(Problem(line, column, what, mend, self.name))
+            self.problems.append(Problem(line, column, what, hint, self.name))
 
 
 def read_numbers(
@@ -89,7 +89,7 @@ def read_numbers(
     found = read_text(
         path,
         SIZE_LIMIT,
-        lambda line, what, mend: reading.add(line, "", what, mend),
+        lambda line, what, hint: reading.add(line, "", what, hint),
         find="check its name, which is relative to the spec file",
         shorten="keep the dimensions and count only",
     )

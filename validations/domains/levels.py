@@ -22,7 +22,7 @@ def depth_of(domain: HierarchyDomain, level: str) -> int:
     except ValueError:
         pass
     raise InputError(
-        f"there is no level {level!r}", where=f"columns.{domain.name}", mend="use one of its level names"
+        f"there is no level {level!r}", where=f"columns.{domain.name}", hint="use one of its level names"
     )
 
 

@@ -68,9 +68,9 @@ class _List:
 class _NotSdmxError(Exception):
     """The text is no SDMX message that is read here; says where and what."""
 
-    def __init__(self, line: int | None, what: str, mend: str) -> None:
+    def __init__(self, line: int | None, what: str, hint: str) -> None:
         super().__init__(what)
-        self.line, self.what, self.mend = line, what, mend
+        self.line, self.what, self.hint = line, what, hint
 
 
 def _data_message(line: int | None) -> _NotSdmxError:
@@ -89,23 +89,23 @@ def read_sdmx(text: str, wanted: str, rows: Rows, language: str) -> None:
     try:
         lists = read(text, parts, language)
     except _NotSdmxError as error:
-        rows.add(error.line, "", error.what, error.mend)
+        rows.add(error.line, "", error.what, error.hint)
         return
     found = [each for each in lists if _fits(each.names, parts)]
     ids = [each.names[1] for each in lists]
     if not lists:
         rows.add(None, "", "there is no code list in this message", "ask for the structure with its lists")
     elif not wanted:
-        mend = f"write {rows.file}# and one of them: {listed(ids)}"
-        rows.add(None, "", "the spec does not say which code list of this file is meant", mend)
+        hint = f"write {rows.file}# and one of them: {listed(ids)}"
+        rows.add(None, "", "the spec does not say which code list of this file is meant", hint)
     elif not found:
         rows.add(None, "", f"there is no code list {quoted(wanted)} here", choose(wanted, ids, "code lists"))
     elif len(found) > 1:
-        mend = f"write one of them: {listed(each.full for each in found)}"
-        rows.add(None, "", f"several code lists here are called {quoted(wanted)}", mend)
+        hint = f"write one of them: {listed(each.full for each in found)}"
+        rows.add(None, "", f"several code lists here are called {quoted(wanted)}", hint)
     elif found[0].extends:
-        mend = "have the agency's registry write it with all its codes"
-        rows.add(None, "", "the code list takes codes from another one, which is not here", mend)
+        hint = "have the agency's registry write it with all its codes"
+        rows.add(None, "", "the code list takes codes from another one, which is not here", hint)
     else:
         one = found[0]
         rows.codes, rows.labels, rows.parents = one.codes, one.labels, one.parents
@@ -196,8 +196,8 @@ def _from_xml(text: str, parts: tuple[str | None, ...], language: str) -> list[_
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
-        mend = "take the file from the agency again"
-        raise _NotSdmxError(error.lineno, "this is not XML", mend) from None
+        hint = "take the file from the agency again"
+        raise _NotSdmxError(error.lineno, "this is not XML", hint) from None
     except ValueError:  # a character that is half of one
         raise _NotSdmxError(None, "this is not XML", "take the file from the agency again") from None
     return handler.lists
@@ -242,8 +242,8 @@ def _from_json(text: str, parts: tuple[str | None, ...], language: str) -> list[
         written = [*(about.get("contentLanguages") or ()), _ENGLISH][0]
         return list(_lists(message["data"]["codelists"], parts, language, str(written)))
     except (KeyError, TypeError, AttributeError):
-        mend = "give SDMX-JSON 1.0 or 2.0 with its codelists"
-        raise _NotSdmxError(None, "this is no SDMX-JSON structure message", mend) from None
+        hint = "give SDMX-JSON 1.0 or 2.0 with its codelists"
+        raise _NotSdmxError(None, "this is no SDMX-JSON structure message", hint) from None
 
 
 def _holds_data(message: Any) -> bool:

@@ -124,10 +124,10 @@ class Draft:
         """Return whether the value at ``path`` is as written, or absent, and not left out for a mistake."""
         return path not in self.unread and not self.document.is_tainted(path)
 
-    def add(self, path: Path, what: str, mend: str) -> None:
+    def add(self, path: Path, what: str, hint: str) -> None:
         """Note a problem, unless the YAML at ``path`` was at fault already."""
         if not self.document.is_tainted(path):
-            self.document.add(path, what, mend)
+            self.document.add(path, what, hint)
 
     @property
     def language(self) -> str:

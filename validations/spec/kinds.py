@@ -189,8 +189,8 @@ def _categories(value: object) -> dict[str, object] | str:
     if isinstance(value, dict) or (isinstance(value, str) and _is_code_list(value)):
         return value
     if not isinstance(value, (list, tuple)):
-        mend = 'write for instance ["1", "2"], or name a code list: sexes.csv'
-        raise refuse("must be a list of codes, `code: label` lines or a code list", mend)
+        hint = 'write for instance ["1", "2"], or name a code list: sexes.csv'
+        raise refuse("must be a list of codes, `code: label` lines or a code list", hint)
     pairs: dict[str, object] = {}
     for item in value:
         both = isinstance(item, dict) and set(item) == {"code", "label"}

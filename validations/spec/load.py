@@ -241,8 +241,8 @@ def examine(
     loaded = None
     if format_of(file.name) is not None and file.is_file() and not isinstance(document.data, dict):
         document.problems.clear()  # that it is no text, say
-        mend = "give the YAML file; it names its data under source, and --source names others"
-        document.add((), "is a file of data, and no release spec", mend)
+        hint = "give the YAML file; it names its data under source, and --source names others"
+        document.add((), "is a file of data, and no release spec", hint)
     elif isinstance(document.data, dict):
         given = {"--period": period, "--revises": revises, "--measurements-of": measurements_of}
         _override(document, source, given)
@@ -265,12 +265,12 @@ def _override(document: Document, source: str | None, options: Mapping[str, str 
     """Put the command line's source, period, reason of a revision … in the place of the file's."""
     data: dict[str, Any] = document.data
     for option, value in options.items():
-        key, kind, what, mend = _OPTIONS[option]
+        key, kind, what, hint = _OPTIONS[option]
         if value is not None:
             try:
                 data[key] = kind.validate_python(value)
             except ValidationError:
-                _option(document, option, what, mend)
+                _option(document, option, what, hint)
     written = data.get("source", {})
     if source is None or not isinstance(written, dict):
         return
@@ -299,8 +299,8 @@ def _leave_out_priors(tables: Any) -> None:
             del table["prior"]
 
 
-def _option(document: Document, name: str, what: str, mend: str) -> None:
-    document.problems.append(Problem(None, name, what, mend))
+def _option(document: Document, name: str, what: str, hint: str) -> None:
+    document.problems.append(Problem(None, name, what, hint))
 
 
 def _load(document: Document, file: Path) -> Loaded | None:

@@ -28,7 +28,7 @@ class Problem:
         1-based line in ``file``; None when the problem has no place in it (an option, a missing file).
     field
         The field as a reader would write it: ``tables[0].share``.
-    what, mend
+    what, hint
         What is wrong, and what to do about it.
     file
         Name of the file that holds the mistake: the spec, or one of its code lists.
@@ -37,7 +37,7 @@ class Problem:
     line: int | None
     field: str
     what: str
-    mend: str
+    hint: str
     file: str = ""
 
     @property
@@ -48,7 +48,7 @@ class Problem:
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return " ".join((f"{text}; {self.mend}" if self.mend else text).split())
+        return " ".join((f"{text}; {self.hint}" if self.hint else text).split())
 
     def as_json(self) -> dict[str, Any]:
         """Return the problem as plain values."""
@@ -66,8 +66,8 @@ class SpecProblems(SpecError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         first, more = self.problems[0], len(self.problems) - 1
-        mend = f"{first.mend} (and {more} more: run `tabularium check`)" if more else first.mend
-        super().__init__(first.what, where=first.where, mend=mend)
+        hint = f"{first.hint} (and {more} more: run `tabularium check`)" if more else first.hint
+        super().__init__(first.what, where=first.where, hint=hint)
 
 
 def format_problems(problems: Iterable[Problem]) -> str:
@@ -121,7 +121,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def choose(name: str, known: Iterable[str], kind: str) -> str:
-    """Return the mend for an unknown name: the nearest one, or the whole choice when it is short."""
+    """Return the hint for an unknown name: the nearest one, or the whole choice when it is short."""
     names = list(known)
     close = nearest(name, names)
     if close is not None:

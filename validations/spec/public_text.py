@@ -28,12 +28,12 @@ def read_text(
     try:
         content = read_plain(path, largest, links=True)
     except Unreadable as error:
-        what, mend = {
+        what, hint = {
             "missing": ("there is no such file", find),
             "odd": ("this is a folder or a device", find),
             "large": (f"the file is larger than {largest // MIB} MiB", shorten),
         }.get(error.kind, ("the file cannot be read", "check its name and its permissions"))
-        report(None, what, mend)
+        report(None, what, hint)
         return None
     try:
         return content.decode("utf-8-sig"), hashlib.sha256(content).hexdigest()

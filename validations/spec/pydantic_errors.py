@@ -28,8 +28,8 @@ def explain(error: ValidationError, model: type[BaseModel], document: Document) 
         path = place(loc)
         if document.is_tainted(path) or (entry["type"] == "missing" and loc in meant):
             continue
-        what, mend = _unknown_key(path, keys[loc]) if loc in keys else _words(entry, path, document)
-        document.add(path, what, mend)
+        what, hint = _unknown_key(path, keys[loc]) if loc in keys else _words(entry, path, document)
+        document.add(path, what, hint)
 
 
 #: What other programs call a key -> the key, and under what it stands where that is one place alone.
@@ -57,8 +57,8 @@ def _unknown_key(path: Path, known: list[str]) -> tuple[str, str]:
         return f"there is no key {quoted(name)} here", f"did you mean {quoted(other.rpartition('.')[2])}?"
     if "." in other:
         return f"there is no key {quoted(name)} here", f"did you mean {quoted(other)}?"
-    mend = choose(name, known, "known keys") if nearest(name, known) else f"known keys: {listed(known, 20)}"
-    return f"there is no key {quoted(name)} here", mend
+    hint = choose(name, known, "known keys") if nearest(name, known) else f"known keys: {listed(known, 20)}"
+    return f"there is no key {quoted(name)} here", hint
 
 
 def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
@@ -68,8 +68,8 @@ def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
     if kind == NEEDS_QUOTES:
         text = document.raw.get(path, str(entry["input"]))
         words = context["what"], f'write {key}"{shown(text)}" in quotes'
-    elif "mend" in context:
-        words = context["what"], context["mend"]
+    elif "hint" in context:
+        words = context["what"], context["hint"]
     elif kind in ("missing", "union_tag_not_found"):
         missing = "rule" if kind == "union_tag_not_found" else name
         words = f"{quoted(missing)} is missing", f"add `{missing}:`"

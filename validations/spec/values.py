@@ -22,16 +22,16 @@ from tabularium.validations.spec.problems import quoted
 TERM_LIMIT = 10**12  # largest numerator and denominator: the ledger's quantum
 TEXT_LIMIT = 40  # characters of a fraction
 WHOLE_LIMIT = 10**18  # fits a 64-bit integer with room to spare
-NEEDS_QUOTES = "needs_quotes"  # the error whose mend quotes the value as it stands in the file
+NEEDS_QUOTES = "needs_quotes"  # the error whose hint quotes the value as it stands in the file
 
 _FRACTION = re.compile(r"(?P<top>\d+(\.\d+)?)(/(?P<bottom>\d+))?(?P<percent>\s?%)?", re.ASCII)
 _DECIMAL = re.compile(r"-?\d+\.\d+", re.ASCII)
 _SCHEMA = r"^\d+(\.\d+)?(/\d+)?"  # the same for editors, without the percent sign
 
 
-def refuse(what: str, mend: str, kind: str = "refused") -> PydanticCustomError:
+def refuse(what: str, hint: str, kind: str = "refused") -> PydanticCustomError:
     """Return the error that a validator raises: what is wrong, how to mend it."""
-    return PydanticCustomError(kind, "{what}", {"what": what, "mend": mend})
+    return PydanticCustomError(kind, "{what}", {"what": what, "hint": hint})
 
 
 def fraction(value: object, *, percent: bool = True, example: str = '"1/3"') -> Fraction:
@@ -44,7 +44,7 @@ def fraction(value: object, *, percent: bool = True, example: str = '"1/3"') -> 
     percent
         Whether a percentage makes sense here.
     example
-        What the mend shows.
+        What the hint shows.
 
     Raises
     ------
@@ -65,8 +65,8 @@ def fraction(value: object, *, percent: bool = True, example: str = '"1/3"') -> 
         raise refuse("must not have a sign", "write a number above zero, without + or -")
     match = _FRACTION.fullmatch(text)
     if match is None:
-        mend = f"write a decimal or a fraction in quotes, for instance {example}"
-        raise refuse("is not an exact number", mend)
+        hint = f"write a decimal or a fraction in quotes, for instance {example}"
+        raise refuse("is not an exact number", hint)
     if match["percent"] and not percent:
         raise refuse("is a percentage, and there is nothing it is a part of", f"write for instance {example}")
     whole = exact_amount(match["bottom"] or 1) * (100 if match["percent"] else 1)
@@ -265,13 +265,13 @@ def _at_most(length: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def matching(pattern: str, mend: str) -> tuple[AfterValidator, WithJsonSchema]:
-    """Return the pair that makes a text follow ``pattern``; ``mend`` says the rule in words."""
+def matching(pattern: str, hint: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """Return the pair that makes a text follow ``pattern``; ``hint`` says the rule in words."""
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:
         if compiled.fullmatch(text) is None:
-            raise refuse(f"{quoted(text)} is not a name that fits here", mend)
+            raise refuse(f"{quoted(text)} is not a name that fits here", hint)
         return text
 
     return AfterValidator(check), WithJsonSchema(

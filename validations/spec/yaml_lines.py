@@ -82,14 +82,14 @@ class Document:
         """Return whether ``path``, or something above it, has a problem already."""
         return any(path[:end] in self.tainted for end in range(1, len(path) + 1))
 
-    def add(self, path: Path, what: str, mend: str, line: int | None = None) -> None:
+    def add(self, path: Path, what: str, hint: str, line: int | None = None) -> None:
         """Note a problem at ``path``."""
         place = self.line(path) if line is None else line
-        self.problems.append(Problem(place, field_name(path), what, mend, self.file))
+        self.problems.append(Problem(place, field_name(path), what, hint, self.file))
 
-    def taint(self, path: Path, what: str, mend: str, line: int) -> None:
+    def taint(self, path: Path, what: str, hint: str, line: int) -> None:
         """Note a problem of the YAML itself; what else is wrong with the value is then not reported."""
-        self.add(path, what, mend, line)
+        self.add(path, what, hint, line)
         self.tainted.add(path)
 
 
@@ -99,7 +99,7 @@ def read_yaml(path: FilePath) -> Document:
     found = read_text(
         path,
         SIZE_LIMIT,
-        lambda line, what, mend: document.add((), what, mend, line),
+        lambda line, what, hint: document.add((), what, hint, line),
         find="name the YAML file of the release spec",
         shorten="put long lists of codes in a code list CSV",
     )
@@ -120,10 +120,10 @@ def parse_yaml(text: str, document: Document) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = shown(error.problem or error.context, 100)
-        mend = "check the indentation, the colons and the quotes around this line"
+        hint = "check the indentation, the colons and the quotes around this line"
         if mark is not None and _BARE_HOLE.search("".join(text.splitlines()[mark.line :][:1])):
-            mend = "put a value that holds { and } between quotes"
-        document.add((), f"this is not YAML: {reason}", mend, mark.line + 1 if mark is not None else None)
+            hint = "put a value that holds { and } between quotes"
+        document.add((), f"this is not YAML: {reason}", hint, mark.line + 1 if mark is not None else None)
     except _StopError:
         pass
     return document
@@ -133,8 +133,8 @@ class _StopError(Exception):
     """Reading goes no further; the document says why."""
 
 
-def _stop(document: Document, path: Path, what: str, mend: str, line: int) -> NoReturn:
-    document.add(path, what, mend, line)
+def _stop(document: Document, path: Path, what: str, hint: str, line: int) -> NoReturn:
+    document.add(path, what, hint, line)
     raise _StopError
 
 
@@ -197,8 +197,8 @@ def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[str
         if what is not None:
             document.taint(place, f"the key {quoted(name)} without quotes {what}", _quote(name), line)
         if node.flow_style and fields and inner.start_mark.index == key.end_mark.index:  # not even a colon
-            mend = "quote the label: a comma between { and } ends it"
-            document.taint(place, "there is no value", mend, line)
+            hint = "quote the label: a comma between { and } ends it"
+            document.taint(place, "there is no value", hint, line)
             continue
         value = _value(document, inner, place)
         if value is not None:
@@ -215,10 +215,10 @@ def _plain(document: Document, text: str, path: Path, line: int) -> str | int | 
         return None
     what = _trap(text)
     if what is not None:
-        mend = _quote(text)
+        hint = _quote(text)
         if _SWITCH.fullmatch(text):
-            mend += f", or {'true' if text.lower() in ('yes', 'on') else 'false'} if a switch is meant"
-        document.taint(path, f"{quoted(text)} without quotes {what}", mend, line)
+            hint += f", or {'true' if text.lower() in ('yes', 'on') else 'false'} if a switch is meant"
+        document.taint(path, f"{quoted(text)} without quotes {what}", hint, line)
         return text
     if text in _WORDS:
         return _WORDS[text]

@@ -66,7 +66,7 @@ def check_counts(
         raise RuleFailed(
             f"the counts break {', '.join(failed)}",
             where="counts",
-            mend="the source may have changed while it was read: run again, and report it if it stays",
+            hint="the source may have changed while it was read: run again, and report it if it stays",
         )
     return verdicts
 
@@ -112,6 +112,6 @@ def check_sums(
         raise RuleFailed(
             f"the sums break {', '.join(failed)}",
             where="measures",
-            mend="the source may have changed while it was read: run again, and report it if it stays",
+            hint="the source may have changed while it was read: run again, and report it if it stays",
         )
     return verdicts

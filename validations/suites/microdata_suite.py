@@ -114,20 +114,20 @@ def stop_if_failed(
     failed = [result.name for result in results if result.severity == "stop" and not result.passed]
     if not failed:
         return
-    mend = "mend the source, or change the rules of the spec"
+    hint = "mend the source, or change the rules of the spec"
     if REJECTED in failed:
-        mend = (
+        hint = (
             "see that the codes and ranges under `columns` are those of the source, send nulls and invalid "
             "values to `other`, or raise source.max_rejected; workspace.keep keeps metrics.json, which says "
             "how many"
         )
     elif any(name.startswith("numbers(") for name in failed):
-        mend = (
+        hint = (
             "say how numbers are written (source.thousands, source.decimal), name texts that mean null under "
             "source.nulls, correct the source, or allow some by a rule: numbers"
         )
     found = findings(failed, spec, domains, metrics, last_total)
-    raise RuleFailed(f"the microdata break {described(found)}", where="source", mend=mend, findings=found)
+    raise RuleFailed(f"the microdata break {described(found)}", where="source", hint=hint, findings=found)
 
 
 def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Number]]:

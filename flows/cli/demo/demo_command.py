@@ -47,10 +47,10 @@ def run_demo(folder: Path, rows: int, port: int) -> None:
     began = time.monotonic()
     folder = folder.absolute()
     if folder.exists() and not folder.is_dir():
-        raise InputError("this is a file", where=str(folder), mend="name a folder with --folder")
+        raise InputError("this is a file", where=str(folder), hint="name a folder with --folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / "home").exists():
         raise InputError(
-            "this folder is in use for something else", where=str(folder), mend="name another with --folder"
+            "this folder is in use for something else", where=str(folder), hint="name another with --folder"
         )
     for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
         del os.environ[name]
@@ -140,7 +140,7 @@ def _ask_again(spec: Path, home: Home) -> Path:
     outcome = run_release(spec, None, None, home.path, TerminalReporter(quiet=True))
     if outcome["status"] != "already published":
         raise InputError(
-            "the release is not published", where=str(spec), mend="remove the folder, begin anew"
+            "the release is not published", where=str(spec), hint="remove the folder, begin anew"
         )
     out.print("This release is already published; asking again cost nothing.")
     return Path(outcome["folder"])

@@ -58,7 +58,7 @@ class UpProcess:
         raise InputError(
             "the installation did not start",
             where=str(self.home.path / "server" / "logs"),
-            mend="read the logs there, and try again",
+            hint="read the logs there, and try again",
         )
 
     def settle(self, inbox: Path) -> None:
@@ -129,7 +129,7 @@ def await_run(home: Home, product: str, *wanted: str, after: Stop | None = None)
     raise InputError(
         "the run did not come to its end" if now is None else f"the run is {now.state.lower()}",
         where=str(home.path / "server" / "logs"),
-        mend="read the logs there, and run the demo again",
+        hint="read the logs there, and run the demo again",
     )
 
 

@@ -90,7 +90,7 @@ def open_account(
             raise InputError(
                 "no spec could name this account as its dataset",
                 where="ACCOUNT",
-                mend="use small letters, digits and hyphens, at most 63",
+                hint="use small letters, digits and hyphens, at most 63",
             )
         _require_entity(unit)
         amount = amounts.exact(cap, field="--cap")
@@ -124,9 +124,9 @@ def _by_product(given: list[str] | None) -> dict[str, int]:
     for text in given or ():
         product, _, number = text.rpartition("=")
         if not product or re.fullmatch("[0-9]", number) is None:
-            raise InputError("is not PRODUCT=N", where="--approvals-for", mend="write it like persons=2")
+            raise InputError("is not PRODUCT=N", where="--approvals-for", hint="write it like persons=2")
         if found.setdefault(product, int(number)) != int(number):
-            raise InputError(f"names {product} twice", where="--approvals-for", mend="give one number")
+            raise InputError(f"names {product} twice", where="--approvals-for", hint="give one number")
     return found
 
 
@@ -138,7 +138,7 @@ def _require_entity(unit: str) -> None:
     raise InputError(
         "is not the name of an entity, which has letters, digits, _ and - alone",
         where="--unit",
-        mend=f"write --unit {entity[1] if entity else 'person'}; the column is named in the spec alone",
+        hint=f"write --unit {entity[1] if entity else 'person'}; the column is named in the spec alone",
     )
 
 
@@ -191,7 +191,7 @@ def change(
         if approvals_for:
             new["approvals_by_product"] = _by_product(approvals_for)
         if not new:
-            raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
+            raise InputError("nothing is to be changed", where="ledger change", hint="give an option")
         changed = ledger.change_account(account, reason=reason, by=signer(key), **new)
         say(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
     go_on(home)

@@ -43,7 +43,7 @@ def plot_spending(books: Books, account: str, file: Path) -> None:
         figure.savefig(file)
     except OSError as error:
         failure = InputError(
-            f"cannot be written ({error.strerror})", where=str(file), mend="name another file"
+            f"cannot be written ({error.strerror})", where=str(file), hint="name another file"
         )
     else:
         return

@@ -82,7 +82,7 @@ def approve(
             raise InputError(
                 "a digest is of one period already",
                 where="--period",
-                mend="give the spec, without --account",
+                hint="give the spec, without --account",
             )
         each: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
         by = read_private(key, passphrase())
@@ -135,7 +135,7 @@ def _shown(
 ) -> list[Decision]:
     """Show what will be published, and return it; refuse what cannot be paid."""
     if not spec.exists():
-        raise InputError("no such spec", where=str(spec), mend="give a spec file, or a digest with --account")
+        raise InputError("no such spec", where=str(spec), hint="give a spec file, or a digest with --account")
     with working("reading the spec"):
         import tabularium
 
@@ -159,7 +159,7 @@ def _shown(
         raise InputError(
             f"account {account} has {left} left and cannot pay {costs}",
             where=str(spec),
-            mend=f"see its caps and days: tabularium ledger show {account}; an officer raises a cap with "
+            hint=f"see its caps and days: tabularium ledger show {account}; an officer raises a cap with "
             f"tabularium ledger change {account} --cap … --reason … --key FILE{Home.found(home).option}; "
             "or sign it all the same with --even-if-unpaid",
         )
@@ -242,15 +242,15 @@ def _named(
         known = None if ledger is None else ledger.approval(account, spec)
         if known is None and re.fullmatch(r"[0-9a-f]{64}", spec) is None:
             if Path(spec).exists():
-                raise InputError("is a file, not a spec's digest", where=spec, mend="leave out --account")
+                raise InputError("is a file, not a spec's digest", where=spec, hint="leave out --account")
             raise InputError(
                 "is not a spec's digest, which is 64 digits and small letters a to f",
                 where="SPEC",
-                mend="copy all of it from the line of the run that was stopped, or give the spec file alone",
+                hint="copy all of it from the line of the run that was stopped, or give the spec file alone",
             )
         return account, spec, None
     if not Path(spec).exists():
-        raise InputError("no such spec", where=spec, mend="give a spec file, or a digest with --account")
+        raise InputError("no such spec", where=spec, hint="give a spec file, or a digest with --account")
     from tabularium.validations.spec.load import load_spec
 
     loaded = load_spec(Path(spec), period=period, revises=revises, measurements_of=measurements_of)
@@ -298,7 +298,7 @@ def make_pair(file: Path, hidden: bytes | None) -> None:
     public = file.with_suffix(".pub.pem")
     for there in (file, public):
         if there.exists():
-            raise InputError("is there already", where=str(there), mend="name a new file")
+            raise InputError("is there already", where=str(there), hint="name a new file")
     key = make_key(file, hidden)
     try:
         with public.open("x") as text:
@@ -310,7 +310,7 @@ def make_pair(file: Path, hidden: bytes | None) -> None:
         say(f"private key {file}")
         say(f"public key  {public} ({key_id(public_hex(key))})")
         return
-    raise InputError(f"cannot be written ({reason})", where=str(public), mend="name another file")
+    raise InputError(f"cannot be written ({reason})", where=str(public), hint="name another file")
 
 
 @keys.command(

@@ -67,7 +67,7 @@ def verify(
             raise ChainBroken(
                 f"its {found.entries} entries are in order, but {ledger.read_only}",
                 where=ledger.name,
-                mend=RESTORE,
+                hint=RESTORE,
             )
         for path in certificate or []:
             _compare(path, ledger.charge(_named(path)[0]))
@@ -157,7 +157,7 @@ def migrate(home: HomePath = None) -> None:
             out.print("Now give the roles their rights: see tabularium ledger roles --help.")
         _report(done.verified, False)
         if done.fault is not None:
-            raise ReadOnly(f"the ledger is read-only: {done.fault}", where="ledger", mend=GUARD)
+            raise ReadOnly(f"the ledger is read-only: {done.fault}", where="ledger", hint=GUARD)
 
 
 @app.command(
@@ -205,7 +205,7 @@ def _compare(path: Path, charge: Charge | None) -> None:
         raise PublicationError(
             f"names a release that the ledger {state}",
             where=str(path),
-            mend="take the ledger that it was charged in, or a newer export of it",
+            hint="take the ledger that it was charged in, or a newer export of it",
         )
     from tabularium.tasks.publish.verify_certificate import verify_certificate
 
@@ -222,7 +222,7 @@ def _named(path: Path) -> tuple[str, Head]:
         raise InputError(
             "there is no such file",
             where=str(path),
-            mend="give a release's certificate.json, or its folder",
+            hint="give a release's certificate.json, or its folder",
         )
     try:
         found = json_object(read_plain(path))
@@ -235,5 +235,5 @@ def _named(path: Path) -> tuple[str, Head]:
     raise InputError(
         "names no release and no head of a ledger",
         where=str(path),
-        mend="give the certificate.json of a release",
+        hint="give the certificate.json of a release",
     )

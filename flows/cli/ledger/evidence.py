@@ -53,7 +53,7 @@ def evidence(
             raise InputError(
                 "is the source of this release, and its look-ups belong to the input too",
                 where="INPUT",
-                mend="name the spec that reads them with --spec",
+                hint="name the spec that reads them with --spec",
             )
         if as_json:
             print_json({"release_id": release, "same": same})
@@ -71,10 +71,10 @@ def _digest(source: str, spec: Path | None, period: str, home: Home) -> str:
         with opened(Request.of(spec, source, period, home.path), to_publish=False) as run:
             return ingest(run).digest
     if "://" in source:
-        raise InputError("is a URL", where="INPUT", mend="name the spec that reads it with --spec")
+        raise InputError("is a URL", where="INPUT", hint="name the spec that reads it with --spec")
     try:
         return files_digest(os.path.abspath(source), home.subkey("input"))  # noqa: PTH100 - it may be a glob
     except InputError as error:
-        mend = "give the file, glob or folder of the release, or name the spec that reads it with --spec"
-        failure = InputError(error.what, where=f"INPUT {source}", mend=mend)
+        hint = "give the file, glob or folder of the release, or name the spec that reads it with --spec"
+        failure = InputError(error.what, where=f"INPUT {source}", hint=hint)
     raise failure

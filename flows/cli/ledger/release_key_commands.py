@@ -95,6 +95,6 @@ def show(
             raise InputError(
                 "was never enrolled for releases",
                 where=f"key {name}",
-                mend="give all 32 digits, as in: tabularium ledger release-key",
+                hint="give all 32 digits, as in: tabularium ledger release-key",
             )
         out.print(public_pem(found.public_key), end="", markup=False, soft_wrap=True)

@@ -83,7 +83,7 @@ def plot(
     with open_books(home, None) as books:
         if file.suffix.lower() not in FORMATS:
             raise InputError(
-                "is no kind of picture that is known here", where=str(file), mend="write .svg, .png or .pdf"
+                "is no kind of picture that is known here", where=str(file), hint="write .svg, .png or .pdf"
             )
         plot_spending(books, account, file)
         say(f"plot {file}")

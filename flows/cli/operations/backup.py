@@ -101,7 +101,7 @@ def _passphrase(*, again: bool) -> str:
     raise InputError(
         "no passphrase was given, and there is no terminal to ask at",
         where=_PASSPHRASE,
-        mend="set it, or give a public key with --recipient" if again else "set it, or give --identity",
+        hint="set it, or give a public key with --recipient" if again else "set it, or give --identity",
     )
 
 
@@ -112,7 +112,7 @@ def _identities(path: Path) -> tuple[str, ...]:
         lines = []
     found = tuple(line.strip() for line in lines if line.startswith("AGE-SECRET-KEY-"))
     if not found:
-        raise InputError("holds no age identity", where=str(path), mend="give the file that age-keygen wrote")
+        raise InputError("holds no age identity", where=str(path), hint="give the file that age-keygen wrote")
     return found
 
 

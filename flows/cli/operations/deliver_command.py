@@ -43,7 +43,7 @@ def deliver(
             raise InputError(
                 "no inbox of this product is watched",
                 where=f"--product {product}",
-                mend="deploy it with --on-arrival DIR, or name a folder with --inbox",
+                hint="deploy it with --on-arrival DIR, or name a folder with --inbox",
             )
         with working("copying"):
             drop = put(files, into, period, name=name)

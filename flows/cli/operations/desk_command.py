@@ -46,7 +46,7 @@ def desk(
             for folder in folders or ():
                 if not folder.is_dir():
                     raise InputError(
-                        "is no folder", where=f"--folder {folder}", mend="name one that is there"
+                        "is no folder", where=f"--folder {folder}", hint="name one that is there"
                     )
             opened = Desk(
                 place,

@@ -47,7 +47,7 @@ def doctor(
             print_json({"well": not failed, "looks": [asdict(look) for look in looks]})
         for look in looks if not as_json else ():
             line = Text.assemble((f"{look.state:<5}", _COLOURS[look.state]), f"{look.thing:<13} {look.said}")
-            out.print(line.append(f"; {look.mend}" if look.mend else ""), soft_wrap=True)
+            out.print(line.append(f"; {look.hint}" if look.hint else ""), soft_wrap=True)
         if failed:
             raise typer.Exit(1)
 

@@ -41,8 +41,8 @@ def looks_at_prefect(home: Home) -> Iterator[Look]:
                 yield from _runs(client, home)
         except HTTPError as error:
             status = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
-            mend = f"see that its database is up; read {home.path / 'server' / 'logs' / 'server.log'}"
-            yield Look("server", "fail", f"Prefect at {url} answers, and cannot say more ({status})", mend)
+            hint = f"see that its database is up; read {home.path / 'server' / 'logs' / 'server.log'}"
+            yield Look("server", "fail", f"Prefect at {url} answers, and cannot say more ({status})", hint)
 
 
 def _server(client: SyncPrefectClient, url: str) -> Look:
@@ -113,8 +113,8 @@ def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
         yield Look("releases", "warn", said, "see what became of their runs in the UI")
     for each in found:
         if each.inbox:
-            mend = f"ask whoever delivers into {each.inbox}, or deploy with another --due"
-            yield Look("deliveries", "warn", f"no data have arrived: {each.line()}", mend)
+            hint = f"ask whoever delivers into {each.inbox}, or deploy with another --due"
+            yield Look("deliveries", "warn", f"no data have arrived: {each.line()}", hint)
 
 
 def _runs(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
@@ -139,13 +139,13 @@ def _runs(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
     number, since = runs_seen.late(client)
     if number:
         minutes = since.total_seconds() / 60
-        mend = "wait for those before it; see that a worker is online"
-        found.append((f"{number} should have begun, the first {minutes:.0f} minutes ago", mend))
+        hint = "wait for those before it; see that a worker is online"
+        found.append((f"{number} should have begun, the first {minutes:.0f} minutes ago", hint))
     for name, runs in runs_seen.ended_badly(client).items():
         if runs:
             said = f"{len(runs)} {name.lower()} in the last {runs_seen.DAYS} days, the last one {runs[0]}"
             found.append((said, "see what each says in the UI"))
-    for said, mend in found:
-        yield Look("runs", "warn", said, mend)
+    for said, hint in found:
+        yield Look("runs", "warn", said, hint)
     if not found:
         yield Look("runs", "ok", f"none waits; none failed in the last {runs_seen.DAYS} days")

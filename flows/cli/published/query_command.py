@@ -69,10 +69,10 @@ def query(
     with one_line_errors():
         if from_ not in {None, "measurements", "tables"}:
             raise InputError(
-                "there is no such source", where=f"--from {from_}", mend="write measurements or tables"
+                "there is no such source", where=f"--from {from_}", hint="write measurements or tables"
             )
         if level is not None and not 0 < level < 1:
-            raise InputError("the level is not between 0 and 1", where="--level", mend="0.9 means 90 percent")
+            raise InputError("the level is not between 0 and 1", where="--level", hint="0.9 means 90 percent")
         if text is not None:
             from tabularium.mechanisms.queries import parse
 
@@ -88,7 +88,7 @@ def query(
             release = asked_release(opened._released, table=table_name, verified=not unverified)
             if as_csv and (as_json or text is None):
                 raise InputError(
-                    "there are no rows for it", where="--csv", mend="give a query, without --json"
+                    "there are no rows for it", where="--csv", hint="give a query, without --json"
                 )
             if text is None:
                 _show_tables(release, as_json=as_json)

@@ -67,7 +67,7 @@ def _made(place: Path, charge: Charge, spec: Path, home: Path | None) -> dict[st
         loaded = load(request)
         if loaded.digest != charge.spec_digest:
             raise InputError(
-                "is not the spec that it was published by", where=str(spec), mend="give the file of then"
+                "is not the spec that it was published by", where=str(spec), hint="give the file of then"
             )
         rebuild_lost(request, loaded, place)
     except TabulariumError as failure:

@@ -34,7 +34,7 @@ def suite_called(name: str) -> Suite:
         raise InputError(
             "there is no suite of that name",
             where=f"--suite {name}",
-            mend=f"{guess}known are {', '.join(SUITES)}",
+            hint=f"{guess}known are {', '.join(SUITES)}",
         )
     suite: Suite = import_module(SUITES[name]).SUITE
     return suite

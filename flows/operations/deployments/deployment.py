@@ -100,13 +100,13 @@ def _see_that_it_is_there(client: SyncPrefectClient, pool: str, queue: str | Non
         raise InputError(
             "the server has no work pool of this name",
             where=f"--pool {pool}",
-            mend=f"make it: prefect work-pool create {pool} --type process",
+            hint=f"make it: prefect work-pool create {pool} --type process",
         ) from None
     if found.is_managed_pool or found.is_push_pool:
         raise InputError(
             "its runs start on machines of a provider's, where the home and the data are not",
             where=f"--pool {pool}",
-            mend="name a pool whose workers you start beside the data",
+            hint="name a pool whose workers you start beside the data",
         )
     if queue is None:
         return
@@ -116,7 +116,7 @@ def _see_that_it_is_there(client: SyncPrefectClient, pool: str, queue: str | Non
         raise InputError(
             f"work pool {pool} has no queue of this name",
             where=f"--queue {queue}",
-            mend=f"make it: prefect work-queue create {queue} --pool {pool}",
+            hint=f"make it: prefect work-queue create {queue} --pool {pool}",
         ) from None
 
 
@@ -165,7 +165,7 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
     place = zone(timezone)
     if not library.croniter.is_valid(cron) or len(cron.split()) != _CRON_FIELDS:
         raise InputError(
-            "is no cron schedule", where="--cron", mend='write minute, hour, day, month, weekday: "0 6 1 * *"'
+            "is no cron schedule", where="--cron", hint='write minute, hour, day, month, weekday: "0 6 1 * *"'
         )
     try:
         # By the clock on the wall, as the server: 6 o'clock stays 6 o'clock when clocks change.
@@ -173,7 +173,7 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
             datetime
         )
     except library.CroniterBadDateError:
-        raise InputError("never fires", where="--cron", mend="name a day that its month has") from None
+        raise InputError("never fires", where="--cron", hint="name a day that its month has") from None
     return fires_at(found, place)
 
 

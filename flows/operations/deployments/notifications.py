@@ -59,7 +59,7 @@ def load_automations(client: SyncPrefectClient, file: Path, address: str) -> lis
             failure = InputError(
                 f"an automation is not what Prefect takes, at {where}",
                 where=f"{file.name}, {written.get('name')}",
-                mend="compare it with deploy/automations.yaml",
+                hint="compare it with deploy/automations.yaml",
             )
         else:
             continue
@@ -74,7 +74,7 @@ def _written(file: Path) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = yaml.safe_load(file.read_text())["automations"]
     except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
         what = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else "holds no automations"
-        failure = InputError(what, where=str(file), mend="give a file such as deploy/automations.yaml")
+        failure = InputError(what, where=str(file), hint="give a file such as deploy/automations.yaml")
     else:
         return found
     raise failure
@@ -108,5 +108,5 @@ def _receiver(address: str) -> Block:
     raise InputError(
         "is no address that messages go to",
         where="--to",
-        mend="write https://…, or mailtos://user:password@host?to=name@host",
+        hint="write https://…, or mailtos://user:password@host?to=name@host",
     )

@@ -51,7 +51,7 @@ def parse_threshold(written: str) -> Fraction:
     """
     found = _PERCENT.fullmatch(written.strip())
     if found is None:
-        raise InputError("is no percentage below 100", where="--warn-below", mend="write for instance 20%")
+        raise InputError("is no percentage below 100", where="--warn-below", hint="write for instance 20%")
     return Fraction(found[1]) / 100
 
 
@@ -68,7 +68,7 @@ def _all(home: Home) -> dict[str, str]:
         return {}
     except ValueError:
         failure = InputError(
-            "cannot be read", where=str(home.path / _FILE), mend="remove it, and give --warn-below again"
+            "cannot be read", where=str(home.path / _FILE), hint="remove it, and give --warn-below again"
         )
     else:
         return found

@@ -285,7 +285,7 @@ def _without_data(
 class Run:
     """Everything one run gave: measurement and release, or how it ended; and what it said.
 
-    ``refused`` is the error (what, where, mend) of a mechanism that would not even begin.
+    ``refused`` is the error (what, where, hint) of a mechanism that would not even begin.
     """
 
     measured: Measured | None
@@ -323,7 +323,7 @@ def _run(
     except (Exception, SystemExit) as raised:
         ended = f"{type(raised).__name__}: {raised}"
         if isinstance(raised, MechanismError) and not channel.transcript:
-            refused = raised.what, raised.where, raised.mend
+            refused = raised.what, raised.where, raised.hint
     return Run(measured, release, ended, refused, channel.transcript, *said)
 
 
@@ -349,8 +349,8 @@ def compared(first: Recording, second: Answer, public: dict[str, Answer]) -> Rep
     if (reason := _difference(first.run, second, "the other table")) is not None:
         return Replay(inf, reason)
     if first.run.refused is not None:
-        what, where, mend = first.run.refused
-        raise MechanismError(what, where=where, mend=mend)
+        what, where, hint = first.run.refused
+        raise MechanismError(what, where=where, hint=hint)
     if first.run.ended:
         return Replay(inf, f"the runs ended in an error: {first.run.ended}")
     for name, table in public.items():

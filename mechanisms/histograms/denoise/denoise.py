@@ -111,7 +111,7 @@ class Denoise(Mechanism):
             whole_number(self.longest, 1, LONGEST, "longest")
         if self.form == "sparse" and self.sign == "total":
             raise MechanismError(
-                "the sparse form does not keep the total", where="sign", mend="leave out form or sign"
+                "the sparse form does not keep the total", where="sign", hint="leave out form or sign"
             )
         _check_workload(self)
 
@@ -196,13 +196,13 @@ def _strength(value: Any, form: str) -> Fraction:
         raise MechanismError(
             "a strength means something in a given form only",
             where="strength",
-            mend="name a form too, or leave the strength out",
+            hint="name a form too, or leave the strength out",
         )
     most = 1 if form == "mixture" else STRONGEST
-    mend = f'write a number between 0 and {most} as text, such as "0.9"'
-    strength = exact_number(value, "strength", called="a strength", mend=mend)
+    hint = f'write a number between 0 and {most} as text, such as "0.9"'
+    strength = exact_number(value, "strength", called="a strength", hint=hint)
     if not 0 < strength < most:
-        raise MechanismError("this strength is out of bounds", where="strength", mend=mend)
+        raise MechanismError("this strength is out of bounds", where="strength", hint=hint)
     return strength
 
 
@@ -211,7 +211,7 @@ def _check_workload(mechanism: Denoise) -> None:
     if mechanism.workload == "cells":
         if mechanism.longest is not None:
             raise MechanismError(
-                "only ranges have a longest one", where="longest", mend="write workload: ranges too"
+                "only ranges have a longest one", where="longest", hint="write workload: ranges too"
             )
         return
     given = {
@@ -223,17 +223,17 @@ def _check_workload(mechanism: Denoise) -> None:
     for name, is_given in given.items():
         if is_given:
             raise MechanismError(
-                "this means something for single cells only", where=name, mend="leave it out for ranges"
+                "this means something for single cells only", where=name, hint="leave it out for ranges"
             )
 
 
 def _axes(value: Any) -> tuple[int, ...]:
     """Return the numbers of axes, as a tuple of different whole numbers."""
-    mend = "give a list of the axes' numbers, such as [1, 2]; the first axis is 0"
+    hint = "give a list of the axes' numbers, such as [1, 2]; the first axis is 0"
     if not isinstance(value, (list, tuple)):
-        raise MechanismError("this must be a list of axes", where="categorical", mend=mend)
+        raise MechanismError("this must be a list of axes", where="categorical", hint=hint)
     if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in value):
-        raise MechanismError("an axis is named by its number", where="categorical", mend=mend)
+        raise MechanismError("an axis is named by its number", where="categorical", hint=hint)
     if len(set(value)) < len(value):
-        raise MechanismError("an axis is named twice", where="categorical", mend=mend)
+        raise MechanismError("an axis is named twice", where="categorical", hint=hint)
     return tuple(value)

@@ -33,7 +33,7 @@ def axes_of(shape: tuple[int, ...], categorical: tuple[int, ...]) -> tuple[int, 
         raise MechanismError(
             f"a table of {len(shape)} dimensions has no such axis",
             where="categorical",
-            mend="number the axes from 0, in the order of the table's dimensions",
+            hint="number the axes from 0, in the order of the table's dimensions",
         )
     return tuple(sorted({axis % len(shape) for axis in categorical}))
 
@@ -67,7 +67,7 @@ class Layout:
             raise MechanismError(
                 f"a table can be smoothed over {MOST_AXES} axes at most, not over {len(layout.sides)}",
                 where="categorical",
-                mend="name the axes without a natural order",
+                hint="name the axes without a natural order",
             )
         return layout
 

@@ -149,7 +149,7 @@ class PrivHist(Mechanism):
             raise MechanismError(
                 "prevalences are pairs of count and multiplicity",
                 where="privhist",
-                mend='give an array of shape (k, 2), or counts with form: "counts"',
+                hint='give an array of shape (k, 2), or counts with form: "counts"',
             )
         capped = np.minimum(counts, [LARGEST_COUNT, _MOST_ITEMS]) if self.form == "prevalences" else counts
         runs = prevalences(capped) if self.form == "counts" else merged(capped)
@@ -404,7 +404,7 @@ def pairs_of(runs: ArrayLike) -> Runs:
         raise MechanismError(
             "these are not pairs of count and multiplicity",
             where="run lengths",
-            mend="give whole numbers from 0 up, shape (k, 2)",
+            hint="give whole numbers from 0 up, shape (k, 2)",
         )
     return pairs.astype(np.int64)
 
@@ -434,6 +434,6 @@ def expand(runs: ArrayLike, largest: int = LARGEST_LIST) -> NDArray[np.int64]:
         raise MechanismError(
             "the list would be longer than the limit",
             where="expand",
-            mend="work with the pairs of count and multiplicity, or raise the limit",
+            hint="work with the pairs of count and multiplicity, or raise the limit",
         )
     return np.repeat(pairs[:, 0], pairs[:, 1]).astype(np.int64)

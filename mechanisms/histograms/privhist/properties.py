@@ -77,7 +77,7 @@ def entropy(runs: ArrayLike, *, method: str = "miller_madow", total: int | None 
         value = float(-(items * shrunk * np.log(shrunk) / chance).sum())
         return Estimated(value, "Chao-Shen", "Chao, Shen 2003")
     raise MechanismError(
-        "there is no such estimator", where="method", mend="use plug_in, miller_madow or chao_shen"
+        "there is no such estimator", where="method", hint="use plug_in, miller_madow or chao_shen"
     )
 
 
@@ -178,7 +178,7 @@ def renyi_entropy(runs: ArrayLike, order: float, *, total: int | None = None) ->
         raise MechanismError(
             "an order is positive and not 1",
             where="order",
-            mend="for order 1 see entropy, for 0 support_size",
+            hint="for order 1 see entropy, for 0 support_size",
         )
     if order != int(order) or order < 2:
         power = float((items * (counts / records) ** order).sum())
@@ -221,10 +221,10 @@ def _sample(runs: ArrayLike, total: int | None) -> tuple[NDArray[np.int64], Floa
     pairs = merged(pairs_of(runs))
     if not pairs.size:
         raise MechanismError(
-            "the histogram is empty", where="properties", mend="there is nothing to estimate"
+            "the histogram is empty", where="properties", hint="there is nothing to estimate"
         )
     if total is not None and total < 1:
-        raise MechanismError("there is no record in all", where="total", mend="leave it out")
+        raise MechanismError("there is no record in all", where="total", hint="leave it out")
     counts, items = pairs[:, 0], pairs[:, 1].astype(np.float64)
     return counts, items, float((counts * items).sum()) if total is None else float(total)
 

@@ -74,7 +74,7 @@ def choose_radii(
     if 2 * error > LARGEST_INFLATION:
         raise refusal("the scores", where)
     if not candidates[0]:
-        raise MechanismError("the noise would be too wide to draw", where=where, mend="use a larger budget")
+        raise MechanismError("the noise would be too wide to draw", where=where, hint="use a larger budget")
     places = np.flatnonzero(candidates & (added <= largest))
     tails, terms = tail_energies(coordinates, plan.ends[places]), added[places]
     worse = np.sqrt(tails + terms * terms) if root_of_sum else np.sqrt(tails) + terms
@@ -389,7 +389,7 @@ def _plan(
 ) -> Plan:
     size = prod(shape)
     if size >= 1 << 31:
-        raise MechanismError("the table has 2^31 cells or more", where=where, mend="use fewer cells")
+        raise MechanismError("the table has 2^31 cells or more", where=where, hint="use fewer cells")
     root = root_above(size)
     error = rounded_up(relative_error(shape) * cap * root)
     if 2 * error * root > LARGEST_INFLATION:  # no Δ1/√z, no Δ2 is below 1/√N
@@ -405,5 +405,5 @@ def refusal(what: str, where: str) -> MechanismError:
     return MechanismError(
         f"at this count_cap and number of cells the error of {what} could add more than 1 % to the noise",
         where=where,
-        mend="lower count_cap, or use fewer cells",
+        hint="lower count_cap, or use fewer cells",
     )

@@ -156,7 +156,7 @@ def _blended(
             raise MechanismError(
                 f"the exact values of table {term.name} at node {node} contradict those of another table",
                 where="inference",
-                mend="drop one of the invariants",
+                hint="drop one of the invariants",
             )
         # Exact values replace what was blended before, and nothing noisy is added to them afterwards.
         total[rows] = np.where((variance == 0) & ~exact[rows], shown, total[rows])
@@ -606,7 +606,7 @@ class JointSystem:
             f"exact values of {link.tables[0]} and {link.tables[1]} contradict each other on their "
             f"marginal {link.marginal} ({at}group {group})",
             where="inference",
-            mend="drop one of the invariants",
+            hint="drop one of the invariants",
         )
 
     def _refuse_undetermined(self, one: Tables, other: Tables) -> None:
@@ -618,7 +618,7 @@ class JointSystem:
                 raise MechanismError(
                     f"table {name}: node {node}, cell {cell} is not measured and nothing determines it",
                     where="inference",
-                    mend="measure it, or leave it out of the tables",
+                    hint="measure it, or leave it out of the tables",
                 )
 
 

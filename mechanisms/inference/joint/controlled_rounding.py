@@ -205,7 +205,7 @@ class _Program:
             raise MechanismError(
                 "the linear program of controlled rounding was not solved",
                 where="inference",
-                mend="leave rounding out for these tables",
+                hint="leave rounding out for these tables",
             )
         near: Floats = np.rint(relaxed.x)
         fractional = np.abs(relaxed.x - near) > INTEGRAL

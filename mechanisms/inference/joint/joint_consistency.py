@@ -148,7 +148,7 @@ def _checked(
             raise MechanismError(
                 f"table {name} has no values or no variances",
                 where="inference",
-                mend="give both for every table; infinite variances where nothing was measured",
+                hint="give both for every table; infinite variances where nothing was measured",
             )
         with _naming(name):
             table = table_of(frame.tree, values[name])
@@ -159,7 +159,7 @@ def _checked(
             raise MechanismError(
                 f"table {name} has a measurement that is not finite",
                 where="inference",
-                mend="give it infinite variance",
+                hint="give it infinite variance",
             )
         given[name] = np.where(measured, table, 0.0)
     return given, known
@@ -170,7 +170,7 @@ def checked_estimates(overlap: Overlap, estimates: Mapping[str, Estimate]) -> di
     found = {}
     for name, frame in overlap.frames.items():
         if name not in estimates:
-            raise MechanismError(f"table {name} has no estimate", where="inference", mend="give every table")
+            raise MechanismError(f"table {name} has no estimate", where="inference", hint="give every table")
         with _naming(name):
             found[name] = Estimate(*finite_estimate(frame.tree, estimates[name]))
             _refuse_shape(found[name].values, frame)
@@ -182,7 +182,7 @@ def _refuse_shape(table: Floats, frame: Frame) -> None:
         raise MechanismError(
             f"the values are not of shape {frame.shape}",
             where="inference",
-            mend="give one column per cell of the flat dimensions",
+            hint="give one column per cell of the flat dimensions",
         )
 
 
@@ -192,4 +192,4 @@ def _naming(table: str) -> Iterator[None]:
     try:
         yield
     except MechanismError as wrong:
-        raise MechanismError(f"table {table}: {wrong.what}", where=wrong.where, mend=wrong.mend) from None
+        raise MechanismError(f"table {table}: {wrong.what}", where=wrong.where, hint=wrong.hint) from None

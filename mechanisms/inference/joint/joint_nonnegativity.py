@@ -146,7 +146,7 @@ class _Projection:
             raise MechanismError(
                 "exact values leave no non-negative tables that agree",
                 where="inference",
-                mend="drop one of the invariants, or leave non-negativity out",
+                hint="drop one of the invariants, or leave non-negativity out",
             )
         return settled, True
 
@@ -228,7 +228,7 @@ def _bounds(overlap: Overlap, marginals: MarginalTables, variances: MarginalTabl
             raise MechanismError(
                 f"an exact value of the marginal {marginal} is negative",
                 where="inference",
-                mend="exact values of counts must be at least zero",
+                hint="exact values of counts must be at least zero",
             )
         bounds[marginal] = np.where(exact, np.maximum(table, 0.0), 0.0)
     if not any(bound.any() for bound in bounds.values()):

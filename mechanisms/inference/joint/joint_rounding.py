@@ -143,7 +143,7 @@ def _refuse_unsettled(overlap: Overlap, values: Mapping[str, Floats]) -> None:
         raise MechanismError(
             "the tables do not add up or do not agree",
             where="inference",
-            mend="run joint_consistency, and joint_nonnegativity if wanted, first",
+            hint="run joint_consistency, and joint_nonnegativity if wanted, first",
         )
 
 

@@ -345,5 +345,5 @@ def _check_trees(frames: Mapping[str, Frame]) -> None:
             )
 
 
-def _wrong(what: str, mend: str) -> MechanismError:
-    return MechanismError(what, where="tables", mend=mend)
+def _wrong(what: str, hint: str) -> MechanismError:
+    return MechanismError(what, where="tables", hint=hint)

@@ -90,7 +90,7 @@ def margins(
     given = np.asarray(variances, dtype=np.float64)
     if not (given >= 0).all():
         raise MechanismError(
-            "a variance is negative or not a number", where="margins", mend="use the variances of an estimate"
+            "a variance is negative or not a number", where="margins", hint="use the variances of an estimate"
         )
     widths: Floats = np.sqrt(given) * quantile(level)
     if whole:
@@ -177,7 +177,7 @@ def laplace_margin(scale: float, level: float = 0.9, terms: int = 1) -> int:
     _check_level(level)
     _check_scale(scale)
     if terms < 1:
-        raise MechanismError("the number of terms is below 1", where="margins", mend="give at least 1")
+        raise MechanismError("the number of terms is below 1", where="margins", hint="give at least 1")
     if terms == 1:
         return _single(scale, 1.0 - level)
     deviation = math.sqrt(terms * laplace_variance(scale))
@@ -203,7 +203,7 @@ def _single(scale: float, outside: float) -> int:
 def _gaussian(sigma: float, outside: float) -> tuple[float, float]:
     """Return the variance of one discrete Gaussian error and its smallest sufficient half-width."""
     if not 0.0 < sigma < math.inf:
-        raise MechanismError("sigma is not a positive number", where="margins", mend="use that of the noise")
+        raise MechanismError("sigma is not a positive number", where="margins", hint="use that of the noise")
     if sigma > WIDE:
         # From here on the steps between whole numbers are below a thousandth of a standard deviation.
         return sigma**2, math.ceil(NormalDist().inv_cdf(1 - outside / 2) * sigma)
@@ -233,11 +233,11 @@ def _scale_of(variance: float) -> float:
 
 def _check_level(level: float) -> None:
     if not 0.0 < level < 1.0:
-        raise MechanismError("the level is not between 0 and 1", where="margins", mend="0.9 means 90 percent")
+        raise MechanismError("the level is not between 0 and 1", where="margins", hint="0.9 means 90 percent")
 
 
 def _check_scale(scale: float) -> None:
     if not 0.0 < scale < math.inf:
         raise MechanismError(
-            "the scale is not a positive number", where="margins", mend="use sensitivity / epsilon"
+            "the scale is not a positive number", where="margins", hint="use sensitivity / epsilon"
         )

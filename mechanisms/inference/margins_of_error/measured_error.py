@@ -77,7 +77,7 @@ def total_error(counts: Integers, released: NDArray[Any]) -> int:
     """
     flat, near = counts.reshape(-1), np.asarray(released).reshape(-1)
     if near.dtype.kind == "f" and not np.isfinite(near).all():
-        raise MechanismError("a released number is not finite", where="released", mend="mend the mechanism")
+        raise MechanismError("a released number is not finite", where="released", hint="mend the mechanism")
     total = 0
     for start in range(0, flat.size, _CELLS_AT_ONCE):
         part = slice(start, start + _CELLS_AT_ONCE)

@@ -109,12 +109,12 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float, *, sc
     """
     if noisy.shape != prior.shape or noisy.ndim != 1:
         raise MechanismError(
-            "noisy counts and prior differ in shape", where="prior", mend="give one number for each cell"
+            "noisy counts and prior differ in shape", where="prior", hint="give one number for each cell"
         )
     known = ~np.isnan(prior)
     if np.isinf(prior).any() or (prior[known] < 0).any():
         raise MechanismError(
-            "a prior holds counts that cannot be", where="prior", mend="give counts that are zero or more"
+            "a prior holds counts that cannot be", where="prior", hint="give counts that are zero or more"
         )
     values = noisy.astype(np.float64)
     variances = np.full(noisy.shape, noise.variance)

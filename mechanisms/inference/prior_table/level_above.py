@@ -62,7 +62,7 @@ def expected_below(noisy: Floats, above: Floats, parents: Integers, variance: fl
     """
     if noisy.ndim != 2 or above.shape[1:] != noisy.shape[1:] or parents.shape != noisy.shape[:1]:
         raise MechanismError(
-            "the two levels differ in their cells", where="above", mend="give a row for each node"
+            "the two levels differ in their cells", where="above", hint="give a row for each node"
         )
     possible = ~np.isnan(noisy)
     found = np.where(possible, noisy, 0.0)

@@ -45,7 +45,7 @@ def certificate(
         raise PublicationError(
             "the ledger does not know this release",
             where=f"release {measured.release_id}",
-            mend="run the whole flow",
+            hint="run the whole flow",
         )
     loaded, account = run.loaded, ledger.account(charge.account)
     deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]

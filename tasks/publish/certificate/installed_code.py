@@ -44,7 +44,7 @@ def software_versions() -> dict[str, str]:
             raise PublicationError(
                 f"{name} is not installed as a package",
                 where="software",
-                mend="install Tabularium anew with pip",
+                hint="install Tabularium anew with pip",
             ) from None
     return found
 

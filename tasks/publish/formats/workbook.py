@@ -67,7 +67,7 @@ def write_workbook(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: 
                 raise PublicationError(
                     f"has {table.frame.num_rows} rows, and a sheet of a workbook holds {SHEET_ROWS}",
                     where=f"table {name}",
-                    mend="take xlsx out of publication.formats",
+                    hint="take xlsx out of publication.formats",
                 )
             sheet = book.add_worksheet(names[name])
             write_text = _writer_of_text(sheet, plain)

@@ -1,4 +1,4 @@
-"""What people who are new here do wrong: each is one line that names the mend, and leaves nothing behind."""
+"""What people who are new here do wrong: each is one line that names the hint, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ def test_a_page_of_the_desk_that_shows_a_value_is_found(
     hunted: Hunted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def telling(*_: Any, **__: Any) -> Any:
-        raise InputError(f"of {NAME} there are {COUNT:,}", where="releases", mend="ask nobody")
+        raise InputError(f"of {NAME} there are {COUNT:,}", where="releases", hint="ask nobody")
 
     monkeypatch.setattr("tabularium.Books.newest_releases", telling)
     home = hunted.up.home

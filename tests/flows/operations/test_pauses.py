@@ -23,7 +23,7 @@ from tabularium.mechanisms.errors import InputError, InputMissing
 from tabularium.tasks.runtime.run import Request
 
 BUSY = Busy("another live process is working on it", where="release r1")
-UNSIGNED = NotApproved("is not approved", where="account a", mend="run: tabularium ledger approve SPEC")
+UNSIGNED = NotApproved("is not approved", where="account a", hint="run: tabularium ledger approve SPEC")
 
 
 def passed(*names: str, minutes: float = 1, key: str | None = None) -> list[Any]:
@@ -96,7 +96,7 @@ def test_the_command_is_whole(tmp_path: Path) -> None:
         f"account a: is not approved; let an officer run: tabularium ledger approve '{tmp_path}/my spec.yaml' "
         f"--period 2026-Q4 --revises 'a late file' --home {tmp_path} --key FILE"
     )
-    attempts = NotApproved("was cut off", where="release r1", mend="tabularium ledger allow-attempts r1")
+    attempts = NotApproved("was cut off", where="release r1", hint="tabularium ledger allow-attempts r1")
     assert told_to_officers(attempts, request) == attempts.line()
 
 

@@ -61,7 +61,7 @@ def test_parts_that_are_stored_are_adopted_and_the_counts_are_the_same(
 
         def write(self: MeasurementStore, path: Path, *arguments: Any) -> str:
             if len(stored(home)) == kept:
-                raise StorageFailed("the disk is full", where="release", mend="make room")
+                raise StorageFailed("the disk is full", where="release", hint="make room")
             return real(self, path, *arguments)
 
         patch.setattr(MeasurementStore, "_write", write)

@@ -90,7 +90,7 @@ def test_slabs_that_are_stored_are_never_drawn_again(
 
     def write(self: MeasurementStore, path: Path, *arguments: Any) -> str:
         if len(stored(home)) == kept:
-            raise StorageFailed("the disk is full", where="release", mend="make room")
+            raise StorageFailed("the disk is full", where="release", hint="make room")
         return real(self, path, *arguments)
 
     with monkeypatch.context() as patch:
@@ -109,7 +109,7 @@ def test_counts_that_cannot_be_read_leave_the_charge_as_a_loss_of_power_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, home = write_slab_scene(tmp_path)
-    failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
+    failure = InputError("the counts are missing or altered", where="secure workspace", hint="run again")
     real = SlabbedCounts.at
 
     def at(self: SlabbedCounts, place: Any, first: int, last: int) -> Any:

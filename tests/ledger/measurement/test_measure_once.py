@@ -187,7 +187,7 @@ def test_word_is_left_after_drawing_is_committed_and_before_anything_is_drawn(
 
     def fail() -> None:
         told.append(charge(books).state)
-        raise StorageFailed("no word can be left", where="here", mend="mend it")
+        raise StorageFailed("no word can be left", where="here", hint="mend it")
 
     with hold(books, "r1"), pytest.raises(StorageFailed):
         measure_once(books, store, "r1", {"only": never}, announce=fail)

@@ -63,7 +63,7 @@ def test_a_hint_names_the_key_once_one_is_enrolled(books: Ledger) -> None:
     books.enrol_key(public_hex(key), officer="A. Ro", by=key)
     with pytest.raises(NotApproved) as after:
         books.drawing("r1")
-    assert "--key" not in before.value.mend and after.value.mend == f"{before.value.mend} --key FILE"
+    assert "--key" not in before.value.hint and after.value.hint == f"{before.value.hint} --key FILE"
     books.close_account("census", reason="over")
     with pytest.raises(AccountClosed, match=r"tabularium ledger change census --reason … --key FILE"):
         reserve(books, "r2")

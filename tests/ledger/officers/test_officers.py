@@ -294,17 +294,17 @@ FIT: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
 
 
 @sqlite
-@pytest.mark.parametrize(("terms", "asked", "mend"), FIT)
+@pytest.mark.parametrize(("terms", "asked", "hint"), FIT)
 def test_a_charge_that_does_not_fit_is_refused_with_what_would(
-    books: Ledger, terms: dict[str, Any], asked: dict[str, Any], mend: str | None
+    books: Ledger, terms: dict[str, Any], asked: dict[str, Any], hint: str | None
 ) -> None:
     census(books, "other", **terms)
-    if mend is None:
+    if hint is None:
         assert reserve(books, account="other", **asked).amount == Fraction(1, 10)
         return
     with pytest.raises(Unfit) as refused:
         reserve(books, account="other", **asked)
-    assert mend in str(refused.value)
+    assert hint in str(refused.value)
     assert "\n" not in str(refused.value)
     with pytest.raises(Unfit):
         books.precheck("other", amount=Fraction(1, 10), spec_digest="s", **asked)

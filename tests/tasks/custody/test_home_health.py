@@ -19,7 +19,7 @@ def test_drops_that_need_somebody_are_counted(tmp_path: Path) -> None:
     look(home, inbox)
     drops, place = _inboxes(home)
     assert (drops.state, drops.said) == ("warn", f"{inbox.product}: 1 in quarantine, 1 under way")
-    assert drops.mend.endswith("/inbox/quarantine")
+    assert drops.hint.endswith("/inbox/quarantine")
     assert place.state == "ok"
 
 

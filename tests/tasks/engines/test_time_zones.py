@@ -158,7 +158,7 @@ def test_instants_without_a_zone_are_refused(form: str, tmp_path: Path) -> None:
     with pytest.raises(InputRefused) as caught:
         years_found(tmp_path, place, None)
     assert caught.value.where == "columns.years.date"
-    assert "zone: Europe/Rome" in caught.value.mend
+    assert "zone: Europe/Rome" in caught.value.hint
     check(years_found(tmp_path, place, "UTC"), ZoneInfo("UTC"))
 
 

@@ -43,7 +43,7 @@ def where() -> str | None:
 @stage("tell")
 def tell(ours: bool) -> None:
     if ours:
-        raise InputError("is not a number", where="age", mend="write digits")
+        raise InputError("is not a number", where="age", hint="write digits")
     raise ValueError(f"{SECRET} is not a number")
 
 

@@ -38,7 +38,7 @@ def bad(folder: Path, content: str | bytes) -> list[tuple[int | None, str, str]]
     tree, problems = read(folder, content)
     assert tree is None
     assert problems
-    assert all(problem.mend and problem.file == "codes.csv" for problem in problems)
+    assert all(problem.hint and problem.file == "codes.csv" for problem in problems)
     return [(problem.line, problem.field, problem.what) for problem in problems]
 
 
@@ -128,7 +128,7 @@ def test_every_mistake_is_found_at_once(tmp_path: Path) -> None:
 
 def test_an_orphan_is_offered_the_nearest_code(tmp_path: Path) -> None:
     _, problems = read(tmp_path, "code,label,parent\nNorth,N,\nN1,x,Nort\n")
-    assert problems[0].mend == "did you mean `North`?"
+    assert problems[0].hint == "did you mean `North`?"
 
 
 def test_long_lists_of_mistakes_are_cut(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ DATA = '<m:{} xmlns:m="http://www.sdmx.org/resources/sdmxml/schemas/v{}/message"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "line", "says", "mend"),
+    ("name", "text", "line", "says", "hint"),
     [
         ("lists.xml", V30, None, "does not say which", "lists.xml# and one of them: `CL_AREA`"),
         ("lists.xml#CL_ARE", V30, None, "no code list `CL_ARE`", "did you mean `CL_AREA`"),
@@ -145,13 +145,13 @@ DATA = '<m:{} xmlns:m="http://www.sdmx.org/resources/sdmxml/schemas/v{}/message"
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(
-    tmp_path: Path, name: str, text: str | bytes, line: int | None, says: str, mend: str
+    tmp_path: Path, name: str, text: str | bytes, line: int | None, says: str, hint: str
 ) -> None:
     tree, problems = read(tmp_path, text, name)
     assert tree is None
     assert problems[0].line == line
     assert says in problems[0].what
-    assert mend in problems[0].mend
+    assert hint in problems[0].hint
     assert problems[0].file == name.partition("#")[0]
     assert "\n" not in str(problems[0])
     assert published_text(tmp_path / name) == b"" or problems[0].line is not None or "twice" in says

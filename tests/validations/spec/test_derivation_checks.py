@@ -128,7 +128,7 @@ def test_check_says_what_agrees(tmp_path: Path) -> None:
 def test_a_unique_rule_is_about_columns_of_the_source(tmp_path: Path) -> None:
     rules = "rules: [{rule: unique, columns: [person, age]}, {rule: unique, columns: [kind]}]\n"
     found = problems_of(tmp_path, SPEC.format(other=AB) + rules)
-    assert [(each.field, each.what, each.mend) for each in found] == [
+    assert [(each.field, each.what, each.hint) for each in found] == [
         ("rules[0].columns", "`age` is made of other columns", "name `AGEP`, which it comes from"),
         ("rules[1].columns", "`kind` is made of other columns", "name columns of the source"),
     ]

@@ -21,7 +21,7 @@ GOOD = 'name: sizes, of: household_id, share: "1/4"'
 
 
 @pytest.mark.parametrize(
-    ("lines", "field", "what", "mend"),
+    ("lines", "field", "what", "hint"),
     [
         ([GOOD.replace("sizes", "sex_status")], "histograms[0].name", "table 2 has this name", "own name"),
         ([GOOD, GOOD], "histograms[1].name", "histogram 1 has this name", "own name"),
@@ -44,11 +44,11 @@ GOOD = 'name: sizes, of: household_id, share: "1/4"'
         ([f"{GOOD}, mechanism: identity"], "histograms[0].mechanism", "", ""),
     ],
 )
-def test_mistakes(tmp_path: Path, lines: list[str], field: str, what: str, mend: str) -> None:
+def test_mistakes(tmp_path: Path, lines: list[str], field: str, what: str, hint: str) -> None:
     (problem,) = problems_of(tmp_path, with_histograms(*lines))
     assert problem.field == field
     assert what in problem.what
-    assert mend in problem.mend
+    assert hint in problem.hint
     assert problem.line is not None
 
 

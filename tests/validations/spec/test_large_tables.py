@@ -44,7 +44,7 @@ def test_a_table_that_can_be_cut_is_none_too_large(tmp_path: Path) -> None:
 def test_others_are_told_why_not(text: str, why: str, tmp_path: Path) -> None:
     found = [each for each in problems_of(tmp_path, text) if each.field == "tables[0].dimensions"]
     assert len(found) == 1, problems_of(tmp_path, text)
-    assert why in found[0].what and "coarser" in found[0].mend
+    assert why in found[0].what and "coarser" in found[0].hint
 
 
 def test_a_family_must_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,7 +265,7 @@ def test_options_between_files_and_databases(tmp_path: Path) -> None:
     files = write_spec(tmp_path / "files")
     (problem,) = examine(files, source="sqlite:///people.db").problems
     assert (problem.field, problem.line) == ("--source", None)
-    assert "table" in problem.mend
+    assert "table" in problem.hint
     base = write_spec(tmp_path / "base", block("source", 'source: {url: "sqlite:///a.db", table: people}'))
     loaded = load_spec(base)
     assert (loaded.spec.source.engine, loaded.source_uri) == ("database", "sqlite:///a.db")

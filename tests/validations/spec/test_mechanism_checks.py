@@ -25,7 +25,7 @@ def table(words: str, text: str = SPEC) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "field", "what", "mend"),
+    ("text", "field", "what", "hint"),
     [
         (changed('budget: "1"', 'definition: zcdp, budget: "1"'), "privacy.definition", "`delta` is missing", "1/1000000"),
         (changed('budget: "1"', 'budget: "1", delta: "1/10"'), "privacy.delta", "no δ", "zcdp"),
@@ -45,11 +45,11 @@ def table(words: str, text: str = SPEC) -> str:
         (table("mechanism: fpa"), "tables[1].mechanism", "needs the parameter `k`", "{k: …}"),
     ],
 )  # fmt: skip
-def test_mistakes(tmp_path: Path, text: str, field: str, what: str, mend: str) -> None:
+def test_mistakes(tmp_path: Path, text: str, field: str, what: str, hint: str) -> None:
     (problem,) = problems_of(tmp_path, text)
     assert problem.field == field
     assert what in problem.what
-    assert mend in problem.mend
+    assert hint in problem.hint
     assert problem.line is not None
 
 

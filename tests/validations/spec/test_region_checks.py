@@ -17,7 +17,7 @@ def table(words: str, name: str = "area_age", text: str = SPEC) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "field", "what", "mend"),
+    ("text", "field", "what", "hint"),
     [
         (table("mechanism: denoise\n    per: region"), "tables[0].per", "not a dimension", "`area`"),
         (table("mechanism: denoise\n    per: [area]"), "tables[0].per", "", ""),
@@ -36,10 +36,10 @@ def table(words: str, name: str = "area_age", text: str = SPEC) -> str:
         (table("mechanism: privhist\n    per: age"), "tables[0].mechanism", "which cells have it", ""),
     ],
 )
-def test_mistakes(tmp_path: Path, text: str, field: str, what: str, mend: str) -> None:
+def test_mistakes(tmp_path: Path, text: str, field: str, what: str, hint: str) -> None:
     (problem,) = problems_of(tmp_path, text)
     assert problem.field == field
-    assert what in problem.what and mend in problem.mend
+    assert what in problem.what and hint in problem.hint
 
 
 @pytest.mark.parametrize(("per", "axis"), [("area", 0), ("age", 1), ("sex", 2)])

@@ -31,7 +31,7 @@ from tests.validations.spec.spec_samples import SPEC, load, problems_of
 def test_mistakes_in_a_review(tmp_path: Path, text: str, field: str, what: str) -> None:
     found = problems_of(tmp_path, SPEC + f"publication: {{review: {text}}}\n")
     said = [p for p in found if p.field.startswith(f"publication.{field}") and what in f"{p.field} {p.what}"]
-    assert said and said[0].line and said[0].mend, format_problems(found)
+    assert said and said[0].line and said[0].hint, format_problems(found)
 
 
 def test_a_workspace_is_not_kept_where_a_draft_is_reviewed(tmp_path: Path) -> None:

@@ -161,21 +161,21 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("old", "new", "line", "field", "what", "mend"), MISTAKES, ids=range(len(MISTAKES)))
+@pytest.mark.parametrize(("old", "new", "line", "field", "what", "hint"), MISTAKES, ids=range(len(MISTAKES)))
 def test_one_mistake(
-    tmp_path: Path, old: str, new: str, line: int | None, field: str, what: str, mend: str
+    tmp_path: Path, old: str, new: str, line: int | None, field: str, what: str, hint: str
 ) -> None:
     found = problems_of(tmp_path, changed(old, new))
     said = [p for p in found if p.field == field and what in p.what]
     assert said, format_problems(found)
     assert said[0].file == "spec.yaml"
     assert line is None or said[0].line == line
-    assert mend in said[0].mend
+    assert hint in said[0].hint
 
 
-@pytest.mark.parametrize(("old", "new", "line", "field", "what", "mend"), MISTAKES, ids=range(len(MISTAKES)))
+@pytest.mark.parametrize(("old", "new", "line", "field", "what", "hint"), MISTAKES, ids=range(len(MISTAKES)))
 def test_one_mistake_is_said_once(
-    tmp_path: Path, old: str, new: str, line: int | None, field: str, what: str, mend: str
+    tmp_path: Path, old: str, new: str, line: int | None, field: str, what: str, hint: str
 ) -> None:
     """One careless line does not bring a cascade: at most one more problem follows from it."""
     found = problems_of(tmp_path, changed(old, new))
@@ -217,7 +217,7 @@ def test_mistakes_in_a_block(tmp_path: Path, key: str, text: str, field: str, wh
     assert said, format_problems(found)
     assert what in said[0].what
     assert said[0].line is not None
-    assert said[0].mend
+    assert said[0].hint
 
 
 def test_a_table_with_more_cells_than_can_be_counted(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_two_code_lists_of_one_name(tmp_path: Path) -> None:
     text = changed("  age:", "  work: {hierarchy: more/areas.csv, levels: [a, b, c]}\n  age:")
     (problem,) = problems_of(tmp_path, text, lists)
     assert problem.field == "columns.work.hierarchy"
-    assert "rename one" in problem.mend
+    assert "rename one" in problem.hint
     same = {"areas.csv": AREAS, "more/areas.csv": AREAS}
     assert problems_of(tmp_path, text, same) == ()
 
@@ -385,7 +385,7 @@ def test_format() -> None:
     assert format_problems([problem, problem]) == "\n".join(
         ["spec.yaml:12: tables[0].share: is wrong; mend it"] * 2
     )
-    assert problem.as_json() == {"line": 12, "field": "tables[0].share", "what": "is wrong", "mend": "mend it", "file": "spec.yaml"}  # fmt: skip
+    assert problem.as_json() == {"line": 12, "field": "tables[0].share", "what": "is wrong", "hint": "mend it", "file": "spec.yaml"}  # fmt: skip
     assert str(Problem(None, "--period", "is wrong", "")) == "--period: is wrong"
     assert field_name(("a", 0, "b\x1b", 3)) == "a[0].b\ufffd[3]"
 
@@ -406,6 +406,6 @@ def test_nearest() -> None:
 def test_steps_that_need_consistency(tmp_path: Path) -> None:
     problems = problems_of(tmp_path, SPEC + "\npostprocessing: {consistency: false, rounding: false}\n")
     assert [problem.field for problem in problems] == ["postprocessing.nonnegativity"]
-    assert "nonnegativity: false" in problems[0].mend
+    assert "nonnegativity: false" in problems[0].hint
     off = "{consistency: false, nonnegativity: false, rounding: false}"
     assert problems_of(tmp_path, SPEC + f"\npostprocessing: {off}\n") == ()

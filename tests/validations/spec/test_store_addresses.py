@@ -110,7 +110,7 @@ def test_what_is_no_address_is_refused(address: str, said: str, tmp_path: Path, 
     (problem,) = examine(written(tmp_path, f"path: '{address}'")).problems
     assert problem.field == "source.path"
     assert said in problem.what
-    assert problem.mend
+    assert problem.hint
 
 
 def test_public_look_ups_are_files_and_those_of_the_unit_may_lie_in_a_store(

@@ -36,7 +36,7 @@ def refused(kind: object, value: object) -> str:
         read(kind, value)
     (error,) = caught.value.errors()
     context = error["ctx"]
-    assert context["mend"] or error["type"] == NEEDS_QUOTES
+    assert context["hint"] or error["type"] == NEEDS_QUOTES
     return str(context["what"])
 
 

@@ -78,7 +78,7 @@ def test_scalars_that_readers_disagree_about_are_refused(text: str) -> None:
     problem = document.problems[0]
     assert problem.line == 1
     assert problem.field == "a"
-    assert problem.mend.startswith(f'write "{text}" in quotes')
+    assert problem.hint.startswith(f'write "{text}" in quotes')
     assert document.is_tainted(("a",))
     quoted = parse(f'a: "{text}"\n')
     assert quoted.problems == []
@@ -116,7 +116,7 @@ def test_floats_are_kept_as_floats_for_the_models_to_refuse(text: str) -> None:
 @pytest.mark.parametrize("key", ["no", "true", "1.5", "null", "~", "010", "2019-01-01", "1e3"])
 def test_keys_that_are_not_read_as_text(key: str) -> None:
     document = parse(f"a: {{{key}: x}}\n")
-    assert [(p.field, p.mend) for p in document.problems] == [(f"a.{key}", f'write "{key}" in quotes')]
+    assert [(p.field, p.hint) for p in document.problems] == [(f"a.{key}", f'write "{key}" in quotes')]
     assert parse(f'a: {{"{key}": x}}\n').data == {"a": {key: "x"}}
 
 
@@ -144,7 +144,7 @@ def test_a_key_without_a_value() -> None:
 
 def test_a_label_that_a_comma_cuts_is_to_be_quoted() -> None:
     (problem,) = parse("labels: {4: Grade 9 to 12, no diploma, 5: High school}\n").problems
-    assert (problem.what, problem.mend) == (
+    assert (problem.what, problem.hint) == (
         "there is no value",
         "quote the label: a comma between { and } ends it",
     )
@@ -174,7 +174,7 @@ def test_what_a_spec_does_not_need_is_refused(text: str, line: int, says: str) -
     assert document.data is None
     assert [p.line for p in document.problems] == [line]
     assert says in document.problems[0].what
-    assert document.problems[0].mend
+    assert document.problems[0].hint
 
 
 def test_billion_laughs_stop_at_the_first_anchor() -> None:
@@ -250,4 +250,4 @@ def test_any_text_gives_values_or_problems_and_never_an_exception(text: str) -> 
 
 def test_braces_without_quotes_are_told_of() -> None:
     (problem,) = parse_yaml("source: {path: people-{period}.csv}\n", Document("t.yaml")).problems
-    assert problem.mend == "put a value that holds { and } between quotes"
+    assert problem.hint == "put a value that holds { and } between quotes"

@@ -126,8 +126,8 @@ def _check_range(draft: Draft, path: Path, span: IntegerRange) -> None:
                 "write the edges in ascending order",
             )
         elif not span.start < edge <= span.end:
-            mend = "an edge is the first value of a bin after the first: above `from`, at most `to`"
-            draft.add((*path, "edges", place), "lies outside the range", mend)
+            hint = "an edge is the first value of a bin after the first: above `from`, at most `to`"
+            draft.add((*path, "edges", place), "lies outside the range", hint)
     if span.digits is not None:
         _check_decimals(draft, path, span)
     bins = _bins(span)
@@ -235,8 +235,8 @@ def _check_other(draft: Draft, path: Path, column: Column, domain: Domain) -> No
             if inner
             else f"{quoted(column.other)} is not one of the codes"
         )
-        mend = "name a code that has no children" if inner else choose(column.other, domain.codes, "codes")
-        draft.add(path, what, mend)
+        hint = "name a code that has no children" if inner else choose(column.other, domain.codes, "codes")
+        draft.add(path, what, hint)
 
 
 def _check_null_codes(draft: Draft, path: Path, column: Column, domain: Domain) -> None:
@@ -253,9 +253,9 @@ def _check_null_codes(draft: Draft, path: Path, column: Column, domain: Domain) 
         if domain.nulls == "other" and domain.other == code:
             continue
         kind = "hierarchy" if isinstance(domain, HierarchyDomain) else "categories"
-        mend = f'add nulls: other and other: "{shown(code)}", or take it out of {field}.nulls'
+        hint = f'add nulls: other and other: "{shown(code)}", or take it out of {field}.nulls'
         draft.add(
-            (*path, kind), f"the code {quoted(code)} is null in the source, so nobody can have it", mend
+            (*path, kind), f"the code {quoted(code)} is null in the source, so nobody can have it", hint
         )
 
 

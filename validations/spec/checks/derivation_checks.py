@@ -55,8 +55,8 @@ def _check_map(draft: Draft, path: Path, column: Column, domain: Domain | None) 
     for value, code in pairs.items():
         if value in nulls:
             what = f"{quoted(value)} is null in the source, so nobody can have it"
-            mend = f"send nulls to other, or take it out of {field}.nulls"
-            draft.add((*path, "map", value), what, mend)
+            hint = f"send nulls to other, or take it out of {field}.nulls"
+            draft.add((*path, "map", value), what, hint)
         elif domain is not None:
             _check_code(draft, (*path, "map", value), code, domain)
 
@@ -137,7 +137,7 @@ def _check_cases(draft: Draft, path: Path, column: Column, domain: Domain | None
         except InputError as error:
             if readable and not _tests_cases(draft, (*here, "when"), case.when):
                 at = error.where.removeprefix("query").removeprefix(", ")
-                draft.add((*here, "when"), f"{at}: {error.what}" if at else error.what, error.mend)
+                draft.add((*here, "when"), f"{at}: {error.what}" if at else error.what, error.hint)
             continue
         if not all(mask.any() for name in universe.about for mask in universe.masks(name)):
             draft.add((*here, "when"), "no record can pass these tests", "mend them, or remove the case")
@@ -154,6 +154,6 @@ def _tests_cases(draft: Draft, path: Path, when: str) -> bool:
     except InputError:
         return False
     made = [name for name in about if (column := draft.columns.get(name)) is not None and column.cases]
-    mend = "test the columns that it is made of"
-    draft.add(path, f"{listed(made)} is made by cases itself", mend)
+    hint = "test the columns that it is made of"
+    draft.add(path, f"{listed(made)} is made by cases itself", hint)
     return True

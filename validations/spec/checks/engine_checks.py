@@ -25,16 +25,16 @@ def check_engine(draft: Draft, source: Source) -> None:
         for name, look in draft.lookups.items():
             if look is not None and look.public is None:
                 what = f"{source.engine} joins public look-ups alone"
-                mend = (
+                hint = (
                     "join the privacy unit's rows in a view or before writing the files, and name that source"
                 )
-                draft.add(("lookups", name), what, mend)
+                draft.add(("lookups", name), what, hint)
 
 
 def _check_postgresql(draft: Draft, url: str) -> None:
     if urlsplit(url).scheme not in ("postgresql", "postgres"):
-        mend = "write a url like postgresql://host/database?sslmode=verify-full, or engine: database"
-        draft.add(("source", "url"), "is not one of PostgreSQL", mend)
+        hint = "write a url like postgresql://host/database?sslmode=verify-full, or engine: database"
+        draft.add(("source", "url"), "is not one of PostgreSQL", hint)
         return
     wrong = way_problem(url)
     if wrong is not None:
@@ -43,16 +43,16 @@ def _check_postgresql(draft: Draft, url: str) -> None:
 
 def _check_spark(draft: Draft, source: Source) -> None:
     if source.master is None:
-        mend = "add master: with spark://host:7077, or local[4] for this machine"
-        draft.add(("source", "engine"), "`master` is missing", mend)
+        hint = "add master: with spark://host:7077, or local[4] for this machine"
+        draft.add(("source", "engine"), "`master` is missing", hint)
     elif not _MASTER.fullmatch(source.master):
         draft.add(
             ("source", "master"), "is no cluster", "write spark://host:7077, or local[4] for this machine"
         )
     if source.path is not None and source.file_format == "csv":
-        mend = "write the records as Parquet, or leave engine out"
+        hint = "write the records as Parquet, or leave engine out"
         draft.add(
-            ("source", "path"), "spark reads Parquet files, since it reads damaged CSV without a word", mend
+            ("source", "path"), "spark reads Parquet files, since it reads damaged CSV without a word", hint
         )
     elif source.path is not None and source.file_format is None:
         draft.add(

@@ -112,8 +112,8 @@ def _check_ends(draft: Draft) -> None:
                 for n in shared
             ):
                 what = f"a record may end in the cells of impossible[{earlier}], which come before"
-                mend = "write this fact before that one, or reject its records"
-                draft.add(("impossible", place, "records"), what, mend)
+                hint = "write this fact before that one, or reject its records"
+                draft.add(("impossible", place, "records"), what, hint)
 
 
 def _check_invariants(draft: Draft) -> None:
@@ -133,8 +133,8 @@ def _check_invariants(draft: Draft) -> None:
         wrong = int((known.values[found if known.nodes is None else found[known.nodes]] > 0).sum())
         if wrong:
             what = f"holds {wrong} cell{'' if wrong == 1 else 's'} above zero that `impossible` says is empty"
-            mend = "mend its numbers, or the values under impossible"
-            draft.add(("invariants", places[known.name]), what, mend)
+            hint = "mend its numbers, or the values under impossible"
+            draft.add(("invariants", places[known.name]), what, hint)
 
 
 def check_impossible_cells(draft: Draft, spec: ReleaseSpec) -> None:
@@ -165,6 +165,6 @@ def _check_measures(draft: Draft, spec: ReleaseSpec, places: dict[str, int]) -> 
         for array in split(table):
             if array.parameters.get("by_group") and impossible_in(spec, draft.domains, array) is not None:
                 what = "has bounds that differ by group, and some cells of the table are exactly zero"
-                mend = "write one bound for all groups, or take the measure to a table without such cells"
-                draft.add(("tables", places[table.name]), what, mend)
+                hint = "write one bound for all groups, or take the measure to a table without such cells"
+                draft.add(("tables", places[table.name]), what, hint)
                 break

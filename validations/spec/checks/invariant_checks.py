@@ -75,8 +75,8 @@ def read_figures(
         levels = along.levels if along is not None else ()
         if invariant.level not in levels:
             what = f"there is no level {quoted(invariant.level)} in its dimensions"
-            mend = choose(invariant.level, levels, "levels") if levels else "remove level"
-            draft.add((*path, "level"), what, mend)
+            hint = choose(invariant.level, levels, "levels") if levels else "remove level"
+            draft.add((*path, "level"), what, hint)
             return None
     flat = tuple(draft.domains[name] for name in invariant.dimensions if along is None or name != along.name)
     values, nodes = _values(draft, path, invariant, folder, along, flat)
@@ -104,8 +104,8 @@ def _values(
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
     if (invariant.values is None) == (invariant.count is None):
         both = invariant.count is not None
-        mend = "write count: for a total, values: with a file for everything else"
-        draft.add(path, "has both `values` and `count`" if both else "needs `values` or `count`", mend)
+        hint = "write count: for a total, values: with a file for everything else"
+        draft.add(path, "has both `values` and `count`" if both else "needs `values` or `count`", hint)
         return None, None
     if invariant.count is not None:
         if invariant.dimensions:

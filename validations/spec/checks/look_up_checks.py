@@ -64,16 +64,16 @@ def _check_kind(draft: Draft, path: Path, look: LookUp) -> None:
         what = (
             "is neither public nor of the privacy unit, so that its rows could change the records of others"
         )
-        mend = (
+        hint = (
             f"write unit: {look.key} instead of key"
             if own
             else "write public: and why nobody's data are in it, or unit: with its column of the unit's ids"
         )
-        draft.add(path, what, mend)
+        draft.add(path, what, hint)
     elif look.unit is not None and unit is not None and unit.column is None:
         what = "each record is a privacy unit, and no look-up can carry it"
-        mend = "name the column that tells units apart, privacy.unit: {column: person_id}; or write public:"
-        draft.add((*path, "unit"), what if unit.entity == RECORD else f"{what}: it has no column", mend)
+        hint = "name the column that tells units apart, privacy.unit: {column: person_id}; or write public:"
+        draft.add((*path, "unit"), what if unit.entity == RECORD else f"{what}: it has no column", hint)
     if look.public is not None and look.key is None:
         draft.add(path, "`key` is missing", "name the column in which values are looked up")
     if look.source_column is not None and look.key is None:
@@ -105,8 +105,8 @@ def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> N
         draft.public_files[public_name(str(path[-1]))] = digest
         return
     what = f"there is no file {quoted(look.path)}"
-    mend = "check the path, which is relative to the spec file; a public look-up is one file"
-    draft.add((*path, "path"), what, mend)
+    hint = "check the path, which is relative to the spec file; a public look-up is one file"
+    draft.add((*path, "path"), what, hint)
 
 
 def _same_file(one: FilePath, other: FilePath) -> bool:
@@ -148,12 +148,12 @@ def _check_names(draft: Draft) -> None:
             draft.add(path, what, choose(prefix, draft.lookups, "look-ups"))
     for name in draft.lookups:
         if name not in used and not draft.document.problems:  # else what uses it may not have been read
-            what, mend = "no column is taken from it", f"write for instance from: {name}.COLUMN, or remove it"
-            draft.add(("lookups", name), what, mend)
+            what, hint = "no column is taken from it", f"write for instance from: {name}.COLUMN, or remove it"
+            draft.add(("lookups", name), what, hint)
     unit = None if draft.privacy is None else draft.privacy.unit.column
     if unit is not None and taken_from(unit, draft.lookups)[0]:
-        what, mend = "stands in a look-up", "name a column of the source: whose a record is stands with it"
-        draft.add(("privacy", "unit"), what, mend)
+        what, hint = "stands in a look-up", "name a column of the source: whose a record is stands with it"
+        draft.add(("privacy", "unit"), what, hint)
 
 
 def _named(draft: Draft) -> Iterator[tuple[Path, str]]:

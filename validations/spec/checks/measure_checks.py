@@ -86,8 +86,8 @@ def _check_quantile(draft: Draft, path: Path, measure: Measure) -> bool:
     elif measure.kind != "quantile" and measure.at is not None:
         draft.add((*path, "at"), f"a {measure.kind} has no rank", "remove it, or write quantile")
     elif measure.rank == 1 or measure.rank.denominator > LARGEST_DENOMINATOR:
-        mend = f"write a rank below 1, in parts of at most {LARGEST_DENOMINATOR}"
-        draft.add((*path, "at"), f"{measure.rank} is no rank that can be measured", mend)
+        hint = f"write a rank below 1, in parts of at most {LARGEST_DENOMINATOR}"
+        draft.add((*path, "at"), f"{measure.rank} is no rank that can be measured", hint)
     if measure.method is not None and not quantile:
         draft.add((*path, "method"), f"a {measure.kind} is measured in one way", "remove it")
     if measure.margin_share is not None and measure.form != "choice":
@@ -128,8 +128,8 @@ def _check_shares(draft: Draft, path: Path, table: TableEntry) -> None:
             draft.add((*path, name, "share"), what, "remove it")
     written = [measure.share for measure in own.values() if measure.share is not None]
     if written and len(written) < len(own):
-        mend = "give every measure a share, or none for as much as the count"
-        draft.add(path, "one measure has a share and another has none", mend)
+        hint = "give every measure a share, or none for as much as the count"
+        draft.add(path, "one measure has a share and another has none", hint)
     elif sum(written, Fraction()) >= 1:
         what = f"the shares of the measures add to {sum(written, Fraction())}, and leave the count nothing"
         draft.add(path, what, "make them add to less than 1")
@@ -163,5 +163,5 @@ def check_arrays(draft: Draft, spec: ReleaseSpec, cells: Mapping[str, int]) -> N
             part = array.measured.margin_share or CHOICE_MARGIN
             squared /= part**2 if definition == "pure" else part
         if squared > LARGEST_SCALE[definition] ** 2:
-            mend = "choose a larger step, narrower bounds, or spend more on it"
-            draft.add(path, "its noise would be larger than what can be drawn", mend)
+            hint = "choose a larger step, narrower bounds, or spend more on it"
+            draft.add(path, "its noise would be larger than what can be drawn", hint)

@@ -57,8 +57,8 @@ def check_mechanism(draft: Draft, path: Path, table: TableEntry, definition: Def
     kind = MECHANISMS[name]
     if definition is not None and definition not in kind.definitions:
         what = f"{name} does not give {_NAMES[definition]}, which the budget is an amount of"
-        mend = f"choose another mechanism, such as {default_mechanism(definition)}; {_PAGE} lists them"
-        draft.add((*path, "mechanism"), what, mend)
+        hint = f"choose another mechanism, such as {default_mechanism(definition)}; {_PAGE} lists them"
+        draft.add((*path, "mechanism"), what, hint)
         return
     if draft.reads((*path, "parameters")):
         mechanism = check_parameters(draft, path, name, table.parameters)
@@ -90,8 +90,8 @@ def check_parameters(
     for each in given:
         if each not in names:
             what = f"{name} has no parameter {quoted(each)}{' here' if unwritten else ''}"
-            mend = choose(each, names, "parameters") if names else "remove it: it takes none"
-            draft.add((*path, "parameters", each), what, mend)
+            hint = choose(each, names, "parameters") if names else "remove it: it takes none"
+            draft.add((*path, "parameters", each), what, hint)
     for parameter in known:
         if parameter.required and parameter.name not in given:
             what = f"{name} needs the parameter {quoted(parameter.name)}"
@@ -129,7 +129,7 @@ def _add_complaint(
         place = (*place, error.where)
     elif error.where in known:
         what = f"{quoted(error.where)}: {what}"
-    draft.add(place, what, error.mend or "choose another mechanism or other parameters")
+    draft.add(place, what, error.hint or "choose another mechanism or other parameters")
 
 
 def check_dry_run(
@@ -205,7 +205,7 @@ def _dry_run(name: str, parameters: str, definition: Definition, shape: Shape) -
     release = mechanism.release(np.zeros(shape, np.int64), channel)
     if release.values.shape != shape:
         raise MechanismError(
-            f"{name} releases no table of cells", where=name, mend="choose another mechanism"
+            f"{name} releases no table of cells", where=name, hint="choose another mechanism"
         )
     if release.variances is not None:
         return "exact"

@@ -24,8 +24,8 @@ def check_publication(draft: Draft) -> None:
     What is made from the measurements of an earlier release is a revision of it.
     """
     if draft.document.data.get("measurements_of") is not None and draft.document.data.get("revises") is None:
-        mend = "say why it is published again: revises, or --revises REASON"
-        draft.add(("measurements_of",), "is of a revision only, and there is no reason for one", mend)
+        hint = "say why it is published again: revises, or --revises REASON"
+        draft.add(("measurements_of",), "is of a revision only, and there is no reason for one", hint)
     formats = draft.publication.formats if draft.publication is not None else ("csv",)
     path = ("publication", "formats")
     if not formats:
@@ -36,8 +36,8 @@ def check_publication(draft: Draft) -> None:
         draft.add(path, "a format is here twice", "write every format once")
     period = draft.document.data.get("period")
     if "sdmx" in formats and isinstance(period, str | int) and time_period(str(period)) is None:
-        mend = "write such as 2026, 2026-Q1, 2026-03 or 2026-03-01, or take sdmx out of publication.formats"
-        draft.add(("period",), f"{quoted(period)} is no period that SDMX can write", mend)
+        hint = "write such as 2026, 2026-Q1, 2026-03 or 2026-03-01, or take sdmx out of publication.formats"
+        draft.add(("period",), f"{quoted(period)} is no period that SDMX can write", hint)
     if draft.publication is not None and draft.publication.quality is not None:
         _check_quality(draft, draft.publication.quality)
     if draft.publication is not None and draft.publication.review is not None:

@@ -56,8 +56,8 @@ def _check_over(draft: Draft, path: Path, table: TableEntry, name: str) -> None:
     every += [each for _, each in (*draft.invariants, *draft.figures)]
     entries = {each.name: each for each in every}
     if name not in entries:
-        mend = choose(name, entries, "tables, invariants and figures")
-        draft.add(path, f"there is nothing of the name {quoted(name)}", mend)
+        hint = choose(name, entries, "tables, invariants and figures")
+        draft.add(path, f"there is nothing of the name {quoted(name)}", hint)
         return
     over = entries[name]
     extra = [each for each in over.dimensions if each not in table.dimensions]
@@ -74,7 +74,7 @@ def _check_over(draft: Draft, path: Path, table: TableEntry, name: str) -> None:
     along = along_of(table, draft.domains)
     if along is None or along.name not in over.dimensions:
         return
-    mend = f"take numbers that go down to the levels of {along.name} in this table"
+    hint = f"take numbers that go down to the levels of {along.name} in this table"
     if isinstance(over, TableEntry):
         other = along_of(over, draft.domains)
         level = _deepest(over, along.levels) if other is not None and other.name == along.name else None
@@ -85,7 +85,7 @@ def _check_over(draft: Draft, path: Path, table: TableEntry, name: str) -> None:
         level = known.level if known.along == along.name else None
     if level is None or nodes_to(along, level) < nodes_to(along, _deepest(table, along.levels)):
         at = "has it at its leaves alone" if level is None else f"stops at {quoted(level)}"
-        draft.add(path, f"along {quoted(along.name)} {quoted(name)} {at}", mend)
+        draft.add(path, f"along {quoted(along.name)} {quoted(name)} {at}", hint)
 
 
 def _deepest(table: TableEntry, levels: tuple[str, ...]) -> str:

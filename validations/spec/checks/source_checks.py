@@ -46,19 +46,19 @@ def check_source(draft: Draft) -> None:
 
 
 def _check_files(draft: Draft, source: Source) -> None:
-    mend = "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
-    check_files(draft, ("source",), source, mend)
+    hint = "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
+    check_files(draft, ("source",), source, hint)
     if source.table is not None:
         draft.add(("source", "table"), "a file has no tables", "remove table, or write url instead of path")
     if source.engine not in ("duckdb", "spark"):
-        mend = "write engine: duckdb, engine: spark, or leave it out"
-        draft.add(("source", "engine"), "files are read by duckdb or spark", mend)
+        hint = "write engine: duckdb, engine: spark, or leave it out"
+        draft.add(("source", "engine"), "files are read by duckdb or spark", hint)
 
 
-def check_files(draft: Draft, path: Path, files: Files, mend: str = "write the path of a file") -> None:
-    """Check that files can be opened as what they are; ``mend`` mends a URL in their place."""
+def check_files(draft: Draft, path: Path, files: Files, hint: str = "write the path of a file") -> None:
+    """Check that files can be opened as what they are; ``hint`` mends a URL in their place."""
     written, mark = files.path or "", files.delimiter
-    wrong = _address_problem(files, mend) if "://" in written else None
+    wrong = _address_problem(files, hint) if "://" in written else None
     if wrong is not None:
         draft.add((*path, "path"), *wrong)
     elif files.file_format is None and "." in written.rstrip("/").rpartition("/")[2].replace("..", ""):
@@ -79,22 +79,22 @@ def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | N
     elif thousands == decimal:
         what = f"is {quoted(decimal)}, and so is what stands before decimals"
         other = "," if decimal == "." else "."
-        mend = f'write decimal: "{other}" if numbers stand as 1{decimal}234{other}5, or remove thousands'
-        draft.add((*path, "thousands"), what, mend)
+        hint = f'write decimal: "{other}" if numbers stand as 1{decimal}234{other}5, or remove thousands'
+        draft.add((*path, "thousands"), what, hint)
     for key, mark in (("thousands", thousands), ("decimal", files.decimal)):
         if mark is not None and mark == delimiter and mark in _THOUSANDS and files.quote == "none":
             what = f"is {quoted(mark)}, and so is the delimiter: without quotes, where does a value end?"
-            mend = 'write delimiter: with the character between the values, or leave quote: "none" out'
-            draft.add((*path, key), what, mend)
+            hint = 'write delimiter: with the character between the values, or leave quote: "none" out'
+            draft.add((*path, key), what, hint)
 
 
-def _address_problem(files: Files, mend: str) -> tuple[str, str] | None:
+def _address_problem(files: Files, hint: str) -> tuple[str, str] | None:
     address = files.path or ""
     secret = secret_problem(address)
     if secret is not None or (isinstance(files, Source) and files.engine == "spark"):
         return secret
     if not is_in_store(address) or (isinstance(files, LookUp) and files.public is not None):
-        return "is a URL", mend  # what is public is read with the spec, which asks no network
+        return "is a URL", hint  # what is public is read with the spec, which asks no network
     return store_problem(address)
 
 
@@ -104,8 +104,8 @@ def _check_database(draft: Draft, source: Source) -> None:
             ("source", "url"), "`table` is missing", "add table: with the name of the table behind the url"
         )
     if source.engine not in ("database", "postgresql"):
-        mend = "write engine: database, engine: postgresql, or leave it out"
-        draft.add(("source", "engine"), "a url is read by its database", mend)
+        hint = "write engine: database, engine: postgresql, or leave it out"
+        draft.add(("source", "engine"), "a url is read by its database", hint)
     for name in ("format", "delimiter", "quote", "nulls", "ignore", "limits"):
         if name in source.model_fields_set:
             draft.add(("source", name), "is for files, and the source is a database", "remove it")
@@ -128,8 +128,8 @@ def url_problem(url: str) -> tuple[str, str] | None:
     if not parts.scheme or "://" not in url:
         return "is not a URL", "write for instance postgresql://host/database"
     if secret or any(map(_SECRET.search, names)):
-        mend = "remove it; use the database's own password file or environment variable"
-        return "there is a password or a key in the URL, and specs are read by many", mend
+        hint = "remove it; use the database's own password file or environment variable"
+        return "there is a password or a key in the URL, and specs are read by many", hint
     return None
 
 
@@ -140,8 +140,8 @@ def check_privacy(draft: Draft) -> None:
         return
     unit = privacy.unit
     if unit.column is None and privacy.max_contributions > 1:
-        mend = "write 1, or name the column that tells the units apart: unit: {column: person_id}"
-        draft.add(("privacy", "max_contributions"), "the unit has no column: each record is one", mend)
+        hint = "write 1, or name the column that tells the units apart: unit: {column: person_id}"
+        draft.add(("privacy", "max_contributions"), "the unit has no column: each record is one", hint)
     if unit.column is not None and "max_contributions" not in privacy.model_fields_set:
         draft.add(
             ("privacy", "max_contributions"),
@@ -150,17 +150,17 @@ def check_privacy(draft: Draft) -> None:
             "record, else a number that few exceed; noise grows with it",
         )
     if unit.column is None and privacy.cut_units is not None:
-        mend = "remove it, or name the column that tells the units apart: unit: {column: person_id}"
-        draft.add(("privacy", "cut_units"), "of a unit that is one record none are cut", mend)
+        hint = "remove it, or name the column that tells the units apart: unit: {column: person_id}"
+        draft.add(("privacy", "cut_units"), "of a unit that is one record none are cut", hint)
     if privacy.definition == "zcdp" and privacy.delta is None:
-        mend = 'add delta: "1/1000000", at which ε is reported; it changes neither the noise nor the cost'
-        draft.add(("privacy", "definition"), "`delta` is missing", mend)
+        hint = 'add delta: "1/1000000", at which ε is reported; it changes neither the noise nor the cost'
+        draft.add(("privacy", "definition"), "`delta` is missing", hint)
     if privacy.definition == "pure" and privacy.delta is not None:
         what = "pure differential privacy has no δ"
         draft.add(("privacy", "delta"), what, "remove delta, or write definition: zcdp")
     if unit.entity == RECORD and unit.column is not None:
-        mend = f"name what the column tells apart: unit: {{entity: person, column: {shown(unit.column)}}}"
-        draft.add(("privacy", "unit"), "`record` means that each record is a unit, and needs no column", mend)
+        hint = f"name what the column tells apart: unit: {{entity: person, column: {shown(unit.column)}}}"
+        draft.add(("privacy", "unit"), "`record` means that each record is a unit, and needs no column", hint)
 
 
 def check_postprocessing(draft: Draft) -> None:
@@ -200,10 +200,10 @@ def _check_rule_columns(draft: Draft) -> None:
         name = rule.get("column") if isinstance(rule, dict) and rule.get("rule") in _COLUMN_RULES else None
         if isinstance(name, str) and name not in draft.columns:
             what = f"there is no column {quoted(name)} under `columns`"
-            mend = choose(name, draft.columns, "declared columns")
+            hint = choose(name, draft.columns, "declared columns")
             if draft.privacy is not None and draft.privacy.unit.column == name:
-                mend = "remove the rule: a record whose unit is null is rejected, see source.max_rejected"
-            draft.add(("rules", place, "column"), what, mend)
+                hint = "remove the rule: a record whose unit is null is rejected, see source.max_rejected"
+            draft.add(("rules", place, "column"), what, hint)
 
 
 def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> None:
@@ -233,12 +233,12 @@ def _check_measured(draft: Draft, path: Path, rule: NumbersRule) -> None:
     measured = dict.fromkeys(name for measure in measures for name in measure.columns)
     if rule.column not in measured:
         what = f"{quoted(rule.column)} is the column of no measure, and numbers are read for measures"
-        mend = choose(rule.column, measured, "measured columns")
+        hint = choose(rule.column, measured, "measured columns")
         if rule.column in draft.columns:
-            mend = "write rule: invalid, which is about the values of a declared column"
+            hint = "write rule: invalid, which is about the values of a declared column"
         elif not measured:
-            mend = "remove the rule: there are no measures"
-        draft.add((*path, "column"), what, mend)
+            hint = "remove the rule: there are no measures"
+        draft.add((*path, "column"), what, hint)
 
 
 def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
@@ -251,5 +251,5 @@ def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
         column = draft.columns.get(name)
         if column is not None and name not in sources:
             own = source_column(name, column)
-            mend = "name columns of the source" if own is None else f"name {quoted(own)}, which it comes from"
-            draft.add((*path, "columns"), f"{quoted(name)} is made of other columns", mend)
+            hint = "name columns of the source" if own is None else f"name {quoted(own)}, which it comes from"
+            draft.add((*path, "columns"), f"{quoted(name)} is made of other columns", hint)

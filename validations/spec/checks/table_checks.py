@@ -56,8 +56,8 @@ def _check_shares(draft: Draft) -> None:
     if shares and len(shares) < len(draft.tables):
         for place, table in draft.tables:
             if table.share is None:
-                mend = "give every table a share, or none for equal parts"
-                draft.add(("tables", place), "`share` is missing, and other tables have one", mend)
+                hint = "give every table a share, or none for equal parts"
+                draft.add(("tables", place), "`share` is missing, and other tables have one", hint)
     elif shares and sum(shares) != 1:
         what = f"the shares of the tables add to {sum(shares, Fraction())}"
         place = draft.tables[-1][0]
@@ -91,8 +91,8 @@ def _check_levels(draft: Draft, path: Path, table: TableEntry) -> None:
     trees = hierarchies(draft, table)
     along = table.along
     if along is not None and along not in table.dimensions:
-        mend = choose(along, table.dimensions, "dimensions")
-        draft.add((*path, "along"), f"{quoted(along)} is not a dimension of this table", mend)
+        hint = choose(along, table.dimensions, "dimensions")
+        draft.add((*path, "along"), f"{quoted(along)} is not a dimension of this table", hint)
         return
     if along is not None and along not in trees:
         draft.add((*path, "along"), f"{quoted(along)} is not a hierarchy", _name_one(trees))

@@ -29,12 +29,12 @@ def check_test(draft: Draft, path: Path, text: str, *, undeclared: bool = False)
     except InputError as error:
         if draft.domains.keys() == draft.columns.keys():  # what is not in order may be what is meant
             at = error.where.removeprefix("query").removeprefix(", ")
-            draft.add(path, f"{at}: {error.what}" if at else error.what, error.mend)
+            draft.add(path, f"{at}: {error.what}" if at else error.what, error.hint)
         return
-    mend = f"mend them, or remove the {'measure' if undeclared else 'table'}"
+    hint = f"mend them, or remove the {'measure' if undeclared else 'table'}"
     for name in universe.about:
         if not all(mask.any() for mask in universe.masks(name)):
-            draft.add(path, f"no value of {quoted(name)} passes its tests", mend)
+            draft.add(path, f"no value of {quoted(name)} passes its tests", hint)
             return
     if not can_pass(universe):
-        draft.add(path, "no record can pass all these tests together", mend)
+        draft.add(path, "no record can pass all these tests together", hint)

@@ -29,18 +29,18 @@ def check_groups(draft: Draft, path: Path, dimensions: Iterable[str], measure: M
 
 def _check_one(draft: Draft, path: Path, dimensions: Iterable[str], bound: ByGroup) -> None:
     if bound.by not in dimensions:
-        mend = choose(bound.by, dimensions, "dimensions")
-        draft.add((*path, "by"), f"{quoted(bound.by)} is not a dimension of this table", mend)
+        hint = choose(bound.by, dimensions, "dimensions")
+        draft.add((*path, "by"), f"{quoted(bound.by)} is not a dimension of this table", hint)
         return
     domain = draft.domains.get(bound.by)
     if isinstance(domain, HierarchyDomain):
-        mend = "take a column of categories, or of bins, as another dimension"
-        draft.add((*path, "by"), f"{quoted(bound.by)} is a hierarchy, whose levels would need bounds", mend)
+        hint = "take a column of categories, or of bins, as another dimension"
+        draft.add((*path, "by"), f"{quoted(bound.by)} is a hierarchy, whose levels would need bounds", hint)
     elif domain is not None:
         for code in bound.values:
             if code not in domain.codes:
-                mend = choose(code, domain.codes, "codes")
-                draft.add((*path, "values"), f"{quoted(bound.by)} has no code {quoted(code)}", mend)
+                hint = choose(code, domain.codes, "codes")
+                draft.add((*path, "values"), f"{quoted(bound.by)} has no code {quoted(code)}", hint)
         missing = [code for code in domain.codes if code not in bound.values]
         if missing:
             what = f"has no bound for {listed(missing)}"

@@ -29,8 +29,8 @@ def check_targets(draft: Draft) -> None:
             _check_kind(draft, path, target)
             if target.measure is not None and draft.reads(("tables", number, "measures")):
                 what = f"table {table.name} has no measure {quoted(target.measure)}"
-                mend = choose(target.measure, list(table.measures), "measures")
-                draft.add((*path, "measure"), what, mend)
+                hint = choose(target.measure, list(table.measures), "measures")
+                draft.add((*path, "measure"), what, hint)
         elif sum(getattr(measure, kind) is not None for kind in KINDS) == 1:
             _check_measure(draft, path, target, measure)
         if draft.reads(("tables", number, "dimensions")) and draft.reads(("tables", number, "levels")):
@@ -43,16 +43,16 @@ def _check_kind(draft: Draft, path: Path, target: Target) -> None:
         what = f"has {listed(given)}" if given else "says no accuracy"
         draft.add(path, what, 'write one of margin: 25, relative: "10%" with at: 500, unreliable: "20%"')
     elif (target.relative is None) != (target.at is None):
-        mend = "write at: 500, say" if target.at is None else "remove at"
-        draft.add(path, "`relative` and `at` go together", mend)
+        hint = "write at: 500, say" if target.at is None else "remove at"
+        draft.add(path, "`relative` and `at` go together", hint)
     elif target.largest == 0:
         draft.add((*path, "relative"), "no noise is as small as that", "write a part above zero")
     elif target.unreliable is not None:
         quality = draft.publication.quality if draft.publication is not None else None
         if draft.publication is not None and (quality is None or quality.unreliable is None):
             what = "nothing says when a cell is unreliable"
-            mend = 'write publication: {quality: {unreliable: "30%"}}'
-            draft.add((*path, "unreliable"), what, mend)
+            hint = 'write publication: {quality: {unreliable: "30%"}}'
+            draft.add((*path, "unreliable"), what, hint)
     if target.value is not None:
         draft.add((*path, "value"), "is for a mean or rate", "remove value")
 
@@ -64,21 +64,21 @@ def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -
         what += " over other numbers" if measure.over else ", which depends on where the values lie"
         draft.add((*path, "measure"), what, "remove this target; its share stays in proportion to the count")
     elif target.unreliable is not None:
-        mend = 'write margin: 25, or of a sum relative: "10%" with at: 500'
-        draft.add((*path, "unreliable"), "is for counts", mend)
+        hint = 'write margin: 25, or of a sum relative: "10%" with at: 500'
+        draft.add((*path, "unreliable"), "is for counts", hint)
     elif measure.kind == "sum":
         _check_kind(draft, path, target)
     elif target.relative is not None:
-        mend = f"write the margin of the {measure.kind} as margin: 25"
-        draft.add((*path, "relative"), "is for counts and sums", mend)
+        hint = f"write the margin of the {measure.kind} as margin: 25"
+        draft.add((*path, "relative"), "is for counts and sums", hint)
     elif target.margin is None or target.at is None:
         what = f"the margin of a {measure.kind} depends on how many records there are"
         draft.add(path, what, "write both, as in margin: 25, at: 500 (records in a cell)")
     elif target.value is not None and not (
         measure.bottom <= target.value <= (measure.top if measure.test is None else measure.span)
     ):
-        mend = f"write a {measure.kind} that lies between them"
-        draft.add((*path, "value"), "lies beyond the bounds of the measure", mend)
+        hint = f"write a {measure.kind} that lies between them"
+        draft.add((*path, "value"), "lies beyond the bounds of the measure", hint)
 
 
 def _check_level(draft: Draft, path: Path, target: Target, table: TableEntry) -> None:

@@ -87,7 +87,7 @@ def test_bad_parameters_are_named(parameters: dict[str, Any], words: str) -> Non
     with pytest.raises(MechanismError) as caught:
         build("denoise", **parameters)
     assert words in str(caught.value)
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_bad_parameters_are_refused_by_name(parameter: str, value: Any, says: st
     with pytest.raises(MechanismError, match=says) as caught:
         build("kd_tree", **{parameter: value})
     assert caught.value.where == parameter
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 # --- budget -------------------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def test_what_cannot_be_improved(given: dict[str, Any], where: str, words: str) 
     with pytest.raises(MechanismError, match=words.replace("^", r"\^")) as caught:
         improve(**{"noisy": [1, 2, 3], "scale": 2, **given})
     assert caught.value.where == where
-    assert caught.value.mend or where == "table"
+    assert caught.value.hint or where == "table"
     assert "\n" not in caught.value.line()
 
 

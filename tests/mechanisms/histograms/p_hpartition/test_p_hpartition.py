@@ -75,7 +75,7 @@ def test_bad_parameters_are_refused_by_name(parameter: str, value: Any, says: st
     with pytest.raises(MechanismError, match=says) as caught:
         build("p_hpartition", **{parameter: value})
     assert caught.value.where in {parameter, "choice"}
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 def test_a_table_that_could_overflow_is_refused_before_anything_is_drawn() -> None:
