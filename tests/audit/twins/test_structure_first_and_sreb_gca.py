@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.channel import Channel, replay, replay_loss
-from tabularium.mechanisms.histograms.sreb_gca import SrebGca
+from tabularium.mechanisms.histograms.clustering import SrebGca
 from tabularium.mechanisms.histograms.structure_first import StructureFirst
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism

@@ -17,7 +17,7 @@ from tabularium.ledger import Ledger
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.errors import MechanismError, SpecError, TabulariumError
-from tabularium.mechanisms.histograms.sreb_gca import SrebGca
+from tabularium.mechanisms.histograms.clustering import SrebGca
 from tabularium.mechanisms.inference import laplace_margin
 from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
 from tabularium.tasks.publish.measurement_files import read_measurement

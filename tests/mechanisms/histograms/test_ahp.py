@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.ahp import Ahp, cluster_starts, least_error
+from tabularium.mechanisms.histograms.clustering import Ahp, cluster_starts, least_error
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.sizes import runs
 

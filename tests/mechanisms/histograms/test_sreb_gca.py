@@ -14,8 +14,8 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.sreb_gca import SrebGca, _mean_deviation, group_starts
-from tabularium.mechanisms.kernels.prevalence import odds, relative_errors
+from tabularium.mechanisms.histograms.clustering import SrebGca, _mean_deviation, group_starts
+from tabularium.mechanisms.histograms.prevalence import odds, relative_errors
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise, noise_of
 from tests.sizes import runs

@@ -278,9 +278,9 @@ def test_a_cap_beyond_the_precision_of_scores_is_refused_whatever_the_counts() -
 
 def test_a_transform_that_errs_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No table that fits in memory does; so with the precision of plain floats."""
-    from tabularium.mechanisms.histograms.spectral import double_fourier
+    from tabularium.mechanisms.histograms.spectral import spectral
 
-    monkeypatch.setattr(double_fourier, "relative_error", lambda shape: Fraction(1, 1 << 43))
+    monkeypatch.setattr(spectral, "relative_error", lambda shape: Fraction(1, 1 << 43))
     assert "the error of the coefficients" in refused(Fpa(3), np.zeros(5000, dtype=np.int64))
     plan_for((4999,), "dft", "tight", "pure", 1 << 15, "fpa")
 

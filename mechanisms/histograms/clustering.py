@@ -1,0 +1,376 @@
+"""AHP and SReB_GCA: cells of about the same size, wherever they lie, share one noisy mean.
+
+The first share of the budget measures every cell. The noisy counts are sorted and cut greedily, AHP by the
+squared error of a mean, SReB_GCA by its relative error; the rest measures the sum of each part, and a cell is
+released as the mean of its part. O(n log n).
+
+Sensitivity: one record changes one cell by 1, so the first measurement has sensitivity 1 and costs its share.
+Order, with ties by position, and parts depend on those noisy counts alone. Parts are disjoint: one record
+changes one sum by 1, and the sums cost the rest.
+
+Sources: Zhang, Chen, Xu, Meng, Xie 2014 (AHP; defaults after Hay and others 2016, DPBench); Chen and others
+2024 (SReB_GCA). What differs from them, and why: docs/reference/mechanisms, ahp and sreb_gca.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import log, pi, sinh, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.arrays import Floats, Indices, Integers
+from tabularium.mechanisms.channel import Channel
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.noisy_sums import addable, variance_for
+from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
+from tabularium.mechanisms.histograms.prevalence import odds, relative_errors
+from tabularium.mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
+    LinearMeasurement,
+    NoisyCells,
+    draws,
+    noisy_counts,
+)
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
+from tabularium.mechanisms.measured import Array, Measured, Release
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import noise_in
+
+DELTA = 1
+"""The δ of SReB_GCA: smaller counts are replaced by it in denominators."""
+
+
+class SortedParts(Mechanism):
+    """Sort by noisy count, cut into parts, release one noisy mean per part."""
+
+    share: Fraction
+    nonnegative: bool
+    part: ClassVar[str]
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Measure every cell, cut by what came out, and measure the sums of the parts."""
+        rest = channel.remaining * (1 - self.share)
+        noisy = channel.add_noise(counts, channel.remaining - rest, purpose="order")
+        order = _order(noisy)
+        starts = self._starts(noisy.reshape(-1)[order], channel.transcript[-1], rest)
+        sums = np.add.reduceat(addable(counts).reshape(-1)[order], starts)
+        noisy_sums = channel.add_noise(sums, rest, purpose=f"{self.part}s")
+        return {"cells": noisy, "starts": starts, "sums": noisy_sums}, {}
+
+    def finish(self, measured: Measured) -> Release:
+        """Return the mean of each part for each of its cells, float64, in the shape of the counts."""
+        noisy, starts, sums = (measured.arrays[key] for key in ("cells", "starts", "sums"))
+        sizes = np.diff(starts, append=noisy.size)
+        means = sums / sizes
+        if self.nonnegative:
+            means = np.maximum(means, 0.0)
+        order, ranked = _order(noisy), np.repeat(means, sizes)
+        values = np.empty(noisy.size)
+        values[order] = ranked
+        return measured.release(
+            values.reshape(noisy.shape),
+            **{f"{self.part}s": int(starts.size), f"largest_{self.part}": int(sizes.max())},
+            **self._described(noisy.reshape(-1)[order], ranked, sizes, measured.transcript[-2]),
+        )
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts that decide order and parts."""
+        return noisy_counts(measured, "order")
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy sums of the parts, which were chosen by the noisy counts of all cells."""
+        noisy, starts, sums = (measured.arrays[key] for key in ("cells", "starts", "sums"))
+        of = np.empty(noisy.size, np.intp)
+        of[_order(noisy)] = np.repeat(np.arange(starts.size), np.diff(starts, append=noisy.size))
+        noise = noise_in(draws(measured, f"{self.part}s")[0])
+        return NoisyTree.flat(of, sums, noise, chosen_by=self.noisy_cells(measured))
+
+    def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> Integers:
+        """Return where the parts begin, from released numbers only."""
+        raise NotImplementedError
+
+    def _described(self, ascending: Counts, ranked: Floats, sizes: Integers, event: Event) -> dict[str, Any]:
+        """Return further diagnostics."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Ahp(SortedParts):
+    """Sort by noisy count, cluster greedily by squared error, release one noisy mean per cluster.
+
+    Parameters
+    ----------
+    share
+        Share of the budget for the noisy counts that decide order and clusters; an exact text such as
+        ``"17/20"``, the usual one with ``grouping="threshold"``.
+    grouping
+        ``"expected"``: by expected counts given the noisy ones. ``"threshold"``: by the noisy counts, those
+        below the threshold taken for zero.
+    threshold
+        η of that threshold, an exact text from ``"0"`` to ``"10"``; of no use otherwise.
+    nonnegative
+        Release zero where a cluster's mean is below zero.
+    """
+
+    share: Fraction = Fraction(9, 10)
+    grouping: str = "expected"
+    threshold: Fraction = Fraction(7, 20)
+    nonnegative: bool = True
+
+    name: ClassVar[str] = "ahp"
+    part: ClassVar[str] = "cluster"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", share_of_budget(self.share, "share"))
+        one_of(self.grouping, ("expected", "threshold"), "grouping")
+        object.__setattr__(self, "threshold", _threshold(self.threshold))
+        switch(self.nonnegative, "nonnegative")
+        if self.grouping != "threshold" and self.threshold != _threshold(type(self).threshold):
+            raise MechanismError(
+                "this has no effect here",
+                where="threshold",
+                hint="leave it out; it counts with grouping: threshold",
+            )
+
+    def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> Integers:
+        return cluster_starts(self._cleared(ascending, event), variance_for(rest, event.definition))
+
+    def _cleared(self, ascending: Counts, event: Event) -> Floats:
+        """Return the noisy counts with less noise in them, ascending."""
+        if self.grouping == "expected":
+            return _expected(ascending, event, 16 * noise_in(event).scale, ascending)
+        bound = float(self.threshold) * log(ascending.size) * float(event.scale)
+        return np.where(ascending <= bound, 0.0, ascending.astype(np.float64))
+
+    def _described(self, ascending: Counts, ranked: Floats, sizes: Integers, event: Event) -> dict[str, Any]:
+        return {"single_cells": int((sizes == 1).sum())}
+
+
+@dataclass(frozen=True)
+class SrebGca(SortedParts):
+    """Sort by noisy count, group greedily by mean relative error, release one noisy mean per group.
+
+    Parameters
+    ----------
+    share
+        Share of the budget for the noisy counts that decide order and groups (the paper's ε1/ε); an exact
+        text such as ``"9/10"``.
+    grouping
+        ``"expected"``: by expected counts given the noisy ones. ``"noisy"``: by the noisy counts themselves.
+    nonnegative
+        Release zero where a group's mean is below zero.
+    """
+
+    share: Fraction = Fraction(9, 10)
+    grouping: str = "expected"
+    nonnegative: bool = True
+
+    name: ClassVar[str] = "sreb_gca"
+    part: ClassVar[str] = "group"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", share_of_budget(self.share, "share"))
+        one_of(self.grouping, ("expected", "noisy"), "grouping")
+        switch(self.nonnegative, "nonnegative")
+
+    def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> Integers:
+        noise = _mean_deviation(event.definition, rest)
+        by = np.maximum(ascending, 0)
+        if self.grouping == "expected":
+            # Expected counts lie on points, a 64th of themselves apart: cells of one point are one group, a
+            # quarter of that distance off on average. Where that is more than the noise, counts stay noisy.
+            return group_starts(_expected(ascending, event, 4 * 64 * noise, by), noise, float(DELTA))
+        return group_starts(by.astype(np.float64), noise, float(DELTA))
+
+    def _described(self, ascending: Counts, ranked: Floats, sizes: Integers, event: Event) -> dict[str, Any]:
+        return {"relative_error": _relative_error(ascending, ranked, event)}
+
+
+def _expected(ascending: Counts, event: Event, bound: float, otherwise: Counts) -> Floats:
+    """Return the expected count of each cell given its noisy one, below ``bound``; ascending, shape (n,)."""
+    found = otherwise.astype(np.float64)
+    near = int(np.searchsorted(ascending, bound))
+    found[:near] = odds(ascending, noise_in(event)).expected()[:near]
+    return np.maximum.accumulate(found)
+
+
+def _order(noisy: Array) -> Indices:
+    """Return the flat positions in ascending order of noisy count; ties by position, which is public."""
+    return np.argsort(noisy.reshape(-1), kind="stable")
+
+
+def _threshold(value: Any) -> Fraction:
+    """Return η, from text or a fraction; zero is allowed."""
+    hint = 'write a number from 0 to 10 as text, such as "7/20" or "0.35"'
+    number = exact_number(value, "threshold", called="a threshold", hint=hint)
+    if not 0 <= number <= 10:
+        raise MechanismError("a threshold lies between 0 and 10", where="threshold", hint=hint)
+    return number
+
+
+def _mean_deviation(definition: Definition, budget: Fraction) -> float:
+    """Return E|Z| of the noise that the budget buys at sensitivity 1: 1/sinh ε, or σ·√(2/π).
+
+    The paper has 1/ε, which is what continuous noise would have. A huge ε has none.
+    """
+    if definition == "pure":
+        return 1 / sinh(min(float(budget), 700.0))
+    return sqrt(2 / pi) / sqrt(2 * float(budget))
+
+
+def _relative_error(ascending: Counts, released: Floats, event: Event) -> dict[str, Any]:
+    """Return an estimate of the mean relative error |x - released|/max(x, 1), in all and by true count.
+
+    The true counts are unknown; their odds come from the noisy counts of the first measurement. Counts that
+    the noise cannot tell from zero are taken for zero, which makes the estimate too high rather than too low.
+    """
+    found = odds(ascending, noise_in(event))
+    cells, errors = relative_errors(found, released)
+    bounds = [0, 1]
+    while bounds[-1] <= found.points[-1]:
+        bounds.append(10 * bounds[-1])
+    firsts = np.searchsorted(found.points, bounds)
+    classes = []
+    for number, (first, last) in enumerate(pairwise(firsts)):
+        expected = float(cells[first:last].sum())
+        if expected >= 0.5:
+            mean = float(errors[first:last].sum()) / expected
+            classes.append(
+                {
+                    "from": bounds[number],
+                    "to": bounds[number + 1] - 1,
+                    "cells": round(expected, 1),
+                    "mean": mean,
+                }
+            )
+    return {"mean": float(errors.sum() / ascending.size), "by_count": classes}
+
+
+_EVERY = 3
+
+
+@compiled
+def cluster_starts(ascending: Floats, variance: float) -> Integers:
+    """Return where the clusters of a greedy scan begin: the second loop of AHP, in O(n log n).
+
+    A cluster of m counts costs Σ(h - mean)² + v/m. The next count joins it when its cost with it is below its
+    cost without it plus the least that the count costs in a cluster of its own.
+
+    Parameters
+    ----------
+    ascending
+        Shape (n,), n >= 1.
+    variance
+        v, of the noise of a cluster's sum.
+
+    Returns
+    -------
+    int64, shape (clusters,): the position of each cluster's first count, from 0.
+    """
+    size = ascending.size
+    sums = np.zeros(size + 1)
+    for here in range(size):
+        sums[here + 1] = sums[here] + ascending[here]
+    starts = np.empty(size, dtype=np.int64)
+    starts[0] = 0
+    clusters = 1
+    members, mean, spread, error = 1.0, ascending[0], 0.0, variance
+    for here in range(1, size):
+        apart = ascending[here] - mean
+        more = members + 1.0
+        wider = spread + apart * apart * members / more
+        joined = wider + variance / more
+        if joined < error + least_error(ascending, sums, here, variance):
+            members, mean, spread, error = more, mean + apart / more, wider, joined
+        else:
+            starts[clusters] = here
+            clusters += 1
+            members, mean, spread, error = 1.0, ascending[here], 0.0, variance
+    return starts[:clusters].copy()
+
+
+@compiled
+def least_error(ascending: Floats, sums: Floats, here: int, variance: float) -> float:
+    """Return the least over lengths m of (h - mean of h and the m - 1 counts after it)² + v/m².
+
+    All lengths up to nine are tried, then each an eighth longer. The first term only rises with the length;
+    once it outweighs all that the second can still fall by, the search ends.
+    """
+    left = ascending.size - here
+    count = ascending[here]
+    smallest = variance / (float(left) * float(left))
+    best = variance
+    length = 1
+    while length < left:
+        length = min(length + 1 + (length >> _EVERY), left)
+        apart = count - (sums[here + length] - sums[here]) / length
+        moved = apart * apart
+        if moved + smallest >= best:
+            break
+        best = min(best, moved + variance / (float(length) * float(length)))
+    return best
+
+
+@compiled
+def group_starts(ascending: Floats, noise: float, least: float) -> Integers:
+    """Return where the groups of a greedy scan begin.
+
+    A group C with mean μ has the expected relative error Σ (|h - μ| + noise/|C|)/max(h, least). The next
+    count h joins it when its error with h is below its error without h plus the least that h could cost in
+    a group of its own, noise/((counts left)·max(h, least)); otherwise h opens the next group.
+
+    Cost: O(n) altogether. The counts ascend, so the mean of a growing group never falls, and the place where
+    it splits the group only moves to the right: each count passes it once. Sums start anew with every group,
+    which keeps them as small as the group and cancellation out of them.
+
+    Parameters
+    ----------
+    ascending
+        Shape (n,), n >= 1, ascending.
+    noise
+        Expected absolute noise of a group's sum.
+    least
+        What takes the place of smaller counts in denominators; positive.
+
+    Returns
+    -------
+    int64, shape (groups,): the position of each group's first count, from 0.
+    """
+    size = ascending.shape[0]
+    starts = np.empty(size, np.int64)
+    starts[0] = 0
+    groups = 1
+    first = split = 0  # counts first..split-1 lie below the mean
+    total = ascending[0]
+    weight = 1.0 / max(ascending[0], least)  # Σ 1/h
+    share = ascending[0] * weight  # Σ h/h, which is not their number where h was replaced
+    low_weight = low_share = 0.0  # the same below the mean
+    error = noise * weight
+    for here in range(1, size):
+        count = ascending[here]
+        own = 1.0 / max(count, least)
+        members = here - first + 1
+        mean = (total + count) / members
+        while split < here and ascending[split] < mean:
+            part = 1.0 / max(ascending[split], least)
+            low_weight += part
+            low_share += ascending[split] * part
+            split += 1
+        new_weight, new_share = weight + own, share + count * own
+        above = (new_share - low_share) - mean * (new_weight - low_weight)
+        joined = (mean * low_weight - low_share) + above + noise * new_weight / members
+        if joined < error + noise * own / (size - here):
+            total, weight, share, error = total + count, new_weight, new_share, joined
+        else:
+            starts[groups] = here
+            groups += 1
+            first = split = here
+            total, weight, share = count, own, count * own
+            low_weight = low_share = 0.0
+            error = noise * own
+    return starts[:groups].copy()
