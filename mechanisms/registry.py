@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from functools import cache
 from importlib import import_module
-from inspect import getsource
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, cast
 
 from tabularium.mechanisms.errors import MechanismError
@@ -111,50 +106,19 @@ def _imported(place: str) -> type[Mechanism]:
     return cast("type[Mechanism]", getattr(import_module(module), attribute))
 
 
-@cache
 def import_whole(name: str) -> None:
     """Import all that a mechanism may ever import: a broken installation shows before anything is charged.
 
-    That is its modules, those beside them in a folder of its own, and what their functions import when they
-    are called, as far as this leads within the package. What channels import is tried by a draw; what numba
-    imports of itself while it compiles is not.
+    Modules import at their top, but for the compiler of the kernels, which is imported here. What numba
+    imports while it compiles is not tried.
 
     Raises
     ------
     ImportError
         Something cannot be imported.
     """
-    kind = MECHANISMS[name] if name in MECHANISMS else _imported(_UNCHOSEN[name])
-    waiting = [
-        each.__module__
-        for each in kind.__mro__
-        if each.__module__.startswith("tabularium.mechanisms.histograms.")
-    ]
-    for module in list(waiting):
-        folder = module.rpartition(".")[0]
-        if folder != "tabularium.mechanisms.histograms":
-            waiting += [f"{folder}.{each.name}" for each in iter_modules(sys.modules[folder].__path__)]
-    seen: set[str] = set()
-    while waiting:
-        if (module := waiting.pop()) in seen:
-            continue
-        seen.add(module)
-        loaded = import_module(module)
-        if module.startswith("tabularium.mechanisms."):
-            waiting += _imported_when_called(getsource(loaded))
-
-
-def _imported_when_called(source: str) -> list[str]:
-    """Return the modules that functions of a module import, those that they name in full."""
-    found = []
-    for function in ast.walk(ast.parse(source)):
-        if isinstance(function, ast.FunctionDef):
-            for each in ast.walk(function):
-                if isinstance(each, ast.Import):
-                    found += [alias.name for alias in each.names]
-                elif isinstance(each, ast.ImportFrom) and each.module is not None:
-                    found.append(each.module)
-    return found
+    _imported(_PLACES.get(name) or _UNCHOSEN[name])
+    import_module("numba")
 
 
 def restore(measured: Measured) -> Mechanism:

@@ -3,22 +3,20 @@
 Every mechanism is handed a channel and draws through it only. All three meter the same budget, offer the
 same primitives and write the same transcript; they differ in where the noise comes from.
 
-``metered_channel`` has the primitives, ``event_builder`` the price of each draw, ``budget_meter`` what is
-left; ``tabularium.mechanisms.accounting.transcript`` says what an event is, ``replay`` how a mechanism is
-audited.
+``metered_channel`` has the primitives and their prices, ``replay`` audits mechanisms; what an event is:
+``tabularium.mechanisms.accounting.transcript``.
 """
 
 from __future__ import annotations
 
 from tabularium.mechanisms.accounting.transcript import Definition, Event
-from tabularium.mechanisms.channel.argument_checks import Amount, exact
+from tabularium.mechanisms.channel.arguments import Amount, exact
 from tabularium.mechanisms.channel.budget_meter import Meter
-from tabularium.mechanisms.channel.event_builder import Place
-from tabularium.mechanisms.channel.metered_channel import Channel
+from tabularium.mechanisms.channel.metered_channel import Channel, Place
 from tabularium.mechanisms.channel.noise_source import Sampler, Source
-from tabularium.mechanisms.channel.parallel_scope import Parallel
 from tabularium.mechanisms.channel.replay.replay_audit import replay, replay_loss
 from tabularium.mechanisms.channel.replay.replay_findings import Replay
+from tabularium.mechanisms.channel.scopes import Parallel
 from tabularium.mechanisms.errors import MechanismError
 
 __all__ = [

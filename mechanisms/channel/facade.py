@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
 from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.channel.arguments import Amount
+from tabularium.mechanisms.channel.metered_channel import Channel
+from tabularium.mechanisms.channel.scopes import Parallel
 from tabularium.mechanisms.errors import MechanismError
-
-if TYPE_CHECKING:
-    from tabularium.mechanisms.channel.argument_checks import Amount
-    from tabularium.mechanisms.channel.metered_channel import Channel
-    from tabularium.mechanisms.channel.parallel_scope import Parallel
 
 _DRAWS = ("laplace", "gaussian", "add_noise", "lattice", "pick", "pick_each", "partition")
 _PRICES = ("pure_epsilon", "pure_cost")

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tabularium.mechanisms.arrays import Integers
-from tabularium.mechanisms.channel.cheapest_partition import cheapest
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.kernels.compiled import compiled
 
 LARGEST_SUM = 1 << 60  # of the costs of a partition; noise has the rest of 63 bits
 
@@ -75,3 +75,40 @@ def weight_of_change(changes: Integers, starts: Integers, stops: Integers, cells
         np.ones(cells), A_ub=-inside.astype(np.float64), b_ub=-np.abs(changes[changed]).astype(np.float64)
     )
     return round(float(found.fun))
+
+
+_FAR = np.iinfo(np.int64).max
+
+
+@compiled
+def cheapest(costs: Integers, starts: Integers, stops: Integers, cells: int) -> Integers:
+    """Return the places of the intervals of the cheapest partition, from left to right.
+
+    Parameters
+    ----------
+    costs, starts, stops
+        int64, shape (m,), sorted by ``stops``; half-open intervals within range(cells), each single bin
+        among them. Sums of costs must fit in 63 bits: |cost| < 2^62 / cells is enough.
+
+    A dynamic program over the ends; O(m + cells). Of several cheapest, the one with the earliest place.
+    """
+    best = np.full(cells + 1, _FAR)
+    through = np.full(cells + 1, -1)
+    best[0] = 0
+    for place in range(costs.size):
+        start, stop = starts[place], stops[place]
+        total = best[start] + costs[place]
+        if through[stop] < 0 or total < best[stop]:
+            best[stop] = total
+            through[stop] = place
+    count, end = 0, cells
+    while end > 0:
+        end = starts[through[end]]
+        count += 1
+    chosen = np.empty(count, dtype=np.int64)
+    end = cells
+    while end > 0:
+        count -= 1
+        chosen[count] = through[end]
+        end = starts[through[end]]
+    return chosen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -13,19 +13,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from tabularium.mechanisms.accounting.exact_roots import root_above
 from tabularium.mechanisms.accounting.losses import epsilon_within
-from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.accounting.transcript import Definition, Event, Primitive
 from tabularium.mechanisms.arrays import Integers
-from tabularium.mechanisms.channel.argument_checks import Amount, check_integers, exact
+from tabularium.mechanisms.channel.arguments import (
+    Amount,
+    check_integers,
+    exact,
+    gaps_below_best,
+    gaps_in_groups,
+    lattice_sensitivity,
+    on_lattice,
+)
 from tabularium.mechanisms.channel.budget_meter import Meter
-from tabularium.mechanisms.channel.event_builder import EventBuilder, Place
-from tabularium.mechanisms.channel.folded_branches import FoldedBranches
-from tabularium.mechanisms.channel.lattice import lattice_sensitivity, on_lattice
 from tabularium.mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
 from tabularium.mechanisms.channel.noise_source import Source
-from tabularium.mechanisms.channel.parallel_scope import Parallel
-from tabularium.mechanisms.channel.score_gaps import gaps_below_best, gaps_in_groups
-from tabularium.mechanisms.channel.shared_transcript import SharedTranscript
+from tabularium.mechanisms.channel.scopes import FoldedBranches, Parallel, SharedTranscript
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.noise.discrete_gaussian import LARGEST_VARIANCE
+from tabularium.mechanisms.noise.discrete_laplace import LARGEST_SCALE
 
 _ONE_GROUP = np.zeros(1, dtype=np.int64)
 
@@ -390,3 +395,81 @@ class Channel:
 
     def __reduce__(self) -> Any:
         raise MechanismError("a noise channel cannot be copied or stored", where="channel")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a channel stands below the one that was opened."""
+
+    path: str = ""
+    branches: tuple[tuple[str, int], ...] = ()
+
+    def named(self, purpose: str) -> str:
+        """Return the whole path of ``purpose``."""
+        return f"{self.path}/{purpose}" if self.path else purpose
+
+
+@dataclass(frozen=True, slots=True)
+class EventBuilder:
+    """Makes the events of one channel: losses in its definition, purposes and branches of its place."""
+
+    definition: Definition
+    place: Place
+
+    def _cost(self, epsilon: Fraction) -> Fraction:
+        return epsilon if self.definition == "pure" else epsilon**2 / 2
+
+    def laplace(
+        self, primitive: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        """Return a draw of Laplace noise of scale Δ/ε."""
+        scale = bound / epsilon
+        if scale > LARGEST_SCALE:
+            raise MechanismError("the noise scale would exceed 2^40", where=purpose, hint="spend more on it")
+        return self._event(
+            primitive,
+            purpose,
+            loss=self._cost(epsilon),
+            sensitivity=bound,
+            scale_squared=scale**2,
+            shape=shape,
+        )
+
+    def gaussian(
+        self, primitive: Primitive, rho: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        """Return a draw of Gaussian noise, σ² = Δ²/2ρ."""
+        if self.definition != "zcdp":
+            raise MechanismError(
+                "Gaussian noise is not pure differential privacy",
+                where=purpose,
+                hint="open the channel with definition zcdp, or use Laplace noise",
+            )
+        variance = bound**2 / (2 * rho)
+        if variance > LARGEST_VARIANCE:
+            raise MechanismError("the noise scale would exceed 2^26", where=purpose, hint="spend more on it")
+        return self._event(
+            primitive, purpose, loss=rho, sensitivity=bound, scale_squared=variance, shape=shape
+        )
+
+    def choice(
+        self, method: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        """Return a choice by scores or by noisy costs, of scale 2Δ/ε."""
+        return self._event(
+            method,
+            purpose,
+            loss=self._cost(epsilon),
+            sensitivity=bound,
+            scale_squared=(2 * bound / epsilon) ** 2,
+            shape=shape,
+        )
+
+    def _event(self, primitive: Primitive, purpose: str, **numbers: Any) -> Event:
+        return Event(
+            primitive=primitive,
+            definition=self.definition,
+            purpose=self.place.named(purpose),
+            branches=self.place.branches,
+            **numbers,
+        )

@@ -7,6 +7,10 @@ from typing import Protocol
 
 from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.arrays import Integers
+from tabularium.mechanisms.channel.least_noisy_partition import least_partition
+from tabularium.mechanisms.noise.choice import exponential, permute_and_flip
+from tabularium.mechanisms.noise.discrete_gaussian import add_gaussian
+from tabularium.mechanisms.noise.discrete_laplace import add_laplace
 from tabularium.mechanisms.noise.keystream import KeyStream
 
 
@@ -42,22 +46,16 @@ class Sampler:
 
     def laplace(self, values: Integers, event: Event) -> Integers:
         """See ``tabularium.mechanisms.noise.discrete_laplace``."""
-        from tabularium.mechanisms.noise.discrete_laplace import add_laplace
-
         scale = event.scale
         assert isinstance(scale, Fraction)  # noqa: S101 - a Laplace event's squared scale is a square
         return add_laplace(self._stream, values, scale)
 
     def gaussian(self, values: Integers, event: Event) -> Integers:
         """See ``tabularium.mechanisms.noise.discrete_gaussian``."""
-        from tabularium.mechanisms.noise.discrete_gaussian import add_gaussian
-
         return add_gaussian(self._stream, values, event.scale_squared)
 
     def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
         """See ``tabularium.mechanisms.noise.choice``."""
-        from tabularium.mechanisms.noise.choice import exponential, permute_and_flip
-
         if event.primitive == "exponential":
             return exponential(self._stream, gaps, rate)
         return permute_and_flip(self._stream, gaps, starts, rate)
@@ -66,6 +64,4 @@ class Sampler:
         self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
     ) -> Integers:
         """See ``tabularium.mechanisms.channel.least_noisy_partition``."""
-        from tabularium.mechanisms.channel.least_noisy_partition import least_partition
-
         return least_partition(self.laplace(costs, event), starts, stops, cells)

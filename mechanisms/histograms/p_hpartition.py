@@ -49,6 +49,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
 
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.arrays import Integers
@@ -274,8 +275,6 @@ def _mean_noise(amount: Fraction, definition: Definition) -> float:
 
 def _ascending(means: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the ascending means nearest to ``means``, whose noise variances go with 1/size²."""
-    from scipy.optimize import isotonic_regression
-
     return np.asarray(isotonic_regression(means, weights=sizes.astype(np.float64) ** 2).x)
 
 

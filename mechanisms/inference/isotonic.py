@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
 
 from tabularium.mechanisms.errors import MechanismError
 
@@ -45,8 +46,6 @@ def isotonic(
     >>> isotonic([1, 3], [3, 1], increasing=False).tolist()
     [1.5, 1.5]
     """
-    from scipy.optimize import isotonic_regression
-
     row = np.asarray(values, dtype=np.float64)
     heavy = np.ones_like(row) if weights is None else np.asarray(weights, dtype=np.float64)
     if row.ndim != 1 or heavy.shape != row.shape:

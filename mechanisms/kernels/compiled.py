@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from types import CodeType, FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -20,14 +20,20 @@ class Kernel:
     def __init__(self, function: FunctionType) -> None:
         self.function = function
         update_wrapper(self, function)
+        self._dispatcher: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Compile it for the types of these arguments, if that was not done, and run it."""
         return self.dispatcher(*arguments)
 
-    @cached_property
+    @property
     def dispatcher(self) -> Any:
         """Numba's function, which sees those of the kernels that it calls."""
+        if self._dispatcher is None:
+            self._dispatcher = self._made()
+        return self._dispatcher
+
+    def _made(self) -> Any:
         from numba import njit
 
         known = self.function.__globals__
@@ -50,7 +56,10 @@ class Kernel:
     @property
     def signatures(self) -> list[Any]:
         """The types for which it has been compiled in this process."""
-        return list(getattr(self.__dict__.get("dispatcher"), "signatures", ()))
+        try:
+            return list(self._dispatcher.signatures)
+        except AttributeError:  # not called yet, or called without the compiler
+            return []
 
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -148,21 +148,15 @@ def _groups(bits: int) -> Iterator[tuple[int, int]]:
         yield start, stop - start
 
 
-# JOINED inversion.py
-# Exact inversion of a finite distribution, sixteen random bits at a time.
-#
-# A real number U, uniform on [0, 1), falls into one of the intervals between the distribution's cumulative
-# probabilities F_1 < F_2 < ...; which one is the outcome. The first 16 bits of U nearly always decide: a
-# table of 65 536 entries says which outcome, or *tie* when some F lies inside that cell. A tie takes more
-# bits of U: 48, compared with the 64-bit floors of every F; and if U still agrees with an F in 64 bits,
-# 64 more, and so on, against digits computed when they are needed. Nothing is rounded: every outcome has
-# exactly its probability. All of it is integer arithmetic.
-
 Codes = NDArray[np.int16]
 
 
 class Inversion:
-    """A finite distribution over 16-bit codes.
+    """A finite distribution over 16-bit codes, inverted exactly.
+
+    The first 16 bits of a uniform number U look up the outcome, or ``TIE`` where some cumulative probability
+    F_i lies within the cell; a tie is settled by 48 more bits, then 64 more at a time, against digits of F_i
+    computed when they are needed. All of it is integer arithmetic.
 
     Parameters
     ----------

@@ -14,8 +14,7 @@ import pytest
 from tabularium.mechanisms import MECHANISMS, build, restore
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.channel.replay.bitwise_comparison import difference_between
-from tabularium.mechanisms.channel.replay.replay_audit import same_under_forced_outputs
+from tabularium.mechanisms.channel.replay.replay_audit import difference_between, same_under_forced_outputs
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import CASES, Case

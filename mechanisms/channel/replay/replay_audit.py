@@ -34,28 +34,27 @@ Blind spots:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as altered
 from fractions import Fraction
+from functools import lru_cache
 from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tabularium.mechanisms.accounting.transcript import Definition, Event
-from tabularium.mechanisms.arrays import Integers
-from tabularium.mechanisms.channel.argument_checks import Amount, exact
+from tabularium.mechanisms.accounting.transcript import CHOICES, GAUSSIANS, Definition, Event
+from tabularium.mechanisms.arrays import Floats, Integers
+from tabularium.mechanisms.channel.arguments import Amount, exact
 from tabularium.mechanisms.channel.budget_meter import Meter
-from tabularium.mechanisms.channel.event_builder import Place
-from tabularium.mechanisms.channel.metered_channel import Channel
+from tabularium.mechanisms.channel.least_noisy_partition import weight_of_change
+from tabularium.mechanisms.channel.metered_channel import Channel, Place
 from tabularium.mechanisms.channel.noise_source import Source
-from tabularium.mechanisms.channel.replay.bitwise_comparison import difference_between
-from tabularium.mechanisms.channel.replay.clean_process import CleanProcess, load, loaded
-from tabularium.mechanisms.channel.replay.draw_losses import loss_of
-from tabularium.mechanisms.channel.replay.overheard import listening
+from tabularium.mechanisms.channel.replay.clean_process import CleanProcess, listening, load, loaded
 from tabularium.mechanisms.channel.replay.replay_findings import Audited, Draw, Force, Replay
 from tabularium.mechanisms.channel.replay.scripted_sources import Diverged, Player, Recorder
 from tabularium.mechanisms.errors import MechanismError
@@ -378,3 +377,144 @@ def _difference(run: Run, other: Answer, whose: str) -> str | None:
         said = {*run.said, *run.said_finishing} ^ {*other.run.said, *other.run.said_finishing}
         heard = f": {min(said, default='')[:200]}"
     return f"with {whose} the results differ in {where}{heard}"
+
+
+def loss_of(draw: Draw, inputs: Integers) -> Fraction:
+    """Return what one draw loses between two inputs, in the unit of its channel."""
+    event = draw.event
+    if event.primitive in CHOICES:
+        pure = Fraction(sum(_loss_of_choice(*pair, draw) for pair in _groups_apart(draw, inputs)))
+    elif event.primitive == "least_noisy_partition":
+        ends = np.array(draw.starts), np.array(draw.stops)
+        weight = weight_of_change(inputs - draw.inputs, *ends, draw.cells)
+        pure = 2 * Fraction(weight) / Fraction(event.scale)
+    else:
+        apart = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
+        pairs = zip(draw.inputs.reshape(-1)[apart].tolist(), inputs.reshape(-1)[apart].tolist(), strict=True)
+        distances = [abs(one - other) for one, other in pairs]
+        if event.primitive in GAUSSIANS:
+            return Fraction(sum(distance**2 for distance in distances)) / (2 * event.scale_squared)
+        pure = sum(distances) / Fraction(event.scale)
+    return pure if event.definition == "pure" else pure**2 / 2
+
+
+def _groups_apart(draw: Draw, inputs: Integers) -> list[tuple[Integers, Integers]]:
+    """Return the gaps, in the two runs, of each group in which they differ."""
+    groups = zip(np.split(draw.inputs, draw.starts[1:]), np.split(inputs, draw.starts[1:]), strict=True)
+    return [(one, other) for one, other in groups if not np.array_equal(one, other)]
+
+
+def _loss_of_choice(gaps: Integers, others: Integers, draw: Draw) -> float:
+    """Return the largest |ln P/P'| over all candidates of a group."""
+    return float(np.abs(log_ratios(gaps, others, draw.rate, draw.event.primitive)).max())
+
+
+_NODES = 32
+_BLOCK = 1024  # candidates at a time
+
+
+def log_ratios(gaps: NDArray[np.int64], others: NDArray[np.int64], rate: Fraction, method: str) -> Floats:
+    """Return ln P(r)/P'(r) for every candidate r, shape (m,), where P has ``gaps`` and P' has ``others``.
+
+    The gaps are subtracted as integers: near the largest scores, a float holds a gap to some hundreds only.
+    What is left of ln P depends on candidates with p_i that is not negligible, hence on small gaps.
+    """
+    moved = -float(rate) * (gaps - others)
+    return np.asarray(moved + _beyond(gaps, rate, method) - _beyond(others, rate, method), dtype=np.float64)
+
+
+def log_probabilities(gaps: NDArray[np.int64], rate: Fraction, method: str) -> Floats:
+    """Return ln P(r) for every candidate r, shape (m,).
+
+    With p_i = exp(-rate·gap_i): the exponential mechanism has P(r) = p_r / Σp_i, and permute-and-flip has
+    P(r) = p_r ∫₀¹ Π_{i≠r}(1 - t·p_i) dt (candidate r comes before each other candidate that would have been
+    chosen; t is r's place in the order).
+    """
+    return np.asarray(-float(rate) * gaps + _beyond(gaps, rate, method), dtype=np.float64)
+
+
+def _beyond(gaps: NDArray[np.int64], rate: Fraction, method: str) -> Floats:
+    """Return ln P(r) + rate·gap_r for every candidate."""
+    logs = -float(rate) * gaps.astype(np.float64)
+    if method == "exponential":
+        return np.full(gaps.size, -np.logaddexp.reduce(logs))
+    return _log_integrals(np.exp(logs))
+
+
+def _log_integrals(weights: Floats) -> Floats:
+    """Return ln ∫₀¹ Π_{i≠r}(1 - t·p_i) dt for each r, by Gauss-Legendre on panels that halve towards 0.
+
+    The integrand falls like exp(-t·Σp), so for many candidates all of it is near 0; on a panel whose width is
+    half its right end, 32 nodes integrate it to machine precision.
+    """
+    nodes, mass = _panels(weights.size.bit_length() + 4)
+    total = np.zeros(nodes.size)
+    for block in _blocks(weights):
+        total += np.log1p(-np.outer(block, nodes)).sum(axis=0)
+    total += mass
+    parts = [np.logaddexp.reduce(total - np.log1p(-np.outer(b, nodes)), axis=1) for b in _blocks(weights)]
+    return np.concatenate(parts)
+
+
+def _blocks(weights: Floats) -> list[Floats]:
+    return [weights[start : start + _BLOCK] for start in range(0, weights.size, _BLOCK)]
+
+
+@lru_cache(maxsize=32)
+def _panels(halvings: int) -> tuple[Floats, Floats]:
+    """Return Gauss-Legendre nodes on [0, 1] and the logarithms of their weights."""
+    points, weights = np.polynomial.legendre.leggauss(_NODES)
+    right = 0.5 ** np.arange(halvings)
+    left = np.append(right[1:], 0.0)
+    half = (right - left) / 2
+    nodes = left[:, None] + half[:, None] * (points + 1)
+    return nodes.reshape(-1), np.log(half[:, None] * weights).reshape(-1)
+
+
+Part = tuple[Any, Any, str]
+
+
+def difference_between(one: Any, other: Any, where: str = "the result") -> str | None:
+    """Return where two results differ in so much as one bit, or None.
+
+    Arrays are compared by type, shape, order in memory and bytes (so that -0.0 differs from 0.0), mappings
+    with the order of their keys, and everything inside everything.
+    """
+    if type(one) is not type(other):
+        return where
+    if isinstance(one, Event):  # the channel's own: numbers and texts
+        return None if one == other else where
+    parts = _parts(one, other, where)
+    if parts is not None:
+        found = (difference_between(*part) for part in parts)
+        return next((difference for difference in found if difference is not None), None)
+    return None if _same_leaf(one, other) else where
+
+
+def _parts(one: Any, other: Any, where: str) -> Iterable[Part] | None:
+    """Return pairs to compare instead of the two values, or None for values without parts."""
+    if is_dataclass(one) and not isinstance(one, type):
+        return _fields(one, other, where)
+    if isinstance(one, dict):
+        entries = ((one[key], other.get(key), f"{where}[{key!r}]") for key in one)
+        return [(tuple(one), tuple(other), where), *entries]
+    if isinstance(one, list | tuple):
+        pairs = ((*pair, where) for pair in zip(one, other, strict=False))
+        return [(len(one), len(other), where), *pairs]
+    return None
+
+
+def _fields(one: Any, other: Any, where: str) -> Iterator[Part]:
+    for field in fields(one):
+        yield getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}"
+
+
+def _same_leaf(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        alike = (one.dtype, one.shape) == (other.dtype, other.shape)
+        if one.size > 1:  # strides of a single number or of none mean nothing, and change when it is copied
+            alike = alike and one.strides == other.strides
+        return bool(alike and one.tobytes() == other.tobytes())
+    if isinstance(one, float):
+        return bool(one.hex() == other.hex())
+    return bool(one == other)

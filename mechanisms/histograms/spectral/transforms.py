@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.histograms.spectral import double_fourier
@@ -102,8 +103,6 @@ def coordinates(counts: NDArray[np.int64], plan: Layout) -> Floats:
 
 def forward(values: NDArray[Any], plan: Layout) -> Floats:
     """Return the coordinates of noisy numbers, shape (N,), in plain floats."""
-    from scipy import fft
-
     table = np.asarray(values, dtype=np.float64).reshape(plan.shape)
     if plan.transform == "dct":
         return np.asarray(fft.dctn(table, type=2, norm="ortho"), dtype=np.float64).reshape(-1)[plan.places]
@@ -113,8 +112,6 @@ def forward(values: NDArray[Any], plan: Layout) -> Floats:
 
 def inverse(values: Floats, plan: Layout) -> Floats:
     """Return the table whose first coordinates are ``values``, shape (z,), and whose others are zero."""
-    from scipy import fft
-
     kept = values.size
     unscaled = np.zeros(2 * _half(plan.shape) if plan.transform == "dft" else plan.size)
     unscaled[plan.places[:kept]] = values

@@ -13,8 +13,8 @@ import pytest
 from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
 from tabularium.mechanisms.channel.budget_meter import Meter
-from tabularium.mechanisms.channel.event_builder import Place
 from tabularium.mechanisms.channel.facade import facade
+from tabularium.mechanisms.channel.metered_channel import Place
 from tabularium.mechanisms.channel.replay.replay_audit import record
 from tabularium.mechanisms.channel.replay.scripted_sources import Player, Recorder
 from tabularium.mechanisms.errors import BudgetExceeded, MechanismError

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.channel.lattice import lattice_sensitivity, on_lattice
-from tabularium.mechanisms.channel.score_gaps import gaps_below_best
+from tabularium.mechanisms.channel.arguments import gaps_below_best, lattice_sensitivity, on_lattice
 from tabularium.mechanisms.errors import MechanismError
 
 WIDTHS = st.sampled_from([Fraction(1, 64), Fraction(1, 2), Fraction(1), Fraction(8)])

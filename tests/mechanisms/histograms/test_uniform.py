@@ -9,7 +9,7 @@ import pytest
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.channel.argument_checks import LARGEST_VALUE
+from tabularium.mechanisms.channel.arguments import LARGEST_VALUE
 from tabularium.mechanisms.histograms.noisy_sums import LARGEST_SUM, addable, variance_for
 from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tabularium.mechanisms.noise_distributions import variance_of

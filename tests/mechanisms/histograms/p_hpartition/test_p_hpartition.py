@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.accounting import epsilon_within, spent
 from tabularium.mechanisms.channel import Channel, SeededChannel
-from tabularium.mechanisms.channel.replay.choice_probabilities import log_probabilities
+from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.measured import Release
 from tabularium.mechanisms.noise.synthetic import generator

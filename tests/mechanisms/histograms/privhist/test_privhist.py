@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.channel.replay.bitwise_comparison import difference_between
-from tabularium.mechanisms.channel.replay.replay_audit import record
+from tabularium.mechanisms.channel.replay.replay_audit import difference_between, record
 from tabularium.mechanisms.channel.replay.replay_findings import Draw
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.privhist.privhist import (

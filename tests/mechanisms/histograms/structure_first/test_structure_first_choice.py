@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.channel.replay.choice_probabilities import log_probabilities
+from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
 from tabularium.mechanisms.histograms.optimal_histograms import (
     Optima,
     mean_costs,
