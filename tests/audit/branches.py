@@ -63,7 +63,7 @@ class Steps:
         return step
 
     def untaken(self) -> Iterator[str]:
-        """Yield each branch that was never taken, as file, line and text of the condition's line."""
+        """Yield each branch that was never taken, as its function and the text of the condition's line."""
         for code, taken in self.taken.items():
             path = Path(code.co_filename)
             instructions = list(dis.get_instructions(code))
@@ -75,7 +75,7 @@ class Steps:
                     if (jump.offset, to) not in taken:
                         line = jump.positions.lineno if jump.positions and jump.positions.lineno else 0
                         text = path.read_text().splitlines()[line - 1].strip()
-                        yield f"{path.name}: {text}"
+                        yield f"{code.co_qualname.partition('.<locals>.<')[0]}: {text}"
 
 
 def untaken_branches(runs: list[tuple[Mechanism, Definition]], case: Case) -> set[str]:
