@@ -1,29 +1,12 @@
 """Boost: a tree of sums over the cells, each level measured, made consistent by least squares.
 
-The cells lie in a row (a table of several dimensions is read row by row). At level d from the leaves a node
-is the sum of b^d cells in a row. A range of cells is the sum of few nodes, so range queries need far less
-noise than from noisy cells alone; the least squares then use every measurement for every answer.
+Sensitivity and privacy: a cell lies in one node of every level, so one record changes one node of each by 1.
+Each of L measured levels has the L-th part of the budget; they compose in sequence. The form of the tree
+depends on the number of cells, the budget and the parameters alone. The cells lie in a row: tables are read
+row by row.
 
-What one record changes, and why the loss is at most ε: a cell lies in exactly one node of every level. One
-record changes one node of a level by 1, so the level, measured with the L-th part of the budget where L
-levels are measured, loses that part; the levels compose in sequence. The form of the tree depends on the
-number of cells, the budget and the parameters alone. What follows, least squares, does not see the counts.
-
-The branching. More children make fewer levels, each with less noise, but longer sums. ``"optimal"`` takes
-the b for which a random range has the smallest variance, by the closed form of
-``tabularium.mechanisms.inference.even_trees``, over all ranges or, beyond 64 cells, over 2 048 that
-are spread evenly. For each height h only the least b with b^h >= n is worth a look. Even shares of the budget
-were best among geometric ones for every n that was tried.
-
-What differs from the paper: a branching other than 2; the root (the total) is not measured by default, since
-its share of the budget is better spent below (``root=True, branching=2`` is the paper's tree); noise is in
-whole numbers; any number of cells, the last node of a level being smaller, with the exact variance of every
-cell.
-
-Cost: O(n) time and memory.
-
-Source: Hay, Rastogi, Miklau, Suciu 2010; the branching after Qardaji, Yang, Li 2013, "Understanding
-hierarchical methods for differentially private histograms".
+O(n) time and memory. Source: Hay, Rastogi, Miklau, Suciu 2010; the branching after Qardaji, Yang, Li 2013;
+what differs: docs/reference/mechanisms/boost.md.
 """
 
 from __future__ import annotations

@@ -1,46 +1,12 @@
 """DAWA: choose intervals of even counts privately, all in one draw, then measure the sum of each.
 
-The cells of a table are brought into a row by Hilbert's curve, which is public. Stage one has a cost for
-every aligned interval of b^k cells: how far its counts lie from their centre, plus what the noise of one more
-sum costs. It chooses the partition into such intervals whose noisy costs add up to the least. Stage two
-measures the intervals' sums, which are spread evenly over their cells.
+Sensitivity and privacy: one record changes one cell, hence the costs of the intervals that hold it alone,
+each by 1 around the median and by 2 (rounded) around the mean. ``Channel.partition`` then loses ε1. Given the
+partition one record changes one sum, or one node of each level of the tree over the intervals: the shares of
+ε2. Intervals on offer and the price of noise depend on the form of the table and the budget alone.
 
-What one record changes, and why the loss is at most ε.
-
-- One record changes one cell by 1, hence the costs of those intervals that hold this cell, and of no others.
-  Around the median, the least of Σ|x_i - c| over c, a cost moves by at most 1, since every one of these sums
-  does. Around the mean it moves by less than 2: by 1 - 1/m for the cell itself and 1/m for each of the m - 1
-  others; two numbers that differ by less than 2u differ by at most 2u after rounding. So Δ is 1 or 2, and
-  ``Channel.partition`` (whose proof is in ``tabularium.mechanisms.channel.least_noisy_partition``) loses ε1,
-  although it has more noise draws than there are cells: only the noise of the one interval of the chosen
-  partition that holds the cell has to make up for the record, by 2Δ.
-- Which intervals are on offer, and what noise costs, depends on the form of the table and the budget alone.
-- Given the partition, one record changes one sum by 1: ε2. In a tree over the intervals it changes one node
-  of each level, and the levels' shares add up to ε2. The shares depend on the partition, which is released.
-
-The published code draws the noise of an interval of m cells with the scale (2 - 1/m - 1/n)/ε1, half of what
-the proof needs; it draws none for single cells; and it raises noisy costs to the cost of a sum. The last two
-break the proof altogether: what makes up for a record is the noise of the *chosen* interval, and a single
-cell's cost has none, nor can a cost that was raised fall further. All rivals that hold the cell would have to
-make up for it instead, and the loss grows with their number (for all intervals, with n).
-
-What else differs, and why:
-
-- ``deviation="median"``, the default, halves the noise for costs that are at least half as large.
-- Intervals of 1, b, b², … cells are aligned, b = ``branching``. The paper has 2^k cells anywhere: log n times
-  as many costs to draw noise for, for partitions that are not much better.
-- ``merge``: proper noise cuts even stretches into pieces. Neighbouring intervals whose noisy sums do not
-  speak against it are given one mean (as in ``tabularium.mechanisms.histograms.noise_first``):
-  post-processing.
-- ``workload="ranges"``: a tree over the intervals, with a share for each level; the paper has one for each
-  node.
-- Tables of any number of dimensions, and any sides.
-- ``nonnegative``: a cell below zero is released as zero.
-
-Cost: O(n log² n) time, O(n) memory; around the mean O(n log n).
-
-Source: Li, Hay, Miklau, Wang 2014, "A data- and workload-aware algorithm for range queries under differential
-privacy".
+O(n log² n) time around medians, O(n log n) around means; O(n) memory. Source: Li, Hay, Miklau, Wang 2014.
+What its published code gets wrong and what differs: docs/reference/mechanisms/dawa.md.
 """
 
 from __future__ import annotations
@@ -280,34 +246,6 @@ def _from_tree(measured: Measured, intervals: int) -> Floats:
     estimate = consistency(Hierarchy(tree.parents), values[:, None], variances)
     return np.asarray(estimate.values[-intervals:, 0])
 
-
-# JOINED greedy_levels.py
-# How to share a budget among the levels of a tree of buckets, for range queries over the cells below.
-#
-# The workload is every range of cells. A bucket answers for its cells as if they were all alike, so a range
-# asks for w·x, where x are the buckets' sums and w is 1 for buckets inside it, 0 outside, and the share of its
-# cells that the range covers for a bucket it cuts. The sum of the answers' variances is tr(G·M) for estimates
-# with covariance M, where G = Σ w·wᵀ over all ranges. A range is a left end and a right end: for i < j,
-# G_ij = A_i·B_j with A_i = Σ of the share of bucket i right of every left end, and B_j likewise.
-#
-# Greedily, from the leaves upwards. Let the subtrees of a level's nodes be measured with the whole budget, and
-# the children's covariance be block-diagonal M. If the node itself gets a share of the budget such that the
-# children's variances are multiplied by f, and its own precision is g times that of a bucket measured with
-# everything, least squares give
-#
-#     M' = f·(M - μ·M1·(M1)ᵀ/(1 + μ·1ᵀM1)),        μ = f·g,
-#
-# so all that a level needs of a node is a = tr(GM), t = 1ᵀM1, b = (M1)ᵀG(M1), P = (M1)·A and S = (M1)·B:
-# these five numbers are sums over the children (b has the products P·S of pairs of them in addition), and M'
-# changes them by factors. O(nodes) for everything.
-#
-# A range that covers the parent of a node asks for the parent as a whole, which the levels above answer. So in
-# the choice of a level's share, a node counts with the ranges that do not cover its parent: for the N that do,
-# N·1·1ᵀ is taken from G, hence N·t from a and N·t² from b. One share is chosen for all nodes of a level, that
-# which makes the sum of their tr(G·M') least.
-#
-# Source: Li, Hay, Miklau, Wang 2014, section 5, which chooses a share for every node, from matrices of the
-# workload. The inverse after Sherman and Morrison.
 
 _GRID = 128
 _PARTS = 1 << 16

@@ -134,17 +134,6 @@ def _around_means(values: Integers, starts: Integers, unit: int) -> Integers:
     return np.asarray(2 * unit * (amount - number * quotient) - share, dtype=np.int64)
 
 
-# JOINED weighted_segments.py
-# Segmentation of a sequence of weighted numbers around means: the search of ``mean_segments`` for weights.
-#
-# What is carried along is, for each real μ, the least cost of a segmentation whose last segment is represented
-# by μ: a lower envelope of parabolas weight·(μ - mean)² + value, one for each place where that last segment may
-# begin. Each is kept on the interval of μ where nothing beats it. The search is exact, but for the rounding of
-# floating-point numbers.
-#
-# Source: Maidstone, Hocking, Rigaill, Fearnhead 2017 (FPOP).
-
-
 # A piece reaches from the end of the piece before it (the first one: from -inf) to its own end.
 END, VALUE, WEIGHT, MEAN = 0, 1, 2, 3
 
@@ -256,18 +245,6 @@ def _traced(last: Integers) -> Integers:
         found[place] = end
     return found
 
-
-# JOINED hilbert.py
-# Hilbert's curve through the cells of a table: neighbours on the curve are neighbours in the table.
-#
-# The curve passes through a cube whose side is a power of two; cells outside the table are left out. Nothing
-# here depends on counts.
-#
-# An index on the curve is written in base 2 with d·p digits for a cube of side 2^p in d dimensions. All cells
-# that agree in their first d·q digits lie in one of the cubes of side 2^(p - q), so the aligned pieces of the
-# curve are cubes, or, cut at other digits, halves and quarters of cubes.
-#
-# Source: Skilling 2004, "Programming the Hilbert curve".
 
 _DIGITS = 52  # of an index that a double holds exactly
 

@@ -1,19 +1,7 @@
-"""What every bisection of a part would cost: sums of |x - mean| on both sides of every cut.
+"""Absolute deviations Σ|x - mean| of both sides of every cut of a part, in O(m log m) for m bins.
 
-For a part of m bins there are m - 1 cuts, and each asks for the absolute deviation of a prefix and of a
-suffix. One pass over the bins gives all prefixes, one more all suffixes. A pass keeps the sum S of the bins
-met so far and, with S = q·j + r after j of them (0 <= r < j), the number c and the sum A of those above q::
-
-    Σ|x - mean| = 2·Σ_{x > q} (x - mean) = 2·(A - c·q) - 2·c·r/j
-
-in whole numbers but for the last term. (A bin equal to q is not above the mean, one of q + 1 is.) A new bin
-moves the mean, and the bins that it passes on its way change sides. The distinct values of the part,
-ascending, carry a tree of fan-out 32 with the number and the sum of the bins met so far below each node:
-what lies between two means is read from at most 62 nodes a level. So a pass takes O(m log m) for any data,
-and close to O(m) once the mean settles.
-
-Nothing overflows for counts up to 2^40 and up to 2^21 bins: sums stay within 2^61, q within 2^40, c·r within
-2^42. Deviations stay within 2^60, since no bin lies further than 2^39 from the middle of [0, 2^40].
+One pass over the bins gives all prefixes, one more all suffixes; everything is exact in int64 for counts up
+to 2^40 and up to 2^21 bins, and deviations stay within 2^60 (docs/reference/mechanisms/p_hpartition.md).
 
 Source: Acs, Castelluccia, Chen 2012, section V; there it costs O(m²) for a part.
 """

@@ -1,30 +1,12 @@
 """hierarchical_kd_tree: a kd-tree whose medians are asked of the data, level by level.
 
-Every box of a level is cut in two across its longest side, near the median of its records, which is found
-either from noisy counts of its slices or by a private choice. After ``height`` levels one noisy sum is
-measured per box, and spread evenly over its cells.
+Sensitivity and privacy: boxes of a level, and slices of a box, are disjoint. One record changes the count of
+one slice of one box by 1, so noisy slice counts of a whole level cost its ε_l; the score -|2L - C| of a
+private median changes by exactly 1, in one box, so all choices of a level cost ε_l. Which boxes come next
+follows from outputs. The final boxes are disjoint: their sums cost the rest.
 
-What one record changes, and why the loss is at most ε.
-
-- The boxes of a level are disjoint, and so are the slices of a box. One record changes the count of one slice
-  of one box by 1: the counts of all slices of all boxes have L1 sensitivity 1, and noise of scale 1/ε_l costs
-  ε_l for the whole level. The cuts follow from the noisy counts.
-- A private median is a choice among the places between slices, by the score -|2L - C|, where C records lie in
-  the box and L of them to the left. One record changes C by 1 and L by 0 or 1, the score of each place by
-  exactly 1, in one box: all choices of the level cost ε_l.
-- Which boxes and slices there are on the next level follows from outputs of earlier ones; boxes of a single
-  cell are left alone. The final boxes are disjoint: noise of scale 1/ε_s on their sums costs ε_s.
-- d levels cost structure·ε, the sums the rest, with what levels did not use because nothing was left to cut.
-  Under zCDP the same shares of ρ; a private median of ε costs ε²/2.
-
-What differs from the paper: it gives every level and the sums equal parts of the budget, which is
-``structure = d/(d + 1)``; here the sums get half by default, which is better by far. Counts in a table of
-more than 2^20 cells are clipped at 2^60/cells, which is public, so that sums stay below 2^61.
-
-Cost: O(n·d) time, O(n) memory with no object per cell or box.
-
-Source: Xiao, Xiong, Yuan 2010, section 5.3, the comparison after Inan, Kantarcioglu, Ghinita, Bertino 2010;
-private medians after Cormode, Procopiuc, Srivastava, Shen, Yu 2012.
+O(n·d) time, O(n) memory. Source: Xiao, Xiong, Yuan 2010, section 5.3; private medians after Cormode and
+others 2012.
 """
 
 from __future__ import annotations

@@ -138,31 +138,6 @@ def box_sizes(lows: Corners, highs: Corners) -> NDArray[np.float64]:
     return sizes
 
 
-# JOINED box_growth.py
-# Growing a kd-tree on noisy cells: which boxes are nearly uniform, as far as the noise lets us see.
-#
-# A box is cut while it is expected to hold more than ``most`` records, or while the absolute deviation of its
-# cells, H = Σ|y - mean|, is above what the noise in a uniform box would make of it. H hides a single cell among
-# thousands; so by default a box is also cut if one cell is further from the mean than s·(ln m + 7), which the
-# Laplace noise of scale s in m equal cells exceeds with probability e^-7 at most (normal noise hardly ever).
-#
-# *How many records a box holds.* The noisy sum of m cells has variance m·v, hopeless for large boxes. So the
-# count is handed down instead: a total that was measured well goes to the root, and each cut divides it. If a
-# box holds C records and the cut leaves the share f of its cells on the left, then without looking C·f records
-# lie there. The noisy cells say how much more, D = L - f·(L + R), with variance m·v·f(1 - f). Between the two
-# stands what is expected of data before looking: a standard deviation of the left count of SPREAD·C for
-# equal halves, SPREAD·C·2√(f(1-f)) in general. With t its square, the posterior mean of normal noise is
-# C·f + D·t/(t + noise). Few full cells in an empty table go far beyond that expectation, so the factor of D is
-# at least 1 - 4·ln(w)·noise/D² (positive-part shrinkage) for w slices: among w cuts without any difference the
-# largest D² is about 2·ln(w)·noise. Boxes without evidence are cut like a grid, boxes with evidence by it.
-#
-# *Where a box is cut.* Across its longest side: ``median``, where both sides hold as nearly as may be the same
-# (noisy) count, or ``contrast``, where the squared difference between the means of both sides, weighted by
-# their sizes, is largest: two-means of the marginal, which looks for edges. If the marginal varies no more than
-# noise would, both mean nothing, and a contrast cut goes through the middle.
-#
-# A tree deeper than 4·log2(cells) goes on by halves, so that its cost is O(cells · log cells) on any input.
-
 OUTLIER = 7.0  # a false alarm in e^7 = 1 100 boxes
 SPREAD = 0.2  # a uniformly distributed share would have 0.29
 

@@ -1,34 +1,11 @@
 """kd_tree: noisy cells draw a map of boxes, and the boxes are measured afresh (two phases, "DPCube").
 
-Phase one measures every cell. A kd-tree is grown on the noisy cells alone: a box is cut in two while it
-seems to hold more than ξ0 records, or while its cells deviate by more than ξ1 from their mean. Phase two
-measures one sum per box of the finished partition. A released cell is its box's sum divided by its size.
+Sensitivity and privacy: one record changes the total by 1 and one cell by 1, at ε_t and ε_1. The partition is
+computed from these outputs alone; its boxes are disjoint, so their sums cost ε_2. ε_t + ε_1 + ε_2 = ε, or
+shares of ρ. Clipping at 2^60/cells in tables of more than 2^20 cells keeps neighbours.
 
-What one record changes, and why the loss is at most ε.
-
-- One record changes the total by 1 and one cell by 1. The total, discrete Laplace noise of scale 1/ε_t, costs
-  ε_t; the cells, scale 1/ε_1 each, cost ε_1 together (parallel composition over disjoint cells).
-- The partition is computed from these outputs and public numbers: post-processing. Given the partition, its
-  boxes are disjoint, one record changes one sum by 1, and noise of scale 1/ε_2 costs ε_2.
-- ε_t + ε_1 + ε_2 = ε, adaptive composition. Under zCDP it is Gaussian noise with the same shares of ρ.
-- How many sums there are follows from earlier outputs alone. Counts in a table of more than 2^20 cells are
-  clipped at 2^60/cells, which is public, so that sums stay below 2^61; clipping keeps neighbours.
-
-What differs from the paper, and why (``docs/reference/mechanisms/kd_tree.md`` has the figures):
-
-- Both thresholds know the noise. ξ1 is by default what H = Σ|y - mean| would be of equal counts under the
-  noise, plus a tolerance; and a single cell that stands out is not lost in it. The noisy sum of a large box
-  says nothing about ξ0 at a small ε; so a small share of the budget measures the total, and a filter hands
-  it down the tree (``box_growth``). ``total="0"`` uses the noisy sums.
-- Cuts look for contrast instead of the median.
-- The cells are not thrown away (``combine``). A box was measured twice: by the sum of its noisy cells and by
-  phase two. Weighted least squares has a closed form for each box; its weights know that the box was chosen
-  by the cells (``two_phases``).
-
-Cost: O(n log n) time at most, O(n) memory with no object per cell or box.
-
-Source: Xiao, Xiong, Yuan 2010, Algorithms 2 and 3, Theorem 4.3. The filtered counts answer the same question
-as the guideline of Qardaji, Yang, Li 2013 for the size of grids.
+O(n log n) time, O(n) memory. Source: Xiao, Xiong, Yuan 2010, Algorithms 2 and 3, Theorem 4.3; what differs:
+docs/reference/mechanisms/kd_tree.md.
 """
 
 from __future__ import annotations
@@ -224,28 +201,6 @@ def _threshold(value: Any, where: str) -> Fraction:
     if not 0 <= number <= LARGEST_SUM:
         raise MechanismError("this number is out of bounds", where=where, hint=hint)
     return number
-
-
-# JOINED two_phases.py
-# Sums that were measured twice, the second time after the first had chosen what to measure.
-#
-# Part P of m cells has the true sum X. Phase one gave Y, the sum of its noisy cells, whose noise has variance
-# m·v1; phase two, given all of phase one, S with independent noise of variance v2. Least squares weighs both by
-# the inverse of their variances:
-#
-#     T = S + a·(Y - S),    a = v2/(m·v1 + v2).
-#
-# But the part was cut out because of Y, so Y errs by more than its noise: boxes are left whole where noise hid
-# what they hold, edges are drawn where noise made one. Parts that are alike in size share what can be learnt of
-# that from S, which nothing was chosen by:
-#
-# - their mean of Y - S is an offset, taken off Y (the offset of each size is one more unknown of the least
-#   squares);
-# - their mean square of Y - S less v2 is the variance of Y, selection and all: where it is larger than m·v1, it
-#   takes its place. For k parts that makes a = (k - 3)·v2/Σ(Y - S)², the shrinkage of James and Stein (1961)
-#   towards Y, Lindley's (1962) k - 3 because of the offset, which is not worse than S alone whatever Y is.
-#
-# Fewer than four parts of one size are left as phase two measured them. NumPy only, O(parts).
 
 
 @dataclass(frozen=True, eq=False)

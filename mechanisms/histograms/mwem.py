@@ -1,37 +1,13 @@
 """MWEM: ask where the table is furthest from what is known, measure that, and reweight; again and again.
 
-A noisy total is spread evenly. Then, in each round, permute-and-flip picks the query for which the weights
-are furthest from the truth, its answer is measured, and multiplicative weights fit the table to all answers
-so far.
+Sensitivity and privacy: the total has sensitivity 1. A query is a sum of cells, or several that share no
+cell, so its answer changes by 1 in L1; its score, |answer - model| summed in whole numbers, changes by at
+most 1, since the model comes from earlier outputs. Picks and measurements cost their shares in sequence; how
+many rounds and which queries there are follows from public numbers and the noisy total.
 
-What one record changes, and why the loss is at most ε. The total is one draw of sensitivity 1. A query is a
-sum of cells, or several sums that share no cell (the ranges of a tiling, the cells of a marginal): one record
-changes its answer by 1 in L1. The score of a query is |answer - the model's answer|, summed, in whole
-numbers, less a public number; the model comes from earlier outputs alone, so one record changes each score by
-at most 1. The pick and the measurement of a round cost their shares, and the rounds compose in sequence. The
-number of rounds and the set of queries follow from public numbers and the noisy total. The release is
-computed from the answers.
-
-What differs from the paper, and why:
-
-- The total is measured (``total_share``); the paper takes it as known.
-- Permute-and-flip for the exponential mechanism; discrete noise; exact scores.
-- Ranges that do not overlap are measured together, and so are the cells of a marginal: it costs no more than
-  one of them. The score of such a query is the sum of its ranges' errors, less the noise expected. The
-  paper's single ranges are ``workload="ranges"``.
-- An update sets a range to its answer (at the least change in relative entropy), not a careful step towards
-  it; all answers are replayed ``replays`` times, equal queries averaged. The last weights are released, not
-  the average of all rounds'.
-- Single ranges whose share of the total, were it spread evenly, is below the noise of an answer are no
-  candidates: among thousands of them the pick would go astray. They follow from the noisy total.
-- The number of rounds, if not given: three for tilings; one for each axis for marginals, three at least; for
-  single ranges so many that a round's part of the total is 25 times the noise of an answer, at most 200.
-
-Cost: O(n·k) for k rounds of tilings; O(n + k·m + replays·k³) for single ranges with m candidates, since only
-the masses of segments are kept; O(replays·k²·n) for marginals.
-
-Source: Hardt, Ligett, McSherry 2012, "A simple and practical algorithm for differentially private data
-release"; for whole marginals Liu et al. 2021 and McKenna et al. 2022 ("AIM").
+O(n·k) for k rounds of tilings, O(n + k·m + replays·k³) for single ranges with m candidates, O(replays·k²·n)
+for marginals. Source: Hardt, Ligett, McSherry 2012; for whole marginals Liu and others 2021, McKenna and
+others 2022 (AIM); what differs: docs/reference/mechanisms/mwem.md.
 """
 
 from __future__ import annotations

@@ -270,10 +270,6 @@ def _rounded(places: Integers, model: tuple[Integers, Floats]) -> Integers:
     return np.asarray(np.rint(np.interp(places, edges, _cumulated(masses))), dtype=np.int64)
 
 
-# JOINED range_queries.py
-# Sets of ranges of cells to choose from, made without looking at the data: (starts, stops), half-open.
-#
-# NumPy only; the random set comes from a fixed scrambling of whole numbers, not from a generator.
 Ranges = tuple[Integers, Integers]
 
 
@@ -365,19 +361,6 @@ def _scrambled(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return (words ^ (words >> np.uint64(31))) >> np.uint64(32)
 
-
-# JOINED multiplicative_weights.py
-# Multiplicative weights on a row of cells, for answers about ranges of cells.
-#
-# The weights begin as equal. An update multiplies all cells of a range by one factor, so between two ends of
-# ranges that have been asked about the weights stay equal: the mass of each such segment is all there is to
-# keep, and the cost of an update depends on the number of segments alone.
-#
-# The update. Hardt, Ligett and McSherry multiply by exp((m - a)/2N) for an answer m where the weights have a:
-# a careful step, which needs hundreds of replays where a is far below N. Here the factors are those that make
-# the mass equal to m at the least change in relative entropy: m/a inside, and (N - m)/(N - a) outside. An
-# answer that is negative, or below its own noise, is no reason to empty a range: it is lowered to ``slack`` at
-# most.
 
 _LEAST = 1e-6  # of the uniform weight: what repeated contradictions leave of a segment
 

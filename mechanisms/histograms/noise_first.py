@@ -1,17 +1,12 @@
 """NoiseFirst: noise on every cell, then neighbouring cells are merged into bins.
 
-What one record changes: one cell, by 1. The only look at the counts is one draw of discrete Laplace noise of
-scale 1/ε per cell, as in ``identity``: ε-differentially private by parallel composition over disjoint cells.
-Under zCDP it is one draw of discrete Gaussian noise, σ² = 1/2ρ, as in ``gaussian``. All that follows sees the
-noisy counts only: post-processing, which costs nothing.
+Sensitivity and privacy: one record changes one cell by 1; one draw of noise per cell, as in ``identity`` and
+``gaussian``, is the only look at the counts. Merging sees noisy counts alone, and ``improve`` serves any
+noisy table.
 
-What differs from the paper: the number of bins is found exactly in near-linear time, where its search takes
-O(n³) time and O(n²) memory; the price of a bin (``improvement``); Gaussian noise; counts of several
-dimensions, which are read row by row.
-Cost: O(n log n) time and O(n) memory. With ``bins`` given that for each bin, and 4·n·bins bytes, which may be
-512 MiB at most.
-
-Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1.
+O(n log n) time and O(n) memory; with ``bins`` given that for each bin, and 4·n·bins bytes, at most 512 MiB.
+Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1; what differs:
+docs/reference/mechanisms/noise_first.md.
 """
 
 from __future__ import annotations
@@ -113,27 +108,6 @@ class NoiseFirst(Mechanism):
         """Return the merged counts with their bins."""
         noise = noise_in(measured.transcript[0])
         return merge(measured.arrays["cells"], noise, self.merging(), risk_runs=self.risk_runs)
-
-
-# JOINED merging.py
-# Merge neighbouring cells of a table that carries noise: post-processing, which costs no budget.
-#
-# The noise of an average over m neighbouring cells has a variance of 1/m of a cell's, while what the cells
-# differ by becomes an error. ``improve`` finds the merging that balances the two, from the noisy table and the
-# noise scale alone: for a table just measured, or one published years ago by whomever.
-#
-# Let a table be cut into k bins, each represented by its mean. For a structure fixed in advance, the expected
-# squared error against the truth is that against the noisy table plus 2kV, up to a constant (Xu et al. 2013,
-# Theorem 1; V is the variance of the noise). So each bin has a price of 2V. But the structure is chosen on the
-# same noise, and the best of many always fits part of it: at the paper's price a table of pure noise falls into
-# bins of six or seven cells. A price that grows like ln n does not follow the noise (Schwarz 1978; Yao 1988):
-# a bin must raise the likelihood of the table by a factor of n. With squares, 2V·ln n; with absolute errors,
-# which are the likelihood of Laplace noise itself, E|z|·ln n. ``penalty`` offers both the paper's and this one.
-# The best of all structures is found exactly (``segmentation``).
-#
-# Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1. What differs: the price by ln n;
-# the moments are those of the noise at hand instead of 2/ε² and 1/ε; the median of an even number of cells
-# lies half-way between the two middle ones (the lower of them is biased downwards).
 
 
 CENTRES = ("mean", "median")
@@ -361,25 +335,6 @@ def _gains(rest: Floats, starts: Integers, sizes: Integers, noise: Noise, centre
     bound = noise.deviation * (4 * (sizes - 1) + 1)
     return np.asarray(np.add.reduceat(np.abs(rest), starts) < bound)
 
-
-# JOINED unbiased_risk.py
-# How far a smoothed noisy table lies from the truth, estimated without the truth and without budget.
-#
-# Let Y = x + Z be a noisy table with known, independent noise Z of mean 0 that is a sum of r equal parts (any
-# Laplace or Gaussian noise is). Add one part more, W. Given the sum Z + W, its r + 1 parts are exchangeable; so
-# for any function f, however it jumps, E<f(Y + W), Z> = r·E<f(Y + W), W>, and, since E<f(Y), W> = 0,
-#
-#     E‖f(Y + W) - x‖² = E‖f(Y + W) - Y‖² - nV + 2r·E<f(Y + W) - f(Y), W>.
-#
-# Everything on the right is computed from Y: an unbiased estimate of the squared error of f, at a noise
-# variance that is higher by 1/r (6 % with SHARE = 16). Nothing is assumed of f, so what it costs to choose a
-# structure on the noisy table, which Stein's formula for smooth functions misses, is in it.
-#
-# Unbiased is not precise: Σz² differs from nV by chance, which no estimate escapes, and where the true error is
-# small against V/√n the estimate may come out negative. The standard error says how much to trust it.
-#
-# Source: Oliveira, Lei, Tibshirani 2024 (coupled bootstrap, for Gaussian noise). By division into parts it is
-# exact for Laplace noise, in whole numbers too.
 
 SHARE = 16
 MOST_RUNS = 1000

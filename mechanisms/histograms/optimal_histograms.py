@@ -1,15 +1,10 @@
 """Optimal histograms on a grid of boundary candidates, exactly, for every prefix and number of bins.
 
-A grid of m + 1 edges 0 = e_0 < ... < e_m = n cuts n cells into m runs; a bin is one or several neighbouring
-runs. The table T[j][i] has the least total cost of j bins over the first i runs:
-
-    T[1][i] = c(0, i),      T[j][i] = min over j-1 <= l < i of T[j-1][l] + c(l, i).
-
-All numbers are int64 and exact. The costs of bins that end at one edge are computed when they are needed, so
-memory is O(n + k·m) for k bins, around medians O(n log n + k·m). Time is O(m²·k) for the table, and for the
+The least total cost of j bins over the first i of m runs is T[j][i] = min over l of T[j-1][l] + c(l, i), in
+int64. Costs of bins that end at one edge are computed when needed: O(n + k·m) memory, O(m²·k) time, and for
 costs O(n + m²) around means and O((n + m²)·log n) around medians.
 
-Source: Jagadish et al. 1998; Xu et al. 2013, sections 2.1 and 5.
+Source: Jagadish and others 1998; Xu and others 2013, sections 2.1 and 5.
 """
 
 from __future__ import annotations

@@ -1,54 +1,24 @@
 """P-HPartition: cut the row of bins in two, again and again, by private choices; then one sum per part.
 
-The bins lie in a row (a table of several dimensions is read row by row). On each of d levels every part is
-cut once, or left whole: the likelier, the less the absolute deviations Σ|x - mean| on both sides add up to.
-All cuts, in the order in which they were made, give a list of ever finer partitions, and one of these is
-chosen in the same way, a part more costing λ, the mean absolute noise of a sum. Each of its parts is measured
-by one noisy sum, and released as that sum divided by its size.
+Sensitivity and privacy: one record changes the absolute deviation of the one part that holds it by less than
+2, hence by at most 2 after rounding: a score, minus a sum of rounded deviations, has sensitivity 2. Parts of
+a level are disjoint, so the choices of each of d levels cost ε/4d together; the choice among the partitions
+that they go through costs ε/4; given that, one sum changes by 1, at the rest. Sorting first
+(``unattributed``) keeps neighbours. What is made of the sums (``sign``, pruning) sees them alone.
 
-What one record changes, and why the loss is at most ε.
-
-- One record changes one bin by 1, hence the deviation of the one part of a partition that holds it, and of no
-  other. Its distance from the mean changes by 1 - 1/m and the m - 1 other distances by 1/m each: together by
-  less than 2. Two numbers that differ by at most 2 differ by at most 2 after each was rounded to an integer.
-  So a score, minus a **sum of rounded deviations**, has sensitivity 2, however many parts it adds up:
-  rounding costs nothing. λ and the preference for balanced cuts do not depend on the data.
-- The parts of a level are disjoint. One record changes the scores of one part by at most 2, so all choices of
-  a level together cost what one costs, ε/4d. d levels cost ε/4. Where the parts of the next level lie, and
-  whether there are any, is decided by earlier choices alone.
-- Given the cuts, in an order that does not depend on the data, the partitions are fixed. The choice among
-  them costs ε/4.
-- Given the partition, one record changes one sum by 1: discrete Laplace noise of scale 2/ε costs the ε/2 that
-  remain, and whatever levels did not use because nothing was left to be cut.
-- Sorting the counts first (``unattributed``) keeps neighbours: the sorted vectors differ by 1 in one place.
-- Under zCDP a level gets the d-th part of its share of ρ, hence ε = √(2ρ/4d) for its choices rather than a
-  d-th of an ε; the noise is Gaussian.
-
-Beyond the paper, all off by default: ``sign``, by which no part is released below zero. All sums are reduced
-by one amount first, so that what remains of them adds up to the noisy total: the nearest such sums, since all
-have the same noise. That sees noisy sums only, and costs nothing. Where most bins are empty and ε is small,
-parts below zero, and as much too much in others, are most of the error. ``depth``; ``balance`` and
-``leave_whole``, which keep levels from being spent on slivers and on nothing where the deviations say little;
-and ``choice=0``, which spends on the finest partition what the choice would have cost, and takes cuts back by
-the measured sums (``pruning``).
-
-Cost: O(n log² n) for the costs of all cuts, d levels of which each passes twice over the bins; the paper's
-search is O(n²). Memory O(n).
-
-Source: Acs, Castelluccia, Chen 2012, Algorithms 3 and 4, Lemma 2, Theorem 8.
+O(n log² n) time, O(n) memory. Source: Acs, Castelluccia, Chen 2012, Algorithms 3 and 4, Lemma 2, Theorem 8;
+parameters beyond the paper: docs/reference/mechanisms/p_hpartition.md.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from dataclasses import dataclass
 from fractions import Fraction
-from heapq import heappop, heappush
 from math import log, pi, prod, sinh, sqrt
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from tabularium.mechanisms.accounting.transcript import Definition
@@ -278,24 +248,6 @@ def _ascending(means: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[
     return np.asarray(isotonic_regression(means, weights=sizes.astype(np.float64) ** 2).x)
 
 
-# JOINED pruning.py
-# Cuts taken back: which of a tree of cuts did not pay, judged by noisy sums alone.
-#
-# The finest parts of a partition were measured, each sum with the same noise variance v. A part of w bins that
-# is released as its noisy mean errs by v/w in expected squared error, besides what its bins differ from their
-# mean. For a part made of finer ones with sums y_i and sizes w_i, the squared deviation of their means from
-# the common one, Σy_i²/w_i - (Σy_i)²/w, overstates the true one by v·(Σ1/w_i - 1/w). So, leaving out what is
-# the same for all, the least of
-#
-#     Σy_i²/w_i - (Σy_i)²/w - v·Σ1/w_i + price·v/w
-#
-# over all prunings of the tree is sought; price = 2 makes it an unbiased estimate of the error of each one, and
-# a greater price pays for taking the least of many. The optimum is exact: bottom-up through the levels.
-#
-# Source: optimal pruning of a tree after Breiman, Friedman, Olshen, Stone 1984, chapter 10; the penalty as in
-# Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, section 4, with the logarithm of Donoho 1997. O(parts + cuts).
-
-
 def pruned(
     sums: Integers, starts: Integers, levels: Integers, cells: int, variance: float, price: float
 ) -> Integers:
@@ -347,14 +299,6 @@ def _sides(levels: Integers, level: int) -> tuple[NDArray[np.intp], NDArray[np.i
     return earlier[np.searchsorted(earlier, right) - 1], right
 
 
-# JOINED bisection.py
-# Partitions made by bisection: the parts that may still be cut, and the greedy search of the paper.
-#
-# Nothing here is private: costs are computed from true counts, and only a choice made through a channel may
-# leave a mechanism.
-#
-# Source: Acs, Castelluccia, Chen 2012, section V-A.
-
 _LARGEST_COUNT = 1 << 40
 
 
@@ -403,51 +347,3 @@ class Frontier:
         sides = np.column_stack([starts, starts + places]).reshape(-1)
         widths = np.column_stack([places, sizes - places]).reshape(-1)
         self.starts, self.sizes = sides[widths > 1], widths[widths > 1]
-
-
-def hpartition_without_privacy(counts: ArrayLike, price: float) -> list[Integers]:
-    """Return the partitions that HPartition goes through. **Not private**: for study and for tests.
-
-    It begins with one part. Of all bisections of all parts it carries out the one that lowers the sum of
-    absolute deviations most, as long as that is more than ``price``, the cost of one part more.
-
-    Parameters
-    ----------
-    counts
-        Whole numbers from 0 to 2^40, shape (n,).
-    price
-        λ. Deviations are compared in steps of about max(counts)/2^40.
-
-    Returns
-    -------
-    One array for each partition, int64, shape (parts,): the first bins of its parts, ascending.
-
-    Source: Acs, Castelluccia, Chen 2012, section V-A, Example 1 and figure 3. O(n log² n) for balanced cuts.
-
-    Examples
-    --------
-    >>> [parts.tolist() for parts in hpartition_without_privacy([21, 4, 4, 32, 30, 8], price=3)]
-    [[0], [0, 3], [0, 3, 5], [0, 1, 3, 5]]
-    """
-    bins = np.asarray(counts, dtype=np.int64)
-    unit = _LARGEST_COUNT // max(1, int(bins.max()))
-    threshold = price * unit + 2  # three rounded deviations make a gain: it may be 1.5 steps too large
-    waiting: list[tuple[int, int, int, int]] = []  # minus the gain, first bin, cut, end
-    parts = [0]
-    path = [np.array(parts, dtype=np.int64)]
-    _offer(waiting, bins * unit, 0, bins.size)
-    while waiting and -waiting[0][0] > threshold:
-        _, start, cut, stop = heappop(waiting)
-        insort(parts, cut)
-        path.append(np.array(parts, dtype=np.int64))
-        _offer(waiting, bins * unit, start, cut)
-        _offer(waiting, bins * unit, cut, stop)
-    return path
-
-
-def _offer(waiting: list[tuple[int, int, int, int]], bins: Integers, start: int, stop: int) -> None:
-    """Put the best cut of a part in the heap."""
-    if stop - start > 1:
-        costs = Frontier(bins[start:stop]).costs()
-        best = int(costs[1:].argmin())
-        heappush(waiting, (int(costs[1 + best] - costs[0]), start, start + 1 + best, stop))

@@ -1,22 +1,13 @@
 """Per region: one mechanism for each place along one axis of a table, each on the cells of that place alone.
 
-What one record changes: one cell by 1, hence the cells of one region. The draws of all other regions are made
-of the same cells with it and without it, and have the same distribution; those of its own region cost what
-the mechanism costs on a table. So each region's mechanism has the whole budget, and all of them together cost
-no more (parallel composition: McSherry 2009, Theorem 4, for ε; for ρ the Rényi divergences of independent
-draws add up, and all but one of them are zero). Every region is measured, whether it has records or not:
-which regions there are is public, and how many records they have plays no part in it.
+Sensitivity and privacy: one record changes the cells of one region. Each region's mechanism has the whole
+budget, and all together cost no more: parallel composition (McSherry 2009, Theorem 4; for ρ the divergences
+of all other regions are zero). Every region is measured, whether it has records or not. A unit of k records
+may be in k regions: the channel holds ε/k or ρ/k² for one record, and the rest is group privacy (Bun &
+Steinke 2016, Proposition 1.9).
 
-A unit of k records may be in k regions. The channel holds what one record may cost, ε/k or ρ/k², and the
-whole release is a mechanism of that loss for one record: k records, wherever they are, cost ε or ρ by group
-privacy (for ρ: Bun & Steinke 2016, Proposition 1.9). Replacing a record by one of another region takes one
-away here and adds one there: two records, and so `replace` counts 2k of them.
-
-Where a mechanism draws noise on every cell and nothing else, one draw on the cells of all regions is the
-draws of each. Others run one region after the other, in branches of a parallel scope. What is made of a
-region's measurements depends on these alone.
-
-Cost: that of the mechanism, times the regions; ``denoise`` finishes all of them together.
+The cost of the mechanism times the regions; ``denoise`` finishes all of them together, and what draws noise
+on every cell draws for all at once.
 """
 
 from __future__ import annotations
@@ -255,9 +246,6 @@ def summary(diagnostics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[name] = dict(sorted(Counter(values).items()))
     return found
 
-
-# JOINED region_arrays.py
-# The arrays of many measurements as few: stacked where they are of one shape, and end to end where not.
 
 _SHAPES = "_shapes"
 

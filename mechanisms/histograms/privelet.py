@@ -1,30 +1,12 @@
 """Privelet: noise on the Haar wavelet coefficients of a table, so that sums over boxes need little of it.
 
-Along each axis the table is replaced by its total and by the differences of halves, of halves of halves and
-so on (``tabularium.mechanisms.histograms.privelet``). Every range is a combination of few of these,
-whatever its length.
+Sensitivity and privacy: along an axis of n cells one cell is in the total and in at most ⌈log2 n⌉
+differences, each of which it moves by 1. In d dimensions one record changes at most m = Π(1 + ⌈log2 n_i⌉)
+coefficients by 1 each: L1 sensitivity m, L2 sensitivity √m, and one draw of that noise is the mechanism. The
+paper's weights say the same.
 
-What one record changes, and why the loss is at most ε: along an axis of n cells one cell is in the total and
-in at most ⌈log2 n⌉ differences, each of which moves by 1. In d dimensions the coefficients that hold a cell
-are all combinations of those along the axes: one record changes at most m = Π(1 + ⌈log2 n_i⌉) coefficients,
-each by 1. So the L1 sensitivity is m and the L2 sensitivity √m, and noise of scale m/ε (σ² = m/2ρ) on every
-coefficient is all that is drawn. The paper's weighted noise is the same thing: there a coefficient is the
-difference divided by the number of cells below it, which is its weight W, and gets noise of scale m/(ε·W);
-its generalised sensitivity is m for one record more or less (2m for one changed). Multiplied by W all is in
-whole numbers.
-
-What differs from the paper: whole numbers, hence exact noise, with no floating point before it; any length
-of an axis without padding (a last one without a partner goes up as it is); the exact variance of every cell
-and of every box; Gaussian noise under zCDP. Transforms along the hierarchy of a categorical attribute are
-left out; an axis whose categories have no order is better not transformed at all (``axes``).
-
-With d axes transformed the noise grows with m², so short axes are better left alone: the paper's Privelet+.
-``axes="chosen"`` decides that for each axis by the mean variance of a range, from the lengths alone.
-
-Cost: O(n) for each axis.
-
-Source: Xiao, Wang, Gehrke 2010, "Differential privacy via wavelet transforms" (ICDE; TKDE 2011), sections IV
-to VI.
+O(n) for each axis. Source: Xiao, Wang, Gehrke 2010, sections IV to VI; what differs:
+docs/reference/mechanisms/privelet.md.
 """
 
 from __future__ import annotations
@@ -201,14 +183,6 @@ def _over_cells(shape: tuple[int, ...], axes: Sequence[int]) -> NDArray[np.float
     return energies
 
 
-# JOINED noisy_wavelets.py
-# Noisy Haar coefficients as linear measurements: as many as cells, so every sum has one estimate.
-#
-# A sum of cells has a factor for each coefficient (:mod:`tabularium.mechanisms.histograms.privelet`),
-# and no other coefficient has a part in it. All coefficients have noise of one distribution, so the covariance
-# of two sums is its variance times the sum of the products of their factors. The factors of all sums are
-# carried up together as a sparse matrix: a cell is in at most Π(1 + ⌈log2 n_i⌉) coefficients.
-
 _ENTRIES = 1 << 23
 """Factors that are held at a time."""
 
@@ -284,25 +258,6 @@ class NoisyWavelets(LinearMeasurement):
             keys, factors = coalesced(rest + place // 2 * step, half)
             size -= pairs
         return np.concatenate([keys, *done_keys]), np.concatenate([factors, *done])
-
-
-# JOINED haar_sums.py
-# The Haar wavelet transform in whole numbers, for any number of cells, and what noise in it does to sums.
-#
-# Neighbours are added up in pairs, the sums again, until one number is left: the total. Of each pair the
-# difference is kept; a last one without a partner goes up as it is. Total and differences are as many numbers
-# as there are cells, and give the cells back: left = (sum + difference)/2, right = (sum - difference)/2. With
-# a power of two of cells the difference above m cells is m times the Haar coefficient of Xiao, Wang and
-# Gehrke, which is the weight that they give it, and the total is n times their base coefficient.
-#
-# One cell is in the total and in at most ⌈log2 n⌉ differences, in each with a factor ±1.
-#
-# The answer to a linear query Σ w·x is linear in the coefficients. Upwards from the leaves, where the factor
-# of a cell is w: with factors a, b of the two halves of a pair, the difference has (a - b)/2 and the sum (a +
-# b)/2. For a range of cells the two halves differ only where the range cuts, in at most two pairs of each
-# level: O(log n) for a query, all queries together. NumPy only.
-#
-# In several dimensions the transform is applied along one axis after the other; factors of a box are products.
 
 
 def depth(cells: int) -> int:

@@ -128,32 +128,6 @@ def _traced(layers: list[NDArray[np.int32]]) -> Integers:
     return np.array(found[::-1], dtype=np.int64)
 
 
-# JOINED mean_segments.py
-# Segmentation of a sequence around means: a dynamic program with functional pruning.
-#
-# The best segmentation of the first t levels is found for every t, from left to right. What is carried along
-# is, for each real number μ, the least cost of a segmentation whose last segment is represented by μ. It is a
-# lower envelope of parabolas, one for each place where that last segment may begin:
-#
-#     size·(μ - mean)² + value,    value = cost before the segment + squared error inside it.
-#
-# A new level adds the same term to all of them, so a parabola that lies above another one stays above it.
-# Each parabola is therefore kept only on the interval of μ where nothing beats it, and from now on it is
-# beaten wherever it exceeds the ceiling: the cost of beginning a new segment after this level. About ten
-# pieces are alive at a time, whatever the length, and nothing is given up: the search is exact.
-#
-# Two problems share the kernel; they differ in the ceiling alone.
-#
-# - A price for each segment, their number being free: the least cost so far, plus the price.
-# - A given number of segments, one layer for each: the least cost with one segment less.
-#
-# Numbers. Levels are integers with n·max|level| <= 2^60, so that sums, and ``size·level - sum``, are exact in
-# 64 bits; a squared error grows by (size·level - sum)²/(size·(size + 1)): a sum of positive terms without
-# cancellation, whatever the size of the levels. The ends of the intervals are kept relative to a level nearby
-# (``origin``), because at 2^40 a double no longer tells ends apart that lie close together. An end that a
-# rounding moves can only let a segmentation pass that costs as much up to such a rounding.
-#
-# Source: Maidstone, Hocking, Rigaill, Fearnhead 2017 (FPOP); Rigaill 2015 (pDPA, number of segments given).
 Starts = NDArray[np.int32]
 
 # A piece reaches from the end of the piece before it (the first one: from -inf) to its own end.
@@ -290,22 +264,6 @@ def traced(starts: Starts) -> Integers:
     return found
 
 
-# JOINED median_segments.py
-# Segmentation of a sequence around medians: the same dynamic program, in whole numbers throughout.
-#
-# As in ``mean_segments``, with |level - μ| in place of the square: what is carried along is, for each level μ
-# that occurs, the least cost of a segmentation whose last segment is represented by μ, as far as it does not
-# exceed the ceiling (the cost of beginning a new segment after this level). It consists of pieces, intervals
-# of μ that belong to segments with one begin. On a piece it is convex, and linear between *nodes*, the levels
-# of the segment. A piece knows its value and slope at both edges and at its least point; so a new level changes
-# a few numbers, and an edge that rises above the ceiling moves inwards from node to node. Pieces are disjoint
-# and a level lies in one of them at most, so one multiset of nodes serves them all, and every level enters it
-# once and leaves it once: O(n log n) as long as few pieces are alive (about ten are). The search is exact.
-#
-# Numbers are integers. Values are kept relative to the least cost; they stay below the ceiling plus the
-# distance between two levels.
-#
-# Source: the recursion of Rigaill 2015 and Maidstone et al. 2017; the bookkeeping of nodes is ours.
 Counts = NDArray[np.int32]
 
 # Columns of a piece. Positions are ranks of levels; a slope is that just inside the edge, or on either side
@@ -580,14 +538,6 @@ def _longer(pieces: Integers, order: Integers, now: int, room: int) -> tuple[Int
         else:
             banks[now, place] = place
     return rows, banks
-
-
-# JOINED occupied_ranks.py
-# A multiset of ranks that finds the next one above or below: a tree of counts, sixteen children to a node.
-#
-# ``tree`` holds all floors one after another. The lowest has a count for each rank, each higher one the
-# number of occupied places among sixteen below it; ``floors`` says where each begins, and where the last
-# ends. All operations take O(log n) steps.
 
 
 @compiled

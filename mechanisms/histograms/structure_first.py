@@ -1,39 +1,15 @@
 """StructureFirst: choose the bins of a histogram privately, then measure one number per bin.
 
-The cells lie in a row (a table of several dimensions is read row by row). An optimal histogram with k bins is
-prepared for every prefix of the row; the boundaries are then chosen from right to left, r_j among the edges j
-to r_{j+1} - 1, each by permute-and-flip with ε1/(k-1), the likelier the smaller the error of the best
-histogram that has this boundary. The rest of the budget measures each bin: its sum (``centre="mean"``), its
-lower median, or, with ``boost``, a tree of sums inside it.
+Sensitivity and privacy. Counts are clipped at the public F = ``largest_count``; one record changes the cost
+of the one bin that holds it. Around means the cost is c = S·(F - S/w), which moves by at most F (adding F·Σx
+- Σx² moves all candidates alike); around medians Σ|x - c|, by at most 1. A score is minus the least total
+over structures, so it moves by no more, and rounding costs to a public unit adds nothing. The k - 1
+boundaries are chosen from right to left at ε1/(k - 1) each. Given the bins one sum, or one lower median,
+moves by at most 1; in a tree of L levels each has the L-th part of the rest. Candidates lie on a grid of
+edges that depends on n alone.
 
-What one record changes, and why the loss is at most ε. Let x be the counts clipped at F = ``largest_count``,
-which is **public**; one record changes one clipped count by at most 1, hence the cost of the one bin that
-holds it, and no other.
-
-- Means. A bin of w cells with the sum S has squared error Σx² - S²/w. All candidates for r_j cover the same
-  cells, so adding F·Σx - Σx² over them moves all their scores alike and changes no choice. What is left is
-  the cost c = S·(F - S/w) of each bin; one record more changes it by F - (2S + 1)/w, and as 0 <= S <= w·F - 1
-  this lies between -F and F. So the sensitivity is **F**. (The paper shows 2F + 1 for the squared error
-  itself. It is 2F - 1, in fact, but what counts is how far two scores may move apart.)
-- Medians. Around its median a bin's absolute error is the least of Σ|x_i - c| over c, each of which moves by
-  at most 1: sensitivity 1.
-- A score is minus the least total cost of a set of structures. The total of each structure moves by at most
-  Δ, and so does the least. Costs of means are rounded down to 1/u, u a public power of two: if they move by
-  at most Δ, the whole numbers floor(u·c) move by at most u·Δ. Everything is exact in int64, so nothing is
-  added for rounding, however many bins there are.
-- A choice costs its ε1/(k-1); k - 1 of them cost ε1. Choices that have one candidate are not made, which
-  the earlier ones decide; what they would have cost goes to the measurement.
-- Given the bins, which do not overlap, one record changes one sum, or one lower median, by at most 1: the
-  vector has sensitivity 1. In a tree of L levels it changes one node of each level: every level of it gets
-  the L-th part of the rest, and bins with different L are disjoint.
-
-Boundaries lie on a grid of at most ``candidates`` edges that depends on n alone: the least over fewer
-structures has the same sensitivity. The split of the budget minimises the paper's bound on the error, from
-public numbers.
-
-Cost for m candidates: time O(n + m²·k) and memory O(n + m·k); around medians O(log n) times the n and one m².
-
-Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, Algorithms 3 and 6, sections 4.3, 5.2.3 and 6.2.
+O(n + m²·k) time and O(n + m·k) memory for m candidates. Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013,
+Algorithms 3 and 6, sections 4.3, 5.2.3, 6.2; what differs: docs/reference/mechanisms/structure_first.md.
 """
 
 from __future__ import annotations
@@ -283,22 +259,6 @@ def lower_medians(flat: Counts, starts: NDArray[np.int64]) -> Counts:
     ordered = flat[np.lexsort((flat, np.repeat(np.arange(starts.size), widths)))]
     middle: Counts = ordered[starts + (widths - 1) // 2]
     return middle
-
-
-# JOINED budget_split.py
-# How StructureFirst divides its budget: by minimising the paper's bound on the error.
-#
-# Moving one boundary by a choice among m candidates, with p_q proportional to exp(-t·E(q)), adds at most
-# m/(2t·α) to the error, where α is a lower bound on Σ exp(-t·(E(q) - min E)): with all errors at most W,
-#
-#     α = max{ m·(1 - t·W), exp(-t·W) },
-#
-# which the second term keeps positive (Xu et al. 2013, Lemmas 5, 6 and 11; permute-and-flip is never worse than
-# these odds: McKenna & Sheldon 2020). Here t = ε1/(2·(k-1)·Δ), and W is n·F²/4 for squared errors and n·F/2 for
-# absolute ones. Added to the noise of the k measured numbers this bounds the error of the release.
-#
-# For medians the paper adds 2k/ε2² to absolute errors, which is a squared error; the expected absolute noise
-# of the cells, n·E|Z|, stands here instead.
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,10 @@
-"""Fourier and cosine transforms in double words, and a proof of how far they err.
+"""Fourier and cosine transforms in double words, with a proven bound on their error.
 
-A privacy proof needs to know how far a computed coefficient lies from the exact one, for the worst data. In
-plain floats that is more than one record changes it by, already for a few thousand cells with counts near
-2^30; and what a library's transform does for a given length is its own affair. So the true counts are
-transformed here, in numbers of about 106 bits: the worst error is then some 2^-40 of what one record changes,
-and a crude bound on it is enough. It needs no hardware beyond IEEE doubles. (Inverse transforms act on noisy
-coefficients, prove nothing, and are the library's.)
-
-How far it errs, in units of u² = 2^-106 and relative in the Euclidean norm of a row, from the bounds of
-``double_words`` (complex sum 4(|a|+|b|), complex product 20|a||b|; a root of unity is within 24 of the truth
-as a product of two table entries, so a product with a root errs by at most 46|a|):
-
-- a pass of radix p: each of p outputs is a sum of p terms with p - 1 additions, off by at most
-  (46 + 4p)·Σ|a_j| <= (46 + 4p)·√p·‖a‖, all p together by (46 + 4p)·p·‖a‖, where the exact pass has the norm
-  √p·‖a‖; then a product with a root: relative error at most (92 + 4p)·p;
-- passes one after the other add up, and so do the axes of an array: every exact pass is a multiple of an
-  isometry;
-- even and odd places separated, folded order turned to cosines, scaling: at most 512 together;
-- a length n with a prime factor above 61 goes through a convolution of length m >= 2n - 1, a power of two
-  (Bluestein 1970). With δ = 46 + the error of a transform of length m: the chirped row is off by 46·‖x‖, its
-  transform A by δ√m·‖x‖ and the chirp's transform B by δ√m·√2n; as |A| <= √n‖x‖ and |B| <= 2n everywhere,
-  their product is off by at most 6δn√m·‖x‖ and the convolution by 8δn·‖x‖, where the exact result has norm
-  √n·‖x‖. Relative error at most 8δ√n, and 16δn leaves room for the last product.
-
-Terms of second order, a factor 1 + 2^-50, are covered by doubling the sum.
+A privacy proof needs to know how far a computed coefficient lies from the exact one, for the worst data; in
+plain floats that is more than one record changes it by. So true counts are transformed in numbers of about
+106 bits, and ``relative_error`` bounds the error by some 2^-40 of that change
+(docs/reference/mechanisms/efpa.md). IEEE doubles, additions and multiplications alone. Inverse transforms act
+on noisy coefficients and are the library's.
 """
 
 from __future__ import annotations
@@ -173,20 +154,6 @@ def _convolved(values: Floats) -> Floats:
     return back
 
 
-# JOINED double_words.py
-# Arithmetic on double words: numbers held as an unevaluated sum high + low of two floats, about 106 bits.
-#
-# Only additions, subtractions and multiplications of doubles, each rounded to nearest, u = 2^-53; no fused
-# operations. With |error| bounds that need no assumption on signs (far from underflow and overflow):
-#
-# - ``plus``: at most 4u²(|a| + |b|). (Rounding of the sum of the low parts: u²(|a|+|b|); of adding it to the
-#   error of the high sum: 2u²(|a|+|b|); the rest is error-free.)
-# - ``times``: at most 9u²·|a·b|. (Two mixed products u² each, their sum 2u², the product of the low parts u²,
-#   the last addition 3u².)
-# - complex sum: 4u²(|a| + |b|); complex product: 20u²·|a||b| (each part 9u² + 4u² and a bit, times √2).
-#
-# Source: Dekker 1971 (exact product), Knuth (exact sum), as analysed by Joldes, Muller, Popescu 2017.
-
 _SPLITTER = 134217729.0  # 2^27 + 1
 
 
@@ -232,16 +199,6 @@ def turn(
     return p, pp, q, qq
 
 
-# JOINED roots_of_unity.py
-# Roots of unity to 2^-100 and beyond, as pairs of floats, from whole-number arithmetic.
-#
-# A *double word* is an unevaluated sum high + low of two floats with |low| at most half a unit in the last
-# place of high: 106 bits in all. The cosines and sines here are first computed as integers over 2^192, where
-# every operation errs by less than one unit, and then split into two floats, each rounded to nearest.
-#
-# mpmath's interval arithmetic was tried instead. It saves 16 lines, takes 0.04 s to import, and leaves other
-# errors of 2^-190, which decide on which side of a lattice point a coordinate falls that is exactly zero; and
-# the proof would rest on the library's rounding instead of on forty lines.
 BITS = 192
 """Fixed-point bits. A table of 2^12 roots by repeated multiplication errs by less than 2^-170."""
 
@@ -321,12 +278,6 @@ def table(denominator: int, step: int, count: int) -> Floats:
     return found
 
 
-# JOINED fourier_passes.py
-# The loops of a Fourier transform in double words.
-#
-# Arrays are float64 of shape (4, rows, n): real part (high, low) and imaginary part (high, low). A Stockham
-# pass of radix p reads p·m values, with s transforms interleaved (n = p·m·s), and leaves them in order:
-# y[s·(p·q + k) + r] = w^(s·q·k) · Σ_j x[s·(q + m·j) + r] · exp(-2πi·jk/p), where w = exp(-2πi/n).
 Places = NDArray[np.int64]
 
 

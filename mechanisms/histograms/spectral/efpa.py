@@ -1,37 +1,11 @@
 """EFPA, the Enhanced Fourier Perturbation Algorithm: keep as many slow waves as are worth their noise.
 
-A share of the budget chooses how many frequencies to keep, by a score that weighs the energy of what is
-dropped against the noise on what is kept. The rest goes into noise on **every** kept real coefficient.
+Privacy: the score has sensitivity 1 (``choose_radii``), so the choice costs its share; the noise on **every**
+kept real coefficient costs the rest (sensitivities in ``spectral``); the inverse transform is
+post-processing. As printed the algorithm is not private: it publishes the phases exactly.
 
-Why the loss is at most ε: the score has sensitivity 1 (``spectral.choose_radii``), so the choice costs its
-share; the kept coefficients have the sensitivity proven in
-``tabularium.mechanisms.histograms.spectral.spectral``, so their noise costs the rest; the inverse
-transform is post-processing.
-
-What differs from the paper, and why:
-
-- **The paper's algorithm as printed is not private.** It puts noise on the magnitude of each coefficient and
-  publishes the phase exactly, which tells neighbours apart at once. Here both parts of every coefficient get
-  noise.
-- ``sensitivity="tight"``: z/√N in place of the paper's √z for z kept numbers out of N; and where that is
-  above 1, Laplace noise on the cells, of which the fast waves are dropped afterwards.
-- ``score="norm"``: √(energy dropped + 2·energy of the noise), where the paper adds two roots and takes for
-  the noise √2·z/ε, half of what it draws. The energy of the noise counts twice because dropped energy sits in
-  few large peaks and noise everywhere: weighed equally, mean absolute errors grow. Candidates are numbers of
-  coefficients that grow by a factor √2: thousands of nearly equal ones would be chosen among at random.
-- ``shrink``: the choice often keeps more than is worth its noise. The noisy coefficients show it: between two
-  candidates, B of them with noise σ² each and the energy S are multiplied by 1 - (B + 2√B)·σ²/S, or by 0
-  when that is negative (James & Stein 1961, with the penalty of Cavalier & Tsybakov 2001). That looks at
-  noisy numbers only and costs nothing.
-- An eighth of the budget for the choice by default, in place of one half; the choice is by permute-and-flip.
-- Any number of cells and dimensions, and a cosine transform, which has no jump where the ends meet.
-
-``score="paper"`` (its formula, every number of frequencies a candidate), ``sensitivity="paper"``,
-``share="1/2"`` and ``shrink=False`` are the paper's, but for the phase.
-
-Cost: O(N log N) for the transform, O(N) for all scores together.
-
-Source: Acs, Castelluccia, Chen 2012, Algorithm 2.
+O(N log N). Source: Acs, Castelluccia, Chen 2012, Algorithm 2; what differs:
+docs/reference/mechanisms/efpa.md.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
-"""SPA, the Sampling Perturbation Algorithm: as FPA, with the number of frequencies chosen privately.
+"""SPA, the Sampling Perturbation Algorithm: FPA with the number of frequencies chosen privately.
 
-A share of the budget, by default half, chooses the number of frequencies by the score
--(√(energy dropped) + z·√N/ε), whose sensitivity is 1 (see ``spectral.choose_radii``; ε is the whole budget,
-√2ρ under zCDP). The rest goes into noise on the kept coefficients
-(``tabularium.mechanisms.histograms.spectral.spectral``).
+Privacy: the score -(√(energy dropped) + z·√N/ε) has sensitivity 1 (``choose_radii``), so the choice costs its
+share; the noise on the kept coefficients costs the rest (``spectral``).
 
-What differs from the paper: it draws the coefficients by the exponential mechanism with the norm as score
-(Gaussian noise whose variance has a Gamma distribution), for which floating-point proofs are missing; here
-they get noise on a lattice. The choice is by permute-and-flip, which is never worse. The transform is
-the real one. The score is kept as it is: it overrates the noise by far, so that SPA keeps few frequencies,
-which is what EFPA mends.
-
-Source: Rastogi & Nath 2010; Acs, Castelluccia, Chen 2012, Algorithm 1 and equation (1).
+Source: Rastogi & Nath 2010; Acs, Castelluccia, Chen 2012, Algorithm 1 and equation (1); what differs:
+docs/reference/mechanisms/spa.md.
 """
 
 from __future__ import annotations

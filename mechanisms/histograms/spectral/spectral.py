@@ -1,6 +1,9 @@
-"""What ``fpa``, ``spa`` and ``efpa`` do alike: choose how many slow waves to keep, measure, transform back.
+"""What ``fpa``, ``spa`` and ``efpa`` share: choose how many slow waves to keep, measure, transform back.
 
-The sensitivities and their proofs are in ``tabularium.mechanisms.histograms.spectral.spectral``.
+Sensitivity: one record changes one cell by 1, hence the coordinates by one column of an orthonormal real
+transform. Of its first z coordinates Δ1 <= z/√N and Δ2 = √(z/N) (dft), or the sums over the kept waves at the
+first cell, which is the worst (dct); ``sensitivity="paper"`` has √z and 1. Counts are clipped at a public
+cap, and sorted with ``unattributed``: both keep neighbours. Proofs: docs/reference/mechanisms/efpa.md.
 """
 
 from __future__ import annotations
@@ -227,59 +230,6 @@ def _floor(words: Floats) -> Floats:
     return np.asarray(np.where(high == words[0], high + np.floor(words[1]), high), dtype=np.float64)
 
 
-# JOINED spectral_plan.py
-# How much noise the slow waves of a table need: the sensitivities behind ``fpa``, ``spa`` and ``efpa``.
-#
-# Coordinates are those of an orthonormal real transform of the table, from slow to fast (see
-# ``tabularium.mechanisms.histograms.spectral.transforms``). The first z of them get noise on a lattice; the
-# others are dropped.
-#
-# What one record changes: one cell by 1, hence the coordinate vector by one column of the transform. Counts are
-# first cut off at the public ``count_cap``, which cannot bring two tables further apart; with ``unattributed``
-# they are sorted, and then one record still changes one cell of the sorted table by 1 (the last of the equal
-# ones). A column, cut down to the first z coordinates, where these are all coordinates up to some radius:
-#
-# - **dft.** A frequency that is its own mirror contributes ±1/√N, since its phase at any cell is a multiple
-#   of π. A pair contributes √(2/N)·cos t and √(2/N)·sin t: 2/√N at most in L1, √(2/N) in L2. Together
-#   Δ1 <= z/√N and Δ2 = √(z/N), in any number of dimensions, Nyquist lines included.
-# - **dct.** The first cell is the worst one: Δ1 = Σ b(0) and Δ2 = √(Σ b(0)²), b(0) > 0 the values of the kept
-#   waves at that cell. On one axis, cell j has the values cos(kqφ), φ = π/2n, q = 2j+1, and for every z <= n
-#   the first z terms satisfy Σ|cos kqφ| <= Σ cos kφ and Σ cos² kqφ <= Σ cos² kφ; see below. In more dimensions
-#   the waves up to a radius form a set that holds, with a wave, all slower ones: a sum over it is a sum of such
-#   sums over one axis, and the axes go to their first cells one after the other.
-# - ``sensitivity="paper"``: Δ1 = √z and Δ2 = 1, from Δ1 <= √z·Δ2 and the isometry.
-#
-# Where Δ1 > 1 (from about √N kept coefficients on) Laplace noise is better put on the cells themselves, whose
-# sensitivity is 1: the first z coordinates of the noisy table have the noise of sensitivity 1 each, and the
-# others are dropped afterwards. ``sensitivity="tight"`` does so, under pure privacy; Gaussian noise is the same
-# in every orthonormal basis.
-#
-# Proof for an axis. *Absolute values.* Let g = gcd(q, n), n = g·n', q = g·q', α = gφ. The residues k·q' mod 2n'
-# of n' successive k have different distances to the multiples of 2n': 0 to n'-1 for the first n' of them
-# (and the third, ...), 1 to n', beginning with n', for the second (and the fourth, ...). With
-# C(i) = Σ_{d<i} cos dα, C(n') = (1 + cot(α/2))/2, the first t·n' + i terms, 1 <= i <= n', therefore sum to at
-# most t/2·cot(α/2) + C(i) for even t, and for odd t to at most that less 1/2. Written out with y = (i - 1/2)α,
-# this is at most Σ_{k<tn'+i} cos kφ if
-#
-#     t·cos(α/2) + sin y <= R·sin((tπ/2 + y)/g),    R = sin(α/2)/sin(φ/2) <= g,  0 <= t <= g-1.
-#
-# The left side is linear in t and the right side concave, so two values of t decide. At t = 0 it says
-# C(i) <= Σ_{k<i} cos kφ, true term by term. At t = g-1, with y' = π/2 - y in [α/2, π/2), it says
-# (g-1)·cos(α/2) + cos y' <= R·cos(y'/g): true at y' = α/2, since g·tan(φ/2) <= tan(gφ/2), and as y' grows the
-# left side falls faster than the right.
-#
-# *Squares.* Σ_{k<z} cos² kθ = z/2 + 1/4 + sin(mθ)/(4 sin θ), m = 2z-1, and as q is odd m may be replaced by
-# 2n - m: let m <= n. Then sin(mθ)/sin θ falls up to θ = π/m, and beyond it is at most 1/sin(π/m), which is
-# below its value at π/2m >= φ.
-#
-# The noise. z coordinates rounded down to a lattice of width g have the L1 sensitivity Δ1/g + z (L2: Δ2/g + √z)
-# in steps: g is the power of two below 2^-10·Δ1/z (2^-10·Δ2/√z), so that rounding costs 0.1 %. All together
-# they are computed with an error of at most E = ``double_fourier.relative_error``·cap·√N in L2, for any counts,
-# hence √z·E in L1: the channel is told the error E/√z of each. A table for which that is over 1 % is refused
-# before anything is drawn. A coordinate is cut off at 2^52 steps, which tables with up to 2^38 records do not
-# reach.
-#
-# Cost: O(N log N).
 Places = NDArray[np.int64]
 
 SENSITIVITIES = ("tight", "paper")

@@ -14,8 +14,9 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.histograms.deviations import bisection_costs, split_order
-from tabularium.mechanisms.histograms.p_hpartition import Frontier, hpartition_without_privacy, pruned
+from tabularium.mechanisms.histograms.p_hpartition import Frontier, pruned
 from tabularium.mechanisms.noise.synthetic import generator
+from tests.mechanisms.histograms.p_hpartition.without_privacy import hpartition_without_privacy
 from tests.sizes import runs
 
 Integers = NDArray[np.int64]
