@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from tabularium.mechanisms.mechanism import Mechanism
 
 _PLACES = {
-    "identity": "tabularium.mechanisms.histograms.identity:Identity",
-    "cells": "tabularium.mechanisms.histograms.identity:Identity",
-    "gaussian": "tabularium.mechanisms.histograms.gaussian:Gaussian",
+    "identity": "tabularium.mechanisms.histograms.cellwise:Identity",
+    "cells": "tabularium.mechanisms.histograms.cellwise:Identity",
+    "gaussian": "tabularium.mechanisms.histograms.cellwise:Gaussian",
     "uniform": "tabularium.mechanisms.histograms.uniform:Uniform",
     "boost": "tabularium.mechanisms.histograms.boost:Boost",
     "privelet": "tabularium.mechanisms.histograms.privelet:Privelet",
     "mwem": "tabularium.mechanisms.histograms.mwem:Mwem",
-    "fpa": "tabularium.mechanisms.histograms.spectral.fpa:Fpa",
-    "spa": "tabularium.mechanisms.histograms.spectral.spa:Spa",
-    "efpa": "tabularium.mechanisms.histograms.spectral.efpa:Efpa",
+    "fpa": "tabularium.mechanisms.histograms.spectral.spectral:Fpa",
+    "spa": "tabularium.mechanisms.histograms.spectral.spectral:Spa",
+    "efpa": "tabularium.mechanisms.histograms.spectral.spectral:Efpa",
     "p_hpartition": "tabularium.mechanisms.histograms.p_hpartition:PHPartition",
     "noise_first": "tabularium.mechanisms.histograms.noise_first:NoiseFirst",
     "denoise": "tabularium.mechanisms.histograms.denoise.denoise:Denoise",

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from math import expm1, isqrt
+from math import ceil, expm1, isqrt
 from typing import Any, Literal
 
 from tabularium.mechanisms.accounting.transcript import Definition, Event, ratio
@@ -209,3 +209,18 @@ def _percent(probability: float) -> str:
     exact = 100 * Decimal(repr(probability))
     digits = Context(prec=3, rounding=ROUND_CEILING).plus(exact)
     return "almost 100 %" if digits >= 100 else f"{float(digits):g} %"
+
+
+def root_above(value: Fraction | int) -> Fraction:
+    """Return √value rounded up, within 2^-40 of it."""
+    number = Fraction(value)
+    shift = 40 + max(0, number.denominator.bit_length() - number.numerator.bit_length())
+    square = ceil(number * (1 << 2 * shift))
+    return Fraction(isqrt(square - 1) + 1, 1 << shift)
+
+
+def rounded_up(value: Fraction) -> Fraction:
+    """Return a number of 40 bits that is at least ``value`` > 0."""
+    excess = value.numerator.bit_length() - value.denominator.bit_length() - 40
+    unit = Fraction(2) ** excess
+    return ceil(value / unit) * unit

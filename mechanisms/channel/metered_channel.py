@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tabularium.mechanisms.accounting.exact_roots import root_above
-from tabularium.mechanisms.accounting.losses import epsilon_within
+from tabularium.mechanisms.accounting.losses import epsilon_within, root_above
 from tabularium.mechanisms.accounting.transcript import Definition, Event, Primitive
 from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel.arguments import (

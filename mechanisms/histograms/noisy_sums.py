@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabularium.mechanisms.accounting.exact_roots import root_above
+from tabularium.mechanisms.accounting.losses import root_above
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts

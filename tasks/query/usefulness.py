@@ -29,7 +29,7 @@ import numpy as np
 
 from tabularium.mechanisms.accounting import membership_bound, value_bound
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.error_bounds import xiao_bound
+from tabularium.mechanisms.histograms.cellwise import xiao_bound
 from tabularium.mechanisms.inference import laplace_margin
 
 _LARGEST_GRID = 1 << 22

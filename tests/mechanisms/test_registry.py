@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms import MECHANISMS, build, restore
 from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.error_bounds import laplace_accuracy, xiao_bound
-from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.mechanisms.histograms.cellwise import Identity, laplace_accuracy, xiao_bound
 from tabularium.mechanisms.inference import laplace_margin
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import LARGEST_COUNT

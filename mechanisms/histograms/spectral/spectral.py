@@ -1,9 +1,16 @@
-"""What ``fpa``, ``spa`` and ``efpa`` share: choose how many slow waves to keep, measure, transform back.
+"""FPA, SPA and EFPA: keep the slow waves of a table, each coefficient with noise.
+
+FPA keeps a public number k of frequencies; SPA and EFPA spend a share of the budget on choosing it, by a
+score of sensitivity 1 (``choose_radii``), and the rest on **every** kept real coefficient. As printed EFPA is
+not private: it publishes phases exactly. The inverse transform is post-processing. O(N log N).
 
 Sensitivity: one record changes one cell by 1, hence the coordinates by one column of an orthonormal real
 transform. Of its first z coordinates Δ1 <= z/√N and Δ2 = √(z/N) (dft), or the sums over the kept waves at the
 first cell, which is the worst (dct); ``sensitivity="paper"`` has √z and 1. Counts are clipped at a public
-cap, and sorted with ``unattributed``: both keep neighbours. Proofs: docs/reference/mechanisms/efpa.md.
+cap, and sorted with ``unattributed``: both keep neighbours. Proofs and what differs from the papers:
+docs/reference/mechanisms/efpa.md.
+
+Source: Rastogi & Nath 2010 (FPA, SPA); Acs, Castelluccia, Chen 2012, section IV, Algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -12,18 +19,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting import epsilon_within
-from tabularium.mechanisms.accounting.exact_roots import root_above, rounded_up
+from tabularium.mechanisms.accounting.losses import root_above, rounded_up
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.parameter_checks import one_of, switch, whole_number
+from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from tabularium.mechanisms.histograms.spectral.double_fourier import relative_error, tail_energies
 from tabularium.mechanisms.histograms.spectral.transforms import (
     TRANSFORMS,
@@ -357,3 +364,150 @@ def refusal(what: str, where: str) -> MechanismError:
         where=where,
         hint="lower count_cap, or use fewer cells",
     )
+
+
+@dataclass(frozen=True)
+class Fpa(Spectral):
+    """Keep a fixed number of frequencies.
+
+    Parameters
+    ----------
+    k
+        How many frequencies to keep, the constant one included: radii, in several dimensions. All of them
+        when there are fewer.
+    sensitivity
+        ``"paper"`` (√z for z kept numbers) or ``"tight"``.
+    transform
+        ``"dft"`` (waves that close up around the table) or ``"dct"`` (waves that do not).
+    unattributed
+        Sort the counts first and release them in ascending order, without saying whose they are.
+    count_cap
+        Larger counts are cut off there, 2^40 at most. Public: never taken from the data.
+    """
+
+    k: int
+    sensitivity: str = "paper"
+    transform: str = "dft"
+    unattributed: bool = False
+    count_cap: int = COUNT_CAP
+
+    name: ClassVar[str] = "fpa"
+
+    def __post_init__(self) -> None:
+        whole_number(self.k, 1, 1 << 31, "k")
+        self._check_parameters()
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Measure the first k radii with the whole budget."""
+        plan = self._plan(counts, channel)
+        radii = min(self.k, plan.ends.size)
+        bounded = self._bounded(counts)
+        coordinates = exact_coordinates(bounded, plan)
+        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+
+
+@dataclass(frozen=True)
+class Spa(ChosenSpectral):
+    """Choose how many frequencies to keep by the score of Rastogi and Nath.
+
+    Parameters
+    ----------
+    sensitivity
+        ``"paper"`` (√z for z kept numbers) or ``"tight"``.
+    share
+        Share of the budget for the choice; an exact text such as ``"1/2"``.
+    transform, unattributed, count_cap
+        As for ``Fpa``.
+    """
+
+    sensitivity: str = "paper"
+    share: str | Fraction = Fraction(1, 2)
+    transform: str = "dft"
+    unattributed: bool = False
+    count_cap: int = COUNT_CAP
+
+    name: ClassVar[str] = "spa"
+
+    def __post_init__(self) -> None:
+        self._check_parameters()
+        object.__setattr__(self, "share", share_of_budget(self.share, "share"))
+
+    def _weighed(self, plan: Plan, rest: Fraction, total: Fraction) -> tuple[Floats, NDArray[np.bool_]]:
+        whole = float(pure_budget(total, plan.definition))
+        return plan.ends * np.sqrt(plan.layout.size) / whole, plan.spreads(rest)[1]
+
+
+SCORES = ("norm", "paper")
+_WEIGHT = 2.0
+_GROWTH = 2**0.5
+
+
+@dataclass(frozen=True)
+class Efpa(ChosenSpectral):
+    """Choose how many frequencies to keep, and put noise on each kept coefficient.
+
+    Parameters
+    ----------
+    sensitivity
+        ``"tight"``, or ``"paper"`` (√z for z kept numbers).
+    score
+        ``"norm"``, or ``"paper"``; see above.
+    share
+        Share of the budget for the choice; an exact text such as ``"1/8"``.
+    shrink
+        Whether coefficients that do not stand out from the noise are made smaller, or dropped.
+    transform
+        ``"dft"`` (waves that close up around the table) or ``"dct"`` (waves that do not).
+    unattributed
+        Sort the counts first and release them in ascending order, without saying whose they are.
+    count_cap
+        Larger counts are cut off there, 2^40 at most. Public: never taken from the data.
+    """
+
+    sensitivity: str = "tight"
+    score: str = "norm"
+    share: str | Fraction = Fraction(1, 8)
+    shrink: bool = True
+    transform: str = "dft"
+    unattributed: bool = False
+    count_cap: int = COUNT_CAP
+
+    name: ClassVar[str] = "efpa"
+
+    def __post_init__(self) -> None:
+        self._check_parameters()
+        one_of(self.score, SCORES, "score")
+        switch(self.shrink, "shrink")
+        object.__setattr__(self, "share", share_of_budget(self.share, "share"))
+
+    def _adds_in_squares(self) -> bool:
+        return self.score == "norm"
+
+    def _weighed(self, plan: Plan, rest: Fraction, total: Fraction) -> tuple[Floats, NDArray[np.bool_]]:
+        spreads, drawable = plan.spreads(rest)
+        if self.score == "norm":
+            return np.sqrt(_WEIGHT * plan.ends) * spreads, drawable & growing(plan.ends)
+        return np.sqrt(2.0) * plan.ends / float(pure_budget(total, plan.definition)), drawable
+
+    def _weights(self, coefficients: Floats, variance: float, plan: Layout) -> Floats:
+        kept = coefficients.size
+        if not self.shrink:
+            return np.ones(kept)
+        bands = np.append(0, plan.ends[growing(plan.ends) & (plan.ends < kept)])
+        sizes = np.diff(bands, append=kept)
+        energies = np.add.reduceat(coefficients**2, bands)
+        noise = (sizes + 2 * np.sqrt(sizes)) * variance
+        noise[0] = 0  # the mean of the table
+        standing = energies > noise
+        factors = np.where(standing, 1 - noise / np.where(standing, energies, 1), 0)
+        return np.asarray(np.repeat(factors, sizes), dtype=np.float64)
+
+
+def growing(ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of the ascending ``ends`` are the first to reach 1, √2, 2, 2√2, ..., and the last one."""
+    steps = np.arange(2 * int(ends[-1]).bit_length() + 1)
+    found = np.searchsorted(ends, np.floor(_GROWTH**steps))
+    marked = np.zeros(ends.size, dtype=np.bool_)
+    marked[found[found < ends.size]] = True
+    marked[-1] = True
+    return marked

@@ -21,7 +21,7 @@ from typing import Any
 from tabularium.flows.operations.prefect_api import own_server, settings_of
 from tabularium.flows.release import release
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.mechanisms.histograms.cellwise import Identity
 from tabularium.validations.suites.gx_engine import library
 from tests.flows.release.scene import write_scene
 from tests.sizes import full

@@ -23,7 +23,7 @@ from tabularium.mechanisms.errors import (
     RuleFailed,
     TabulariumError,
 )
-from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.mechanisms.histograms.cellwise import Identity
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import reporting_to
 from tests.flows.release.scene import publish, publish_with, write_scene

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.error_bounds import xiao_bound
+from tabularium.mechanisms.histograms.cellwise import xiao_bound
 from tabularium.mechanisms.inference import laplace_margin
 from tabularium.tasks.query.usefulness import (
     _chernoff,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.mechanisms import MECHANISMS
-from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.mechanisms.histograms.cellwise import Identity
 from tabularium.validations.spec import mechanism_listing as mechanism_page
 from tabularium.validations.spec.checks.mechanism_checks import error_source, shrunk
 from tabularium.validations.spec.load import load_spec, spec_digest

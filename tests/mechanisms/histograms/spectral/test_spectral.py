@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms import build
-from tabularium.mechanisms.accounting.exact_roots import root_above, rounded_up
+from tabularium.mechanisms.accounting.losses import root_above, rounded_up
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.identity import Identity
+from tabularium.mechanisms.histograms.cellwise import Identity
 from tabularium.mechanisms.histograms.spectral.double_fourier import double_word
-from tabularium.mechanisms.histograms.spectral.efpa import Efpa, growing
-from tabularium.mechanisms.histograms.spectral.fpa import Fpa
-from tabularium.mechanisms.histograms.spectral.spa import Spa
-from tabularium.mechanisms.histograms.spectral.spectral import Plan, _floor, plan_for
+from tabularium.mechanisms.histograms.spectral.spectral import Efpa, Fpa, Plan, Spa, _floor, growing, plan_for
 from tabularium.mechanisms.histograms.spectral.transforms import TRANSFORMS, layout
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
