@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,11 @@ def test_a_passphrase_is_asked_for_and_forgotten(place: Place, monkeypatch: pyte
     browser.key._used -= 1  # a second has passed
     assert "Passphrase of locked.pem" in browser.page(f"/drafts/{place.draft}")
     assert "open sesame" not in str(vars(browser.key)) + str(vars(browser.desk))
+    browser.send("/unlock", passphrase="open sesame", back="/")
+    until = time.monotonic() + 30
+    while browser.key._opened is not None:  # nobody asks for it
+        assert time.monotonic() < until, "a key that nobody uses stays in memory"
+        time.sleep(0.05)
 
 
 def test_a_revoked_key_and_a_ledger_that_is_read_only_sign_nothing(place: Place) -> None:
