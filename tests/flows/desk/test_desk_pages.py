@@ -269,6 +269,14 @@ def test_an_officer_elsewhere_sees_a_copy_and_signs(place: Place, tmp_path: Path
         assert draft is not None and draft.accepted
 
 
+def test_what_this_home_laid_out_is_published_here_though_its_folder_is_named_as_a_copy(place: Place) -> None:
+    browser = Browser(place, place.key)
+    browser.desk.folders = (place.spec.parent / "drafts",)
+    said = browser.sign(f"/drafts/{place.draft}/accept", draft=digest_of(place), **DRAFT)
+    assert "Published: " in said
+    assert state(place, place.draft) == "published"
+
+
 def test_to_sign_writes_nothing_and_a_held_officer_signs_nothing_else(place: Place) -> None:
     officer = tabularium.officer(place.home.path, key=place.key)
     books, before = tabularium.open_ledger(place.home.path), place.entries()
