@@ -93,6 +93,8 @@ class Officer:
         ------
         InputError
             The account cannot pay for it, and that was not said to be known.
+        Conflict
+            As many other officers as must have approved it.
         NotApproved
             The key is not enrolled.
         """
@@ -109,6 +111,7 @@ class Officer:
                 by=self._key,
                 amount=decision.budget,
                 reason=reason,
+                product=decision.product,
             )
         signed, what = len(known.signed_by(decision.officers)), f"{decision.product} {decision.period}"
         if signed < decision.officers:
