@@ -17,6 +17,7 @@ from tabularium.mechanisms.errors import TabulariumError
 if TYPE_CHECKING:
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.ledger import Account, Terms
+    from tabularium.ledger.records import Scope
     from tabularium.tasks.runtime.home import Home
     from tabularium.validations.spec.model import ReleaseSpec
 
@@ -69,6 +70,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
         forecast = books.forecast(spec.dataset)
         charges = books.history(spec.dataset)
         periods = books.sums(spec.dataset, by="period")
+        products = books.sums(spec.dataset, by="product")
     except TabulariumError:
         if home is not None:
             raise
@@ -79,12 +81,12 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
     own = charges[(charges["product"] == spec.product) & (charges["state"] != "voided")]
     alone, together = forecast.more_of(spec.product, cost)
     said = f"Account {spec.dataset}: {spec.privacy.symbol} = {forecast.left} of {account.cap} is left"
-    if account.terms.cap_per_product is not None:
-        left = max(account.terms.cap_per_product - sum(own["amount"], Fraction(0)), Fraction(0))
+    left = account.terms.left_in("product", products.get(spec.product))
+    if left is not None:
         said += f", {left} of it for one product"
         alone, together = min(alone, left // cost), min(together, left // cost)
     said += f", {_enough(alone)}"
-    taken = periods[spec.period].used if spec.period in periods else Fraction(0)
+    room = account.terms.left_in("period", periods.get(spec.period))
     most, charged = account.terms.cap_per_period, (own["period"] == spec.period).any()
     if most is not None and cost + forecast.each_without(spec.product) > most:
         together = 0
@@ -92,7 +94,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
         said += f"; beside the other products of the account {_enough(together)}"
     if charged:
         said += f"; {spec.period} was charged already"
-    elif most is not None and cost > (room := max(most - taken, Fraction(0))):
+    elif room is not None and cost > room:
         said += f"; of the {most} for one period {room} is left in {spec.period}, which does not pay for it"
     opens = account.terms.opens_on
     if opens is not None and f"{datetime.now(UTC):%Y-%m-%d}" < opens:
@@ -155,8 +157,9 @@ def _cannot(account: Account, spec: ReleaseSpec) -> str | None:
         require_same_units(account.terms, privacy.budget, *asked)
     except Unfit as error:
         return f"{error.what} ({error.mend})"
-    caps = {"period": account.terms.cap_per_period, "product": account.terms.cap_per_product}
-    for name, cap in caps.items():
+    scopes: tuple[Scope, ...] = ("period", "product")
+    for name in scopes:
+        cap = account.terms.cap_in(name)
         if cap is not None and privacy.budget > cap:
             return f"it allows {cap} for one {name}, and the spec costs {privacy.budget}"
     return None

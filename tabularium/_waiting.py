@@ -195,15 +195,30 @@ def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
     looked_at = ("",) * 3 if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
     needed = next((each.terms for each in ledger.accounts() if each.name == account), None)
     officers = 1 if needed is None else needed.approvals_for(run.product)
-    signed = approved_by(ledger, account, run.spec_digest, officers)
+    signed = approved_by(ledger, account, run.spec_digest, officers, amount)
     asks = f"run {run.name}"
     return Waits("approval", *about, asks, "not approved", then, "", *looked_at, officers, signed)
 
 
-def approved_by(ledger: Ledger, account: str, spec_digest: str, officers: int) -> tuple[str, ...]:
-    """Return the officers whose approvals of a spec stand, where so many must sign."""
+def approved_by(
+    ledger: Ledger, account: str, spec_digest: str, officers: int, budget: Fraction | None
+) -> tuple[str, ...]:
+    """Return the officers whose approvals of a spec stand, where so many must sign.
+
+    Parameters
+    ----------
+    budget
+        Of the spec; approvals of less do not count, nor those that would not count together with one of it.
+        None where it is not known.
+    """
     found = ledger.approval(account, spec_digest)
-    return () if found is None else tuple(each.officer for each in found.signed_by(officers))
+    if found is None:
+        return ()
+    signed = tuple(each.officer for each in found.signed_by(officers))
+    if budget is None or found.amount == budget:
+        return signed
+    suffices = len(signed) >= officers and (found.amount is None or budget < found.amount)
+    return signed if suffices else ()
 
 
 def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:
