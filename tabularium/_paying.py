@@ -106,36 +106,44 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
 
 
 def schedule_ahead(spec: ReleaseSpec, pays: Paying | None, schedule: tuple[str, str, str]) -> Foretold | None:
-    """Return what becomes of a schedule, as :func:`foretold` takes it; None where no account would pay."""
-    from tabularium.flows.operations.deployments.foretold import foretold
+    """Return what becomes of a schedule beside which nothing is charged; None where no account would pay."""
+    from tabularium.flows.operations.deployments.foretold import coming, foretold
 
     if pays is None or pays.terms is None:
         return None
-    return foretold(
-        *(spec, schedule),
-        charged=pays.charged,
-        pays_for=pays.periods or 0,
-        terms=pays.terms,
-        now=datetime.now(UTC),
-    )
+    found = coming(schedule, charged=pays.charged, terms=pays.terms, now=datetime.now(UTC))
+    return foretold(spec, found, pays_for=pays.periods or 0, terms=pays.terms)
 
 
 def schedules_ahead(home: Home, account: str) -> Iterator[tuple[str, Foretold]]:
-    """Go through the products of an account that are scheduled here; none where no Prefect API answers."""
-    from tabularium.flows.operations.deployments.foretold import schedules_of
+    """Go through the products of an account that are scheduled here, which share what is left of it.
+
+    There is none where no Prefect API answers.
+    """
+    from tabularium.flows.operations.deployments.foretold import (
+        coming,
+        foretold,
+        paid_together,
+        schedules_of,
+    )
     from tabularium.validations.spec.load import load_spec
 
     try:
         schedules = schedules_of(home)
     except TabulariumError:
         return
+    found, left, now = [], Fraction(0), datetime.now(UTC)
     for product, path, schedule in schedules:
         with suppress(TabulariumError, OSError):  # a spec that is not here, or not in order any more
             spec = load_spec(Path(path)).spec
-            if spec.dataset == account:
-                found = schedule_ahead(spec, paying(spec, home.path), schedule)
-                if found is not None:
-                    yield product, found
+            pays = paying(spec, home.path) if spec.dataset == account else None
+            if pays is not None and pays.terms is not None:
+                runs = coming(schedule, charged=pays.charged, terms=pays.terms, now=now)
+                found.append((product, spec, pays.terms, (spec.privacy.budget, pays.periods or 0, runs)))
+                left = pays.left or Fraction(0)
+    together = paid_together(left, [each for *_, each in found])
+    for (product, spec, terms, (_, _, runs)), number in zip(found, together, strict=True):
+        yield product, foretold(spec, runs, pays_for=number, terms=terms)
 
 
 def _enough(periods: int) -> str:
