@@ -276,7 +276,9 @@ class Officer:
         )
 
     def to_sign(self, decide: Callable[[Officer], object]) -> bytes | None:
-        """Return what a decision would sign, byte for byte; None if it was made before. Nothing is written.
+        """Return what a decision would sign, byte for byte. Nothing is signed.
+
+        None if it was made before; then what follows from it is done, as far as it was not.
 
         Parameters
         ----------

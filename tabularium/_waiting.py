@@ -42,7 +42,8 @@ class Waits:
     Attributes
     ----------
     kind
-        ``approval`` of a spec for which a run waits; ``review`` of a draft; ``attempts``: a release whose
+        ``approval`` of a spec for which a run waits; ``review`` of a draft, until it is published;
+        ``attempts``: a release whose
         drawing was cut off as often as it may; ``refused``: a delivery into a watched folder; ``overdue``:
         what a schedule should have published, or data that should have arrived.
     account, amount
@@ -58,8 +59,9 @@ class Waits:
     asks
         Who waits: ``run NAME`` or ``deployment NAME`` as Prefect knows them; empty where that is not known.
     about
-        What happened, in a few words: ``not approved``, ``draft``, ``drawing was cut off 3 times``,
-        ``not published``, ``no data have arrived``, or the kind of the refusal, such as ``refused: data``.
+        What happened, in a few words: ``not approved``, ``draft``, ``accepted, not published``, ``drawing was
+        cut off 3 times``, ``not published``, ``no data have arrived``, or the kind of the refusal, such as
+        ``refused: data``.
     next
         What happens next, as one sentence.
     release
@@ -129,10 +131,14 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
             asks = asking.get(charge.spec_digest, "")
             if charge.state == "measured":
                 draft = ledger.draft(charge.release_id)
-                if draft is not None and not draft.accepted:
+                if draft is not None:
                     since = datetime.fromisoformat(draft.at)
                     command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
+                    about = "draft"
                     then = "Once it is accepted, it is published as it is; withheld, it never is."
+                    if draft.accepted:
+                        about = "accepted, not published"
+                        then = "Its run publishes it; where none does, this command does, and signs nothing."
                     signed = tuple(each.officer for each in draft.acceptances)
                     yield Waits(
                         "review",
@@ -141,7 +147,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
                         since,
                         command,
                         asks,
-                        "draft",
+                        about,
                         then,
                         name,
                         "",

@@ -277,6 +277,16 @@ def test_what_this_home_laid_out_is_published_here_though_its_folder_is_named_as
     assert state(place, place.draft) == "published"
 
 
+def test_what_was_accepted_waits_until_it_is_published(place: Place) -> None:
+    browser = Browser(place, place.key)
+    with place.ledger() as books:  # whoever accepted it was cut off then
+        books.accept(place.draft, draft=digest_of(place), by=read_private(place.key, None))
+    page = browser.page("/")
+    assert "Accepted, not published" in page and f"tabularium ledger accept {place.draft} --key FILE" in page
+    tabularium.officer(place.home.path, key=place.key).accept(place.draft)
+    assert "Nothing waits for a person" in browser.page("/")
+
+
 def test_to_sign_writes_nothing_and_a_held_officer_signs_nothing_else(place: Place) -> None:
     officer = tabularium.officer(place.home.path, key=place.key)
     books, before = tabularium.open_ledger(place.home.path), place.entries()
