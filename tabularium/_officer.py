@@ -161,7 +161,7 @@ class Officer:
                 require_whole(Path(laid_out.draft if laid_out is not None else copy or ""), known)
             known = ledger.accept(
                 release,
-                draft=draft or known.digest,
+                draft=known.digest if draft is None else draft,
                 by=self._key,
                 consulted_confidential=consulted_confidential,
             )
@@ -206,7 +206,7 @@ class Officer:
             with hold(ledger, release):
                 ledger.withhold(
                     release,
-                    draft=draft or known.digest,
+                    draft=known.digest if draft is None else draft,
                     criterion=criterion,
                     by=self._key,
                     consulted_confidential=consulted_confidential,

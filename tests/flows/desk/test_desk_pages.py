@@ -12,12 +12,14 @@ import pytest
 import tabularium
 from tabularium.flows.desk.draft_page import _targets
 from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
+from tabularium.mechanisms.errors import LedgerError
 from tests.flows.desk.desk_scene import Browser, Place, words_of
 from tests.flows.release.scene import write_scene
 from tests.tasks.publish.certificate.samples import YEARS
 
 pytestmark = pytest.mark.xdist_group("desk")
 DRAFT = {"consulted": "no"}
+CRITERION = {"criterion": "implausible"}
 
 
 def digest_of(place: Place) -> str:
@@ -81,6 +83,24 @@ def test_a_spec_that_changed_since_it_was_looked_at_is_not_signed(place: Place) 
     assert place.entries() == before + 1
 
 
+def test_what_cannot_be_known_is_not_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key has signed before; whether it did so now nobody can say whose ledger did not answer."""
+    browser = Browser(place, place.key)
+    browser.sign("/approve", **approval(place, browser))
+    real, asked = tabularium.Books.last_entry.fget, []  # type: ignore[attr-defined]
+
+    def away_once(books: tabularium.Books) -> int:
+        asked.append(books)
+        if len(asked) == 1:
+            raise LedgerError("does not answer", where="the ledger", mend="start it")
+        number: int = real(books)
+        return number
+
+    monkeypatch.setattr(tabularium.Books, "last_entry", property(away_once))
+    said = words_of(browser.send(f"/drafts/{place.draft}/accept", draft=digest_of(place)))
+    assert "was not answered" in said and "signed" not in said
+
+
 def test_what_cannot_be_paid_is_not_signed_by_mistake(place: Place) -> None:
     place.spec.write_text(place.spec.read_text().replace('budget: "1"', 'budget: "9"'))
     browser, before = Browser(place, place.key), place.entries()
@@ -104,6 +124,11 @@ def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     fields = {"draft": digest_of(place)}
     said = browser.send(f"/drafts/{place.draft}/accept", **fields)
     assert "was not answered" in said.text
+    for address, more in (
+        (f"/drafts/{place.draft}/accept", {}),
+        (f"/drafts/{place.draft}/withhold", CRITERION),
+    ):
+        assert "another draft of it was laid out" in browser.sign(address, **DRAFT, **more), "it names none"
     assert state(place, place.draft) == "measured"
     said = browser.sign(f"/drafts/{place.draft}/accept", **fields, **DRAFT)
     assert f"Release {place.draft} is accepted. Published: " in said
