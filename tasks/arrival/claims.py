@@ -27,7 +27,6 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from sqlalchemy import (
-    DDL,
     URL,
     Column,
     Connection,
@@ -250,7 +249,7 @@ class Claims:
             for column in _LATER:
                 if column.name not in there:
                     with self._engine.begin() as connection:
-                        connection.execute(DDL(f"ALTER TABLE {_TABLE.name} ADD COLUMN {column.name} TEXT"))
+                        connection.exec_driver_sql(f"ALTER TABLE {_TABLE.name} ADD COLUMN {column.name} TEXT")
         except (IntegrityError, OperationalError, ProgrammingError):  # another process, or no right to
             if not (self._columns() or set()) >= set(_TABLE.columns.keys()):
                 raise _failed("may not make the table arrivals") from None
