@@ -169,6 +169,7 @@ def accept(day: Day, first: Window, second: Window) -> None:
     for window in (first, second):
         window.go("/")
         row_of(window, "accepted").get_by_role("link", name="Review a draft").click()
+        window.page.wait_for_selector("iframe.report")
         (frame,) = window.page.frames[1:]
         frame.wait_for_selector("table")
         assert "accepted" in frame.inner_text("h1").lower()
