@@ -18,7 +18,7 @@ from tabularium.ledger import names
 from tabularium.ledger.chain.entries import canonical_text
 from tabularium.ledger.records import Charge, Entry, Terms
 from tabularium.ledger.storage.decision_queries import withdrawal
-from tabularium.ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body
+from tabularium.ledger.storage.entry_queries import HASHED_BODY, PAGE, any_counts, checked_body
 from tabularium.ledger.storage.schema import STATES_TERMS, entries
 from tabularium.ledger.transactions import Transactions
 
@@ -175,6 +175,11 @@ class AccountHistory:
         with self._reading() as connection:
             return connection.execute(_CHARGED.limit(1), asked).first() is not None
 
+    def is_paid(self, account: str, spec_digest: str) -> bool:
+        """Whether a spec was charged, and not all of that given back: its release costs nothing more."""
+        with self._reading() as connection:
+            return is_paid(connection, account, spec_digest)
+
     def budgeted(self, account: str) -> Iterator[Charge]:
         """Go through the steps that take or give back budget of an account.
 
@@ -191,6 +196,12 @@ def reserved_for(connection: Connection, account: str, spec_digest: str) -> Iter
     named = re.sub(r"([\\%_])", r"\\\1", f'"spec_digest":{canonical_text(spec_digest)}')
     found = _charges(connection, _RESERVED_FOR, account=account, named=f"%{named}%")
     return (charge for charge in found if charge.spec_digest == spec_digest)
+
+
+def is_paid(connection: Connection, account: str, spec_digest: str) -> bool:
+    """Whether a spec was charged, and not all of that given back."""
+    before = reserved_for(connection, account, spec_digest)
+    return any_counts(connection, [charge.release_id for charge in before])
 
 
 def _named(account: str) -> dict[str, str]:

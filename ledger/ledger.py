@@ -70,6 +70,7 @@ class Ledger:
         self.published_before, self.published_in = history.published_before, history.published_in
         self.budgeted = history.budgeted
         self.is_charged = history.is_charged
+        self.is_paid = history.is_paid
         self.account_entries, self.last_entries = history.account_entries, history.last_entries
         self.course, self.terms_before = history.course, history.terms_before
 

@@ -16,7 +16,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import amounts, names
-from tabularium.ledger.account_history import reserved_for
+from tabularium.ledger.account_history import is_paid
 from tabularium.ledger.charges import review_rules
 from tabularium.ledger.charges.charge_rules import (
     require_allowed,
@@ -47,7 +47,6 @@ from tabularium.ledger.refusals import (
     retired_account,
     unknown_account,
 )
-from tabularium.ledger.storage import entry_queries
 from tabularium.ledger.storage.append import Append
 from tabularium.ledger.storage.chain_head import read_head
 from tabularium.ledger.transactions import Transactions
@@ -213,8 +212,7 @@ class Charges:
                     and review_rules.another_is_open(connection, found.name, product, period, digest),
                 )
             except (AccountClosed, NotApproved):
-                before = reserved_for(connection, found.name, digest)
-                if not entry_queries.any_counts(connection, [charge.release_id for charge in before]):
+                if not is_paid(connection, found.name, digest):
                     raise
         return found
 

@@ -17,7 +17,7 @@ from tabularium.ledger.officers.countersigning import (
 )
 from tabularium.ledger.officers.keys import checked_public, key_id, public_hex
 from tabularium.ledger.reader import known_account, usable_account
-from tabularium.ledger.records import ATTEMPTS, Approval, Charge, Key, Sums
+from tabularium.ledger.records import ATTEMPTS, Approval, Charge, Key, Sums, Terms
 from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState, unknown_release
 from tabularium.ledger.storage import decision_queries, entry_queries, key_queries
 from tabularium.ledger.storage.append import Append
@@ -89,8 +89,9 @@ class Decisions:
         by: Ed25519PrivateKey,
         amount: Fraction | None = None,
         reason: str | None = None,
+        product: str | None = None,
     ) -> Approval:
-        """Approve a spec for charges of an account, signed by an enrolled key.
+        """Approve a spec for charges of an account, signed by an enrolled key; again changes nothing.
 
         Where several officers must, the approvals of the same amount count together, since the last time that
         one was taken back; ``signers`` of what is returned are those.
@@ -99,8 +100,17 @@ class Decisions:
         ----------
         amount
             The most that one charge for it may cost; ``None`` for any.
+        product
+            What the spec is of, where that is known: it says how many officers must approve it.
+
+        Raises
+        ------
+        Conflict
+            If as many other officers as must have approved it for this amount.
+        NotApproved
+            If ``by`` is not an enrolled key.
         """
-        return self._decide("approval", account, spec_digest, by, amount, reason)
+        return self._decide("approval", account, spec_digest, by, amount, reason, product)
 
     def unapprove(self, account: str, spec_digest: str, *, by: Ed25519PrivateKey, reason: str) -> Approval:
         """Take back an approval: no new charge is taken for the spec; those there are go on."""
@@ -177,6 +187,7 @@ class Decisions:
         by: Ed25519PrivateKey,
         amount: Fraction | None,
         reason: str | None,
+        product: str | None = None,
     ) -> Approval:
         digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
         if reason is not None:
@@ -193,8 +204,8 @@ class Decisions:
                 raise NotApproved(
                     "is not approved", where=f"spec {digest}", hint="there is nothing to take back"
                 )
-            stands = kind == "approval" and last is not None and last.approved
-            if not (stands and last is not None and (last.amount, last.key) == (most, signer)):
+            stands = kind == "approval" and last is not None and last.approved and last.amount == most
+            if not (stands and last is not None and _is_signed(last, known.terms, product, signer)):
                 fields = {
                     "account": known.name,
                     "amount": None if most is None else amounts.text(most),
@@ -219,3 +230,18 @@ class Decisions:
     def _keys(self) -> dict[str, Key]:
         with self._transactions.reading() as connection:
             return key_queries.keys(connection)
+
+
+def _is_signed(stands: Approval, terms: Terms, product: str | None, signer: str) -> bool:
+    """Whether an approval that stands has the signature of a key; refuse one more than it needs."""
+    needed = terms.approvals_for(product)
+    if product is None:
+        needed = max(needed, *(number for _, number in terms.approvals_by_product), 1)
+    counted = {each.key: each.officer for each in stands.signed_by(needed)}
+    if len(counted) >= needed and signer not in counted:
+        raise Conflict(
+            f"is approved already by {', '.join(counted.values())}, and nobody else must sign it",
+            where=f"spec {stands.spec_digest}",
+            hint="nothing is to be done; its runs go on by themselves",
+        )
+    return signer == stands.key or counted.keys() >= {signer, stands.key}

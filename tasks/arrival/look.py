@@ -42,13 +42,8 @@ from tabularium.tasks.runtime.home import Home
 if TYPE_CHECKING:
     from tabularium.validations.spec.model import ReleaseSpec
 
-#: Begins what is said of a drop whose period was published before.
-PUBLISHED_BEFORE = "period already published"
-_PUBLISHED = (
-    f"{PUBLISHED_BEFORE}; somebody may run it as a revision, which an officer approves: "
-    "tabularium run {} --source drop:{} --period {} --revises REASON --home {}"
-)
-TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
+_PUBLISHED = "period already published; somebody may run it as a revision, which an officer approves: "
+_TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
 _ENDED: tuple[State, ...] = ("published", "refused", "quarantined")
 #: After so long a part of a look begins nothing more.
 _SECONDS = 10.0
@@ -90,6 +85,12 @@ def look(home: Home, inbox: Inbox) -> bool:
     for failure in work.failures[:1]:
         raise failure
     return work.left and work.done
+
+
+def revising(home: Home, inbox: Inbox, drop: str, period: str) -> str:
+    """Return the command that runs a drop as a revision of its period."""
+    rest = f"--period {quote(period)} --revises REASON --home {quote(str(home.path))}"
+    return f"tabularium run {quote(inbox.spec)} --source drop:{drop} {rest}"
 
 
 class _Work:
@@ -224,8 +225,10 @@ class _Judge:
             first = drop_found(self._inbox.product, name, **about, why="", state="arrived", slot=slot)
             if self._take(first, changed):
                 return True
-        words = (quote(self._inbox.spec), about["id"], quote(manifest.period), quote(str(self._home.path)))
-        about["why"] = _PUBLISHED.format(*words) if charged else TAKEN
+        about |= {"why": _TAKEN, "refusal": "period taken"}
+        if charged:
+            command = revising(self._home, self._inbox, about["id"], manifest.period)
+            about |= {"why": _PUBLISHED + command, "refusal": "period published"}
         self.refused.append(_Refused(name, changed, about))
         return False
 
@@ -239,7 +242,7 @@ class _Judge:
     def _refuse(self, name: str, changed: float, refusal: DropRefused) -> None:
         """Refuse a drop, unless it may still be growing."""
         if time.time() - changed >= self._inbox.patience:
-            self.refused.append(_Refused(name, changed, {"why": refusal.line()}))
+            self.refused.append(_Refused(name, changed, {"why": refusal.line(), "refusal": "manifest"}))
 
     def _take(self, drop: Drop, changed: float) -> bool:
         """Claim a drop; taken back if it is another now, or gone: another watcher may have put it away."""

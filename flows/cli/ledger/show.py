@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ from tabularium.flows.cli.ledger.shared_options import (
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import bar, out, table
 from tabularium.ledger import Account, Sums
-from tabularium.ledger.records import SYMBOLS
+from tabularium.ledger.records import SYMBOLS, Scope, Terms
 
 if TYPE_CHECKING:
     from tabularium import Books
@@ -93,8 +92,8 @@ def _show_account(books: Books, entry: Account) -> None:
     ]
     if notes:
         say("  " + "; ".join(notes), whole=False)
-    _show_scope("period", books.sums(entry.name, by="period"), terms.cap_per_period, symbol)
-    _show_scope("product", books.sums(entry.name, by="product"), terms.cap_per_product, symbol)
+    _show_scope("period", books.sums(entry.name, by="period"), terms, symbol)
+    _show_scope("product", books.sums(entry.name, by="product"), terms, symbol)
 
 
 def _days(entry: Account) -> Iterator[str]:
@@ -106,14 +105,16 @@ def _days(entry: Account) -> Iterator[str]:
         yield f"{'closes on' if today < terms.closes_on else 'closed since'} {terms.closes_on}"
 
 
-def _show_scope(scope: str, found: dict[str, Sums], cap: Fraction | None, symbol: str) -> None:
+def _show_scope(scope: Scope, found: dict[str, Sums], terms: Terms, symbol: str) -> None:
     if not found:
         return
+    cap = terms.cap_in(scope)
     most = cap if cap is not None else max(sums.used for sums in found.values())
     rows = table(scope, "", f">spent {symbol}", ">reserved", ">left")
     for name, sums in sorted(found.items()):
-        left = "" if cap is None else str(max(cap - sums.used, Fraction(0)))
-        rows.add_row(*cells(name, bar(min(sums.used, most), most), sums.spent, sums.reserved, left))
+        left = terms.left_in(scope, sums)
+        shown = "" if left is None else left
+        rows.add_row(*cells(name, bar(min(sums.used, most), most), sums.spent, sums.reserved, shown))
     out.print(rows)
 
 
