@@ -113,7 +113,7 @@ class Boost(Mechanism):
         """Return the number of children of a node of the tree over so many cells."""
         if isinstance(self.branching, int):
             return self.branching
-        choices = _worth_a_look(cells)
+        choices = _candidate_branchings(cells)
         starts, stops = some_ranges(cells)
         means = [
             float(self._tree(cells, b, budget, definition).range_variances(starts, stops).mean())
@@ -167,7 +167,7 @@ class Boost(Mechanism):
         return range(0 if self.root or levels == 1 else 1, levels)
 
 
-def _worth_a_look(cells: int) -> list[int]:
+def _candidate_branchings(cells: int) -> list[int]:
     """Return, for each height that a tree can have, the least branching that reaches all cells; ascending."""
     return sorted({_least_branching(cells, levels) for levels in range(1, max(1, height(cells, 2)) + 1)})
 

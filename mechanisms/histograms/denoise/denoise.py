@@ -155,7 +155,7 @@ class Denoise(Mechanism):
         return noisy_tree(measured, self._apart(tuple(measured.meta["shape"])))
 
     @property
-    def draws_cells_alone(self) -> bool:
+    def per_cell_noise(self) -> bool:
         """Of cells, yes: all that follows is made of the noisy cells. Sums for ranges are drawn too."""
         return self.workload == "cells"
 

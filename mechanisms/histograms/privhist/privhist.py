@@ -137,7 +137,7 @@ class PrivHist(Mechanism):
             diagnostics=diagnostics | {"items": int(values[:, 1].sum()), "distinct": int(values.shape[0])},
         )
 
-    def bounded(self, counts: ArrayLike) -> Counts:
+    def validated(self, counts: ArrayLike) -> Counts:
         """Return the counts, or the pairs, as ``draw`` takes them; the number of items is not cut off."""
         return check_counts(
             counts, where=self.name, largest=LARGEST_COUNT if self.form == "counts" else _MOST_ITEMS

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tabularium.mechanisms import MECHANISMS
-from tabularium.mechanisms.registry import import_whole
+from tabularium.mechanisms.registry import preload
 
 _CODE = """
 import sys
@@ -44,4 +44,4 @@ def test_full_data_import_nothing_more() -> None:
 
 @pytest.mark.parametrize("name", [*MECHANISMS, "bounded_sums"])
 def test_every_mechanism_can_be_imported_whole(name: str) -> None:
-    import_whole(name)
+    preload(name)
