@@ -25,8 +25,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from tabularium.mechanisms.histograms.parameter_checks import switch, whole_number
 from tabularium.mechanisms.inference import Hierarchy, consistency
-from tabularium.mechanisms.inference.even_trees import EvenTree, height, level_variances
-from tabularium.mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.inference.even_trees import EvenTree, height, level_variances, one_tree
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release

@@ -30,7 +30,7 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import (
     NoisyCells,
     noisy_counts,
 )
-from tabularium.mechanisms.linear_measurements.measured_apart import side_by_side
+from tabularium.mechanisms.linear_measurements.noisy_tree import side_by_side
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 

@@ -29,7 +29,7 @@ from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.histograms.denoise.estimate_forms import Estimate, FormName
 from tabularium.mechanisms.histograms.denoise.noise_correlation import ramp_covariance
 from tabularium.mechanisms.histograms.denoise.probes import Probes
-from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 

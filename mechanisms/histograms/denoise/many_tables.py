@@ -30,7 +30,7 @@ from tabularium.mechanisms.histograms.denoise.noise_correlation import ramp_cova
 from tabularium.mechanisms.histograms.denoise.probes import Probes
 from tabularium.mechanisms.histograms.denoise.tiles import Layout
 from tabularium.mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
-from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 
@@ -196,12 +196,6 @@ def _changes(probes: list[Probes], sides: tuple[int, ...]) -> tuple[Changes, NDA
         which.append(first[-1] + own)
         first.append(first[-1] + one.size)
     return Changes(np.array(first), np.concatenate(places), np.concatenate(steps)), np.stack(which)
-
-
-# JOINED judgements.py
-# The estimated errors of many tables of one shape, and what is taken of each: ``estimated_error``, by rows.
-#
-# A row is a table, or several that are judged together; nothing is added up across rows.
 
 
 @dataclass(frozen=True, eq=False)
