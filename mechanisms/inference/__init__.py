@@ -8,7 +8,6 @@ add up), ``margins`` (half-widths of intervals). Several tables that share dimen
 are measured for a price.
 """
 
-from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.estimate import Estimate, Invariants
 from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
 from tabularium.mechanisms.inference.joint.joint_consistency import Joint, joint_consistency
@@ -24,6 +23,7 @@ from tabularium.mechanisms.inference.margins_of_error.half_widths import (
 )
 from tabularium.mechanisms.inference.nonnegativity import nonnegativity
 from tabularium.mechanisms.inference.rounding import rounding
+from tabularium.mechanisms.inference.tree_least_squares import TreeLeastSquares, consistency
 
 __all__ = [
     "Block",
@@ -35,6 +35,7 @@ __all__ = [
     "NonNegative",
     "Overlap",
     "Rounded",
+    "TreeLeastSquares",
     "Violation",
     "consistency",
     "covering",

@@ -400,13 +400,6 @@ def short_above(amount: float) -> Fraction:
     return found
 
 
-# A table with several arrays, its counts and those of its measures, measures the same levels of each with
-# the same parts of the array's loss. So the loss of an array at a level is a product, that of the array
-# times the part of the level; and an array whose share is settled beforehand stands in a fixed proportion
-# to another one of its table. In logarithms both are linear: log loss = log proportion + factors ·
-# unknowns.
-
-
 @dataclass(frozen=True)
 class Place:
     """What one measurement is of.
@@ -429,7 +422,10 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """What the losses of measurements have in common.
+    """Measurements whose losses cannot be chosen one by one: log loss = log proportion + factors · unknowns.
+
+    The arrays of a table have the same parts of their losses for their levels; an array whose share is
+    settled beforehand stands in a fixed proportion to another one of its table.
 
     Attributes
     ----------

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference import Estimate, Hierarchy, Overlap
+from tabularium.mechanisms.inference import Estimate, Hierarchy, Overlap, TreeLeastSquares
 from tabularium.mechanisms.inference.margins_of_error.opened_families import (
     Part,
     some_opened,
-    variances_below,
 )
 from tabularium.mechanisms.noise_distributions import NOTHING
 from tabularium.tasks.margins.error_model import LevelError
@@ -73,7 +72,7 @@ class Families:
             for along in {each.along for each in frames if each.along is not None}
         }
         self._below = {
-            name: variances_below(Hierarchy(layout.parents), _variances(layout, known[name]))
+            name: TreeLeastSquares(Hierarchy(layout.parents), _variances(layout, known[name])).below
             for name, layout in layouts.items()
         }
 

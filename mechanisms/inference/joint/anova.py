@@ -30,10 +30,10 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.estimate import Estimate, contradiction
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.inference.tree_least_squares import consistency
 
 DIMENSIONS = 12
 """Flat dimensions of one table beyond which 2^d terms are too many to be the quicker way."""

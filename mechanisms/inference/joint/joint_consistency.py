@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.estimate import Estimate, finite_estimate, table_of, variances_of
 from tabularium.mechanisms.inference.joint.anova import anova_estimates, separable
 from tabularium.mechanisms.inference.joint.joint_system import (
@@ -29,6 +28,7 @@ from tabularium.mechanisms.inference.joint.joint_system import (
     exact_variances,
 )
 from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.inference.tree_least_squares import consistency
 
 SMALL = 4_000_000
 """Cells times agreements up to which the variances of the general way are exact."""

@@ -4,7 +4,7 @@ The steps from measurements to published numbers go down a hierarchy family by f
 comes of its children depends on nothing outside of them. So the errors of a level can be learnt from some of
 its families, if whatever is above them is as it would be. It is: a node whose children are left out keeps the
 best estimate from all measurements at and below it, whose variance t is known without any of them
-(:mod:`tabularium.mechanisms.inference.consistency`: 1/t = 1/s + 1/(sum of the children's t)). As the
+(:mod:`tabularium.mechanisms.inference.tree_least_squares`: 1/t = 1/s + 1/(sum of the children's t)). As the
 measurement of a leaf with that variance it says of all that is above and beside it exactly what the left-out
 ones would have said. Its error is a weighted sum of theirs, taken to be normal.
 
@@ -27,7 +27,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
-from tabularium.mechanisms.inference.consistency import in_parallel
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -126,18 +125,3 @@ def some_opened(
         if not inner.size:
             break
     return Part.of(tree, chances)
-
-
-def variances_below(tree: Hierarchy, variances: Floats) -> Floats:
-    """Return the variance of each node's best estimate from the measurements at and below it.
-
-    Parameters
-    ----------
-    variances
-        (nodes, cells or 1) of the measurements; 0 exact, infinite where nothing was measured.
-    """
-    below = variances.copy()
-    for block in tree.up(below.shape[1]):
-        own = variances[block.parents]
-        below[block.parents], _ = in_parallel(block.total(below[block.children]), own)
-    return below

@@ -1,18 +1,15 @@
-"""Quantiles from a tree of noisy counts over a public grid, with intervals that hold for each cell.
+"""Quantiles from trees of noisy counts and from choices, with intervals that hold for each cell.
 
-The bins of the grid are counted in groups, those in smaller ones, down to single bins; every level is
-measured, the total is not. Least squares over all levels (``tabularium.mechanisms.inference.consistency``)
-give the bins. The quantile of rank q is the first bin b with
+A *tree* counts the bins of a public grid in groups, those in smaller ones, down to single bins; every level
+is measured, the total is not, and least squares give the bins. The quantile of rank q is the first bin b with
 
     L(b) = (number up to b) - q·(number in all)  >=  0,
 
-a weighted sum of noisy numbers whose variance is known, whatever is in the cell. Bins that L rules out on
-either side are left out of the interval: those that a test at the stated level rejects.
+a weighted sum of noisy numbers whose variance is known, whatever is in the cell. The interval leaves out the
+bins that L rules out on either side at the stated level. Of K levels of ⌈bins^(1/K)⌉ children, L has about
+the variance K³·b/4 (K²·b under zCDP): the K that makes K³·b smallest is taken, for all tables of one grid.
 
-How many levels. With K levels of b = ⌈bins^(1/K)⌉ children, L cuts a node on each, and has a variance of
-about K·b/4 times that of a node, which is K² times what it would be if there were one level: the K that makes
-K³·b smallest is taken. A single level is the plain histogram. (Under zCDP it is K²·b; the K is the same or
-next to it.) It depends on the number of bins alone, so that all tables with one grid have one tree.
+A *choice* (``quantile_choices``) is drawn by the exponential mechanism, with sums beside it.
 """
 
 from __future__ import annotations
@@ -26,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats
-from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.even_trees import EvenTree, level_variances, one_tree
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.inference.tree_least_squares import consistency
 from tabularium.mechanisms.kernels.outward_cells import reaches
 
 ROUNDING = 1e-6

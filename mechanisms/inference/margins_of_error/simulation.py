@@ -199,10 +199,6 @@ def linear_half(
     return half
 
 
-# Where a simulated release is of a part of the nodes, an error counts as often as the nodes that its own
-# one stands for. How much is known of a class is then told by Kish's effective number of errors, (sum of
-# weights)² over the sum of their squares ("Survey Sampling", 1965); without weights it is their number.
-
 SIZE_ENDS = np.array([0, 1 / 4, 1 / 2, 1, 2, 4])
 """Upper ends of the size classes, in standard deviations of the linear estimate; the last is open."""
 FAMILY_ENDS = np.array([0, 1 / 32, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4])
@@ -249,7 +245,7 @@ class Strata:
 
 
 class Pool:
-    """Simulated errors of one table, counted class by class."""
+    """Simulated errors of one table, counted class by class, as often as the nodes that each stands for."""
 
     def __init__(self, table: Assumed, *, whole: bool) -> None:
         self._table, self._whole = table, whole
