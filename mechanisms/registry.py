@@ -22,9 +22,9 @@ _CLASSES = {
     "boost": "tabularium.mechanisms.histograms.boost:Boost",
     "privelet": "tabularium.mechanisms.histograms.privelet:Privelet",
     "mwem": "tabularium.mechanisms.histograms.mwem:Mwem",
-    "fpa": "tabularium.mechanisms.histograms.spectral.spectral:Fpa",
-    "spa": "tabularium.mechanisms.histograms.spectral.spectral:Spa",
-    "efpa": "tabularium.mechanisms.histograms.spectral.spectral:Efpa",
+    "fpa": "tabularium.mechanisms.histograms.spectral:Fpa",
+    "spa": "tabularium.mechanisms.histograms.spectral:Spa",
+    "efpa": "tabularium.mechanisms.histograms.spectral:Efpa",
     "p_hpartition": "tabularium.mechanisms.histograms.p_hpartition:PHPartition",
     "noise_first": "tabularium.mechanisms.histograms.noise_first:NoiseFirst",
     "denoise": "tabularium.mechanisms.histograms.denoise.denoise:Denoise",
@@ -34,7 +34,7 @@ _CLASSES = {
     "sreb_gca": "tabularium.mechanisms.histograms.clustering:SrebGca",
     "ahp": "tabularium.mechanisms.histograms.clustering:Ahp",
     "dawa": "tabularium.mechanisms.histograms.dawa:Dawa",
-    "privhist": "tabularium.mechanisms.histograms.privhist.privhist:PrivHist",
+    "privhist": "tabularium.mechanisms.histograms.privhist:PrivHist",
     "sorted_isotonic": "tabularium.mechanisms.histograms.sorted_isotonic:SortedIsotonic",
 }
 #: Built and restored like the others, but never chosen for a table by name: what measures things other than

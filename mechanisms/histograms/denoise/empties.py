@@ -19,6 +19,7 @@ from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise.cycle_spinning import LevelsIf, Smoother, passes_over
 from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
+    Layout,
     advance,
     around,
     beside,
@@ -27,10 +28,10 @@ from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     follow,
     means_of,
     retreat,
+    shape_of,
     spread,
 )
 from tabularium.mechanisms.histograms.denoise.partition_mixture import believed, logarithm, power, row_of
-from tabularium.mechanisms.histograms.denoise.tiles import Layout, shape_of
 from tabularium.mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
 from tabularium.mechanisms.kernels.compiled import compiled
 from tabularium.mechanisms.noise_distributions import Noise

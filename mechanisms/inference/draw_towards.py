@@ -8,7 +8,7 @@
 
 A class holds cells of like size in the prior: that an empty cell stays empty and that a large one changes by
 little are different beliefs, and each is formed by how the noisy counts of its own cells lie about what is
-expected of them (:mod:`tabularium.mechanisms.inference.prior_table.draw_towards`). A prior that fits is
+expected of them (:mod:`tabularium.mechanisms.inference.draw_towards`). A prior that fits is
 trusted; one that has nothing to do with the counts leaves residuals as wide as the table itself, and little
 is drawn. In a sparse table zero then makes the noisy counts of a class likelier than the prior does, and
 stands in its place.
