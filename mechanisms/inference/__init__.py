@@ -15,15 +15,11 @@ from tabularium.mechanisms.inference.joint.joint_nonnegativity import NonNegativ
 from tabularium.mechanisms.inference.joint.joint_rounding import Rounded, joint_rounding
 from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
 from tabularium.mechanisms.inference.joint.violations import Violation
-from tabularium.mechanisms.inference.margins_of_error.half_widths import (
-    covering,
-    laplace_margin,
-    laplace_variance,
-    margins,
-)
+from tabularium.mechanisms.inference.margins_of_error.half_widths import covering, margins
 from tabularium.mechanisms.inference.nonnegativity import nonnegativity
 from tabularium.mechanisms.inference.rounding import rounding
 from tabularium.mechanisms.inference.tree_least_squares import TreeLeastSquares, consistency
+from tabularium.mechanisms.noise_distributions import laplace_margin, laplace_variance
 
 __all__ = [
     "Block",

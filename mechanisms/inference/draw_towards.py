@@ -25,7 +25,7 @@ law was learnt well: by ``LEAST`` cells or more.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, floor, sqrt
+from math import floor, sqrt
 
 import numpy as np
 
@@ -260,7 +260,7 @@ class Grid:
         step = max(1, floor(deviation / _STEPS))
         half = max(8, round(REACH * deviation / step))
         points = step * np.arange(-half, half + 1).astype(np.float64)
-        return cls(noise.variance, step, points, _chances(noise, step, 2 * half))
+        return cls(noise.variance, step, points, noise.chances(step, 2 * half))
 
     @property
     def trusted(self) -> float:
@@ -290,21 +290,6 @@ class Grid:
         """Return the laws of residuals behind which changes have these laws."""
         size = len(self.points)
         return np.stack([np.convolve(law, self.noise)[size - 1 : 2 * size - 1] for law in laws])
-
-
-def _chances(noise: Noise, step: int, half: int) -> Floats:
-    """Return the chance of -half .. half steps: of whole numbers exactly, else of the nearest of steps."""
-    away = np.abs(np.arange(-half, half + 1)) * float(step)
-    if noise.family == "gaussian":
-        chance = np.exp(-0.5 * (away / noise.scale) ** 2)
-    elif step == 1:
-        chance = np.exp(-away / noise.scale)
-    else:
-        beyond = exp(-step / (2 * noise.scale))
-        chance = np.exp(-away / noise.scale) * (1 / beyond - beyond) / 2
-        chance[half] = 1 - beyond
-    total: Floats = chance / chance.sum()
-    return total
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -26,8 +26,8 @@ import numpy as np
 from scipy.optimize import brentq, linprog, minimize, nnls
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, SeparateVariances
-from tabularium.mechanisms.planning.noise_curves import NoiseCurve
 
 ROUNDS = 12
 """Times that the worst cells of every goal are looked for again."""

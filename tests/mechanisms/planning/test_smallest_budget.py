@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.inference import Hierarchy
-from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
+from tabularium.mechanisms.noise_distributions import NoiseCurve, gaussian_variance, laplace_variance
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable
-from tabularium.mechanisms.planning.noise_curves import NoiseCurve
 from tabularium.mechanisms.planning.smallest_budget import BudgetProblem, Goal
 
 BOTH: tuple[Definition, ...] = ("pure", "zcdp")
