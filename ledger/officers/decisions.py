@@ -193,8 +193,10 @@ class Decisions:
                 raise NotApproved(
                     "is not approved", where=f"spec {digest}", mend="there is nothing to take back"
                 )
-            stands = kind == "approval" and last is not None and last.approved
-            if not (stands and last is not None and (last.amount, last.key) == (most, signer)):
+            stands = set()  # keys of those who have approved just this already
+            if kind == "approval" and last is not None and last.approved and last.amount == most:
+                stands = {each.key for each in last.signers}
+            if last is None or not {signer, last.key} <= stands:
                 fields = {
                     "account": known.name,
                     "amount": None if most is None else amounts.text(most),
