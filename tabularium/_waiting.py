@@ -59,7 +59,8 @@ class Waits:
         Who waits: ``run NAME`` or ``deployment NAME`` as Prefect knows them; empty where that is not known.
     about
         What happened, in a few words: ``not approved`` (also, that the account cannot pay for it),
-        ``draft``, ``drawing was cut off 3 times``, ``not published``, ``no data have arrived``, or the kind of the refusal, such as ``refused: data``.
+        ``draft``, ``drawing was cut off 3 times``, ``not published``, ``no data have arrived``, or the kind
+        of the refusal, such as ``refused: data``.
     next
         What happens next, as one sentence.
     release
