@@ -195,14 +195,16 @@ def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
             f"{home.option}  # {run.spec} has changed since, or cannot be read here"
         )
     about = account, run.product, run.period, amount, run.spec_digest, run.since, command
-    then = "Once its spec is approved, the run goes on by itself."
-    if run.until is not None:
-        then += f" If nobody approves it, the run fails on {run.until:%Y-%m-%d}, and nothing is spent."
     looked_at = ("",) * 3 if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
     known = next((each for each in ledger.accounts() if each.name == account), None)
     officers = 1 if known is None else known.terms.approvals_for(run.product)
     unpaid = known is not None and amount is not None and amount > known.left
-    what = "not approved, and the account cannot pay for it" if unpaid else "not approved"
+    what, then = "not approved", "Once its spec is approved, the run goes on by itself."
+    if unpaid:
+        what += ", and the account cannot pay for it"
+        then = "Once its spec is approved, the run is refused, unless the account can pay by then."
+    if run.until is not None:
+        then += f" If nobody approves it, the run fails on {run.until:%Y-%m-%d}, and nothing is spent."
     signed = approved_by(ledger, account, run.spec_digest, officers)
     asks = f"run {run.name}"
     return Waits("approval", *about, asks, what, then, "", *looked_at, officers, signed)

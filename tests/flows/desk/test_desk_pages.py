@@ -48,7 +48,7 @@ def test_what_is_shown_is_what_is_signed(place: Place) -> None:
     assert "small, 2027" in page and "Left before 7 of 10 Left after 6" in page
     assert "area × age × sex" in page and "max_rejected: no record was rejected" in page
     assert "publication.review" in page, "the last release had no review"
-    assert "may withhold it: " in page and "the draft then waits here" in page
+    assert "may withhold it for: " in page and "the draft then waits here" in page
     asked = approval(place, browser, reason="the table of last year")
     shown = browser.send("/approve", **asked)
     assert "Remark: the table of last year" in words_of(shown)
