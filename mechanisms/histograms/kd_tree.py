@@ -29,6 +29,7 @@ from tabularium.mechanisms.histograms.kd_boxes import (
 )
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
     NoisyCells,
@@ -37,10 +38,9 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import (
 )
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import Noise, noise_in
 
-LARGEST_SUM = 1 << 60
 DEFAULT_MOST = 8.0  # ξ0 in units of s = √(v2/2), the scale of the noise in a part's sum
 
 

@@ -34,10 +34,11 @@ from tabularium.mechanisms.histograms.optimal_histograms import (
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from tabularium.mechanisms.inference import Hierarchy, consistency
 from tabularium.mechanisms.inference.even_trees import stands
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import (
     Noise,
     gaussian_variance,

@@ -45,15 +45,13 @@ from tabularium.mechanisms.inference.estimate import (
     refuse_values,
 )
 from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
+from tabularium.mechanisms.limits import LARGEST_WHOLE
 
 STEPS = 1 << 20
 """Remainders are compared in steps of 1 / STEPS."""
 
 SNAP = 1e-6
 """A value this close to a whole number takes it."""
-
-EXACT = 2.0**53
-"""Up to here doubles hold every whole number."""
 
 
 def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Integers:
@@ -111,7 +109,7 @@ def round_into(
 
 
 def _inexact(values: Floats) -> Bools:
-    beyond: Bools = np.abs(values) > EXACT
+    beyond: Bools = np.abs(values) > LARGEST_WHOLE
     return beyond
 
 

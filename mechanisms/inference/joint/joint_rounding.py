@@ -48,6 +48,7 @@ from tabularium.mechanisms.inference.joint.settling_order import (
 from tabularium.mechanisms.inference.joint.shared_marginals import Overlap
 from tabularium.mechanisms.inference.joint.violations import Violation, violations
 from tabularium.mechanisms.inference.rounding import SNAP, STEPS, largest, rounding
+from tabularium.mechanisms.limits import LARGEST_WHOLE
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -132,7 +133,7 @@ def _refuse_unsettled(overlap: Overlap, values: Mapping[str, Floats]) -> None:
     size = 1.0
     for name, table in values.items():
         refuse_node(
-            np.abs(table) > 2.0**53,
+            np.abs(table) > LARGEST_WHOLE,
             f"of table {name} has a value beyond exact whole numbers",
             "rescale the counts",
         )

@@ -32,15 +32,10 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 
 UNIT = 256
 """Parts of a record in which errors are counted; one record changes the sum by this many parts."""
-
-CAP = 1 << 40
-"""Largest error of one cell that is counted, in records: the largest count there is."""
-
-LARGEST_SUM = 1 << 60
-"""Where the sum is cut off, in parts."""
 
 ONE_SIDED = 0.95
 """Probability that the bound on the mean absolute error holds, over the noise of its measurement."""
@@ -82,8 +77,10 @@ def total_error(counts: Integers, released: NDArray[Any]) -> int:
     for start in range(0, flat.size, _CELLS_AT_ONCE):
         part = slice(start, start + _CELLS_AT_ONCE)
         # Between -cap and 2·cap: any further away is capped all the same.
-        parts = np.rint(np.clip(near[part].astype(np.float64), -CAP, 2 * CAP) * UNIT).astype(np.int64)
-        total += int(np.minimum(np.abs(flat[part] * UNIT - parts), CAP * UNIT).sum())
+        parts = np.rint(
+            np.clip(near[part].astype(np.float64), -LARGEST_COUNT, 2 * LARGEST_COUNT) * UNIT
+        ).astype(np.int64)
+        total += int(np.minimum(np.abs(flat[part] * UNIT - parts), LARGEST_COUNT * UNIT).sum())
     return min(total, LARGEST_SUM)
 
 

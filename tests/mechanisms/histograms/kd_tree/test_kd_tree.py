@@ -15,8 +15,8 @@ from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.channel import SeededChannel, replay
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.kd_tree import KdTree, within_sums
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 
