@@ -1,15 +1,11 @@
 """Linear measurements of a table: noisy values of sums of its cells, and least squares over them.
 
-A mechanism names the linear measurements that it made (``Mechanism.linear_measurements``). Every value is a
-weighted sum of cells, with weights that were fixed before its noise was drawn, plus independent noise of a
-known distribution. So weighted least squares gives any sum of cells that is a combination of them without
-bias, with its exact variance; that is what queries are answered from.
+A mechanism names the linear measurements that it made (``Mechanism.linear_measurements``): weighted sums of
+cells, with weights fixed before the noise was drawn, plus independent noise of a known distribution. Weighted
+least squares gives any sum of cells that is a combination of them without bias, with its exact variance.
 
-Sums that were chosen by noise. Where a mechanism drew noise on one set of sums, then chose by the outcome
-which sums to measure next, the first noise is no longer independent of the choice: over boxes that it drew
-itself it errs by more than its variance, and in one direction. So the two are not averaged. The later
-measurement stands by itself, given the choice, and names the earlier one as ``chosen_by``, which stands by
-itself too.
+Where a mechanism chose by noisy sums what to measure next, the first noise is no longer independent of the
+choice, so the two are not averaged: the later measurement names the earlier one as ``chosen_by``.
 """
 
 from __future__ import annotations

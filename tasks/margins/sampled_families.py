@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference import Estimate, Hierarchy, Overlap, TreeLeastSquares
+from tabularium.mechanisms.inference import Estimate, Hierarchy, TableSet, TreeLeastSquares
 from tabularium.mechanisms.inference.margins_of_error.opened_families import (
     Part,
     some_opened,
@@ -178,7 +178,7 @@ def _part_of_group(group: Together, along: Mapping[str, Part]) -> Together:
         frames[name] = replace(frame, tree=part.tree)
         if name in known:
             known[name] = Estimate(known[name].values[part.nodes], known[name].variances[part.nodes])
-    return replace(group, overlap=Overlap(frames), known=known)
+    return replace(group, overlap=TableSet(frames), known=known)
 
 
 def can_be_sampled(mechanism: str, error: LevelError) -> bool:

@@ -27,7 +27,7 @@ from tabularium.mechanisms.inference.joint.joint_system import (
     estimated_variances,
     exact_variances,
 )
-from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
 from tabularium.mechanisms.inference.tree_least_squares import consistency
 
 SMALL = 4_000_000
@@ -56,7 +56,7 @@ class Joint:
         Largest difference left between two views of a shared marginal (rounding).
     """
 
-    overlap: Overlap
+    overlap: TableSet
     estimates: dict[str, Estimate]
     method: Literal["one table", "ANOVA", "conjugate gradients"]
     variances: Literal["exact", "estimated"]
@@ -75,7 +75,7 @@ class Joint:
 
 
 def joint_consistency(
-    overlap: Overlap,
+    overlap: TableSet,
     values: Mapping[str, ArrayLike],
     variances: Mapping[str, ArrayLike],
     *,
@@ -110,8 +110,8 @@ def joint_consistency(
     Two tables measured their common total as 10 and as 4 + 3, all with variance 1: x = 10 - 3/3 * 1.
 
     >>> import numpy as np
-    >>> from tabularium.mechanisms.inference.joint.shared_marginals import Frame
-    >>> tables = Overlap({"all": Frame(), "sexes": Frame({"sex": 2})})
+    >>> from tabularium.mechanisms.inference.joint.shared_marginals import TableShape
+    >>> tables = TableSet({"all": TableShape(), "sexes": TableShape({"sex": 2})})
     >>> made = joint_consistency(tables, {"all": [[10.0]], "sexes": [[4.0, 3.0]]}, {"all": 1.0, "sexes": 1.0})
     >>> made.estimates["all"].values.round(6).tolist(), made.estimates["sexes"].values.round(6).tolist()
     ([[9.0]], [[5.0, 4.0]])
@@ -138,7 +138,7 @@ def joint_consistency(
 
 
 def _checked(
-    overlap: Overlap, values: Mapping[str, ArrayLike], variances: Mapping[str, ArrayLike]
+    overlap: TableSet, values: Mapping[str, ArrayLike], variances: Mapping[str, ArrayLike]
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Return values, 0 where nothing was measured, and variances (nodes, cells or 1) of every table."""
     given, known = {}, {}
@@ -164,7 +164,7 @@ def _checked(
     return given, known
 
 
-def checked_estimates(overlap: Overlap, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def checked_estimates(overlap: TableSet, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Return the estimates with values (nodes, cells) and finite variances (nodes, cells or 1), or raise."""
     found = {}
     for name, frame in overlap.frames.items():
@@ -176,7 +176,7 @@ def checked_estimates(overlap: Overlap, estimates: Mapping[str, Estimate]) -> di
     return found
 
 
-def _refuse_shape(table: Floats, frame: Frame) -> None:
+def _refuse_shape(table: Floats, frame: TableShape) -> None:
     if table.shape != frame.shape:
         raise MechanismError(
             f"the values are not of shape {frame.shape}",

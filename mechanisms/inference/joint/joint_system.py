@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
-from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Link, Overlap, View
+from tabularium.mechanisms.inference.joint.shared_marginals import Link, TableSet, TableShape, View
 from tabularium.mechanisms.inference.tree_least_squares import TreeLeastSquares, consistency
 from tabularium.mechanisms.noise.synthetic import generator
 
@@ -40,7 +40,10 @@ class LinkPreconditioner:
     """
 
     def __init__(
-        self, link: Link, frames: tuple[Frame, Frame], covariances: tuple[TreeLeastSquares, TreeLeastSquares]
+        self,
+        link: Link,
+        frames: tuple[TableShape, TableShape],
+        covariances: tuple[TreeLeastSquares, TreeLeastSquares],
     ):
         self._shape = link.views[0].shape
         tree = min((frame.tree for frame in frames), key=lambda tree: tree.nodes)
@@ -83,7 +86,7 @@ class LinkPreconditioner:
         return table
 
 
-def _precision(tree: Hierarchy, view: View, frame: Frame, covariance: TreeLeastSquares) -> Floats:
+def _precision(tree: Hierarchy, view: View, frame: TableShape, covariance: TreeLeastSquares) -> Floats:
     """Return 1 / variance with which the table measures the marginal at every node of ``tree``.
 
     A leaf of the smaller tree may be an inner node of the table's own: then it counts with all that was
@@ -137,7 +140,9 @@ class JointSystem:
         M in units of the largest finite variance.
     """
 
-    def __init__(self, overlap: Overlap, variances: Mapping[str, Floats], proximal: float = PROXIMAL) -> None:
+    def __init__(
+        self, overlap: TableSet, variances: Mapping[str, Floats], proximal: float = PROXIMAL
+    ) -> None:
         self.overlap = overlap
         self.variances = variances
         self.unmeasured: dict[str, Bools] = {}
@@ -170,7 +175,7 @@ class JointSystem:
             parts.append((first.gather(tables[one]) - second.gather(tables[other])).ravel())
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    def moves(self, multipliers: Floats) -> Tables:
+    def apply_covariance(self, multipliers: Floats) -> Tables:
         """Return Sigma C' lam of every table."""
         pushed = {name: np.zeros(frame.shape) for name, frame in self.overlap.frames.items()}
         for link, part in self._by_link(multipliers):
@@ -179,7 +184,7 @@ class JointSystem:
             link.views[1].scatter(-numbers, pushed[link.tables[1]])
         return {name: self.covariance[name].times(table) for name, table in pushed.items()}
 
-    def agree(self, tables: Tables, rounds: int = ROUNDS) -> float:
+    def enforce_agreement(self, tables: Tables, rounds: int = ROUNDS) -> float:
         """Move ``tables``, which add up, to the nearest that agree, in place; return what is left open.
 
         What is left is relative to the largest number of each marginal. Where conjugate gradients stall (many
@@ -202,7 +207,7 @@ class JointSystem:
         for _ in range(rounds):
             if left <= TOLERANCE:
                 break
-            moves = self.moves(solve(wrong))
+            moves = self.apply_covariance(solve(wrong))
             for name, move in moves.items():
                 tables[name] -= move
             wrong, before = self.disagreement(tables), left
@@ -230,7 +235,7 @@ class JointSystem:
         for row in range(number):
             unit = np.zeros(number)
             unit[row] = 1.0
-            tables = self.moves(unit)
+            tables = self.apply_covariance(unit)
             moved[row] = np.concatenate([tables[name].ravel() for name in self.overlap.frames])
             system[row] = self.disagreement(tables)
         return moved, system
@@ -268,7 +273,7 @@ class JointSystem:
             alone[name] = consistency(frame.tree, errors, variances).values
         together = {name: table.copy() for name, table in alone.items()}
         self.relative = ROUGH
-        self.agree(together, rounds=1)
+        self.enforce_agreement(together, rounds=1)
         self.relative = RELATIVE
         return alone, together
 
@@ -278,7 +283,7 @@ class JointSystem:
             invented = 0.0 if start is None else start[name]
             guess[name] = np.where(self.unmeasured[name], invented, values[name])
             tables[name] = consistency(frame.tree, guess[name], self.finite[name]).values
-        left = self.agree(tables)
+        left = self.enforce_agreement(tables)
         for _ in range(ROUNDS if self.any_unmeasured else 0):
             moved, size = 0.0, 1.0
             for name in self.overlap.frames:
@@ -287,7 +292,7 @@ class JointSystem:
                 tables[name] += self.covariance[name].times(news / self.proximal_variance)
                 moved = max(moved, float(np.abs(news).max()))
                 size = max(size, float(np.abs(tables[name]).max()))
-            left = self.agree(tables)
+            left = self.enforce_agreement(tables)
             if moved <= TOLERANCE * size:
                 break
         if left > REFUSED:
@@ -307,7 +312,7 @@ class JointSystem:
             near = self._preconditioned(left)
             before, energy = energy, float(left @ near)
             along = near + (energy / before) * along
-            moved = self.disagreement(self.moves(along))
+            moved = self.disagreement(self.apply_covariance(along))
             curvature = float(along @ moved)
             if not curvature > 0 or not energy > 0:
                 break

@@ -8,8 +8,8 @@ many (normal). The half-width is the larger of the two quantiles, for a level 1 
 
 exact at both ends; how honest it is in between, and for whole numbers, is measured in
 docs/explanation/margins-of-error.md. The margins are for linear estimates. Around what non-negativity and
-rounding made of them ``covering`` gives intervals that are valid for every cell by itself, and in sparse
-tables much too wide; narrower ones are simulated (``simulation``).
+rounding made of them ``widen_to_cover`` gives intervals that are valid for every cell by itself, and in
+sparse tables much too wide; narrower ones are simulated (``simulation``).
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def quantile(level: float) -> float:
     return max(NormalDist().inv_cdf(0.5 + level / 2), -math.log(1.0 - level) / math.sqrt(2))
 
 
-def covering(published: ArrayLike, linear: ArrayLike, half: ArrayLike, *, whole: bool = False) -> Floats:
+def widen_to_cover(
+    published: ArrayLike, linear: ArrayLike, half: ArrayLike, *, whole: bool = False
+) -> Floats:
     """Return half-widths around published numbers that hold the intervals linear ± half, cut at zero.
 
     What was counted is no less than zero: nothing below needs to be held. Where it is published as a whole
@@ -115,9 +117,9 @@ def covering(published: ArrayLike, linear: ArrayLike, half: ArrayLike, *, whole:
 
     Examples
     --------
-    >>> covering([0, 4, 30], [-12.0, 7.0, 30.5], 10.0).tolist()
+    >>> widen_to_cover([0, 4, 30], [-12.0, 7.0, 30.5], 10.0).tolist()
     [0.0, 13.0, 10.5]
-    >>> covering([0, 4, 30], [-12.0, 7.0, 30.5], 10.0, whole=True).tolist()
+    >>> widen_to_cover([0, 4, 30], [-12.0, 7.0, 30.5], 10.0, whole=True).tolist()
     [0.0, 13.0, 10.0]
     """
     at, around, reach = (np.asarray(each, np.float64) for each in (published, linear, half))

@@ -1,22 +1,15 @@
-"""How far a released table lies from the truth, where its mechanism cannot tell: measured, for a price.
+"""The distance of a released table from the truth, measured with noise where its mechanism cannot tell it.
 
-The sum T = Σ min(|x - r|, cap) over the cells, x the true counts and r the released numbers, is measured once
-with noise. Why that is private: r comes from measurements that have been paid for, so it is fixed here; one
-record changes one x by 1, hence T by 1 at most (a cap, and a cap on the sum, only bring numbers nearer to
-each other). T is computed exactly, in whole 1/256ths, so no rounding stands between counts and noise: what
-is not exact is only r, which is first brought onto that lattice.
+T = Σ min(|x - r|, cap) over the cells, x the true counts and r the released numbers.
 
-Large tables have such a sum for each class of released size (``error_classes``). Which cell belongs to which
-class is read from r alone, and a record is in one cell, hence in one class: all sums together change by 1 at
-most, in one place, and cost what one of them costs. Large counts among small ones are what mechanisms that
-merge cells get most wrong: they then have margins of their own.
+*Privacy.* r comes from measurements that have been paid for, so it is fixed here; one record changes one x by
+1, hence T by 1 at most (a cap, and a cap on the sum, only bring numbers nearer to each other). T is computed
+exactly, in whole 1/256ths. Large tables have such a sum for each class of released size, read from r alone: a
+record is in one cell, hence in one class, so all sums together cost what one of them costs.
 
-What it says. T/n is the mean absolute error over the cells. As the noise may have made it too small, a
-one-sided bound of 95 % is taken. It becomes a mean squared error, and then a margin, as if the errors over
-the cells followed a Laplace distribution: the mean square is twice the square of the mean. A margin of level
-1 - a is then about ln(1/a) mean absolute errors, 2.30 at 90 %. That is enough for exponential errors and for
-more even ones (normal: 2.06, lognormal of any width: at most 2.27). Errors that sit in a few cells need more
-in those and less elsewhere.
+*What it says.* A one-sided bound of 95 % on the mean absolute error becomes a mean squared error as if errors
+over the cells followed a Laplace distribution: twice the square of the mean. Enough for exponential errors
+and more even ones; errors that sit in a few cells need more there (docs/explanation/margins-of-error.md).
 """
 
 from __future__ import annotations
@@ -72,7 +65,9 @@ def total_error(counts: Integers, released: NDArray[Any]) -> int:
     """
     flat, near = counts.reshape(-1), np.asarray(released).reshape(-1)
     if near.dtype.kind == "f" and not np.isfinite(near).all():
-        raise MechanismError("a released number is not finite", where="released", hint="mend the mechanism")
+        raise MechanismError(
+            "a released number is not finite", where="released", hint="correct the mechanism"
+        )
     total = 0
     for start in range(0, flat.size, _CELLS_AT_ONCE):
         part = slice(start, start + _CELLS_AT_ONCE)

@@ -1,33 +1,11 @@
-"""Means and rates of noisy numbers, with intervals that hold for each cell, however small.
+"""Means and rates of noisy numbers, which of them are shown, and intervals that hold for each cell.
 
-A mean is A/(A + B), of two sums that are measured with independent noise: how far values lie above the
-smallest one, and how far below the largest. A ratio of noisy numbers has no variance to speak of, so that an
-interval from a first-order expansion fails where A + B is not many times its noise. But for the true p,
-
-    L(p) = (1 - p)·A - p·B        has the true value 0, and the variance (1 - p)²·Var A + p²·Var B,
-
-whatever the size of the cell. The interval is the set of all p in [0, 1] that a test of L(p) = 0 at the
-stated level does not reject (Fieller 1954): a quadratic inequality. Where it rejects hardly anything, because
-the cell is small, the interval is all of [0, 1].
-
-Near a bound noise may make A or B negative, and the test then leaves nothing, or next to nothing. So
-negative parts are lifted to 0 first. Their ratio is then among those that are left, and the test rejects the
-true p no more often than before: |max(a, 0) - max(b, 0)| is never above |a - b|, with a = (1 - p)·A and
-b = p·B.
-
-Among many cells the surest would be those where noise made A, and A + B, look large: the narrower the
-interval, the oftener it misses. With p the ratio of all cells together, the error of L(p) is uncorrelated
-with that of the best estimate of how many records a cell has, N(p) = (p·A + (1 - p)·B)/(p² + (1 - p)²) for
-equal variances. So half-widths are never below that of the test at p, divided by N(p) (``steady_half``),
-which does not depend on whether the test errs. Where all cells are alike this decides; where they are large
-or differ much it is seldom the larger one.
-
-A rate over another table is A/B, of a count of its own and of another with noise of its own, or without any:
-L(p) = A - p·B has the variance Var A + p²·Var B, and the interval is all p from zero up that are
-not rejected, A and B lifted likewise.
-
-The quantile is that of weighted sums of discrete Laplace or Gaussian errors
-(:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.quantile`).
+A mean is A/(A + B), of two sums with independent noise. For the true p, L(p) = (1 - p)·A - p·B has the true
+value 0 and the variance (1 - p)²·Var A + p²·Var B, whatever the size of the cell: the interval is the set of
+all p in [0, 1] that a test of L(p) = 0 does not reject (Fieller 1954). Negative parts are lifted to 0 first,
+which brings no true p further off. A rate over another table is A/B, with L(p) = A - p·B. ``steady_half`` is
+a least half-width that does not depend on whether the test errs; ``Shown`` keeps the false discovery and the
+false coverage rate. Derivations: docs/explanation/margins-of-error.md.
 """
 
 from __future__ import annotations

@@ -1,31 +1,17 @@
 """Margins by simulation: what non-negativity and rounding do to errors, learnt from the release alone.
 
-Non-negativity and rounding are not linear: what they leave of an error depends on the truth. So the release
-is taken for the truth, measured again, finished again, and compared with what it was made from; as often as
-is affordable. This costs no budget: nothing is looked at but what is published.
-
-*Who is compared with whom.* A reader sees a published number, not a true one. So errors are pooled over cells
-of like kind *by the number published in the simulated release*: the same stratum (level of the hierarchy and
-variance of the linear estimate), the same size against its standard deviation, and families of the same mean.
-A published cell has the half-width of its class.
-
-*Why a quantile is not enough.* A published table is not the truth. Where cells hold less than the noise, what
-many cells hold together is published in few of them, so that nearly all cells of the assumed truth are empty,
-and a zero that is published of them is right nearly always. Of the real cells it may be right hardly ever: of
-5 000 cells that hold three records each, at ε = 1/30, the smallest whole number that 90 % of the simulated
-errors do not exceed covers 16 %. What the simulation does keep is the mean square: sums are kept, and few
-large errors weigh as much as many small ones. So the half-width of a class is the larger of
+The release is taken for the truth, measured again, finished again, and compared with what it was made from.
+This costs no budget: nothing is looked at but what is published. Errors are pooled over cells of like kind
+*by the number published in the simulated release*: the same stratum (level and variance of the linear
+estimate), size against its standard deviation, and mean of the family. The half-width of a class is the
+larger of
 
     the smallest h that holds the stated share of its simulated errors and one standard error more, and
     z·(root mean squared simulated error), z the normal quantile of the level,
 
-of which the second has a mean over all cells of at most z times the root mean squared error of the table.
-Beyond four standard deviations nothing is moved by non-negativity; there the first alone decides.
-
-*What it does not promise.* Shares hold over the cells of a class and not for each by itself, and not over
-cells of a certain true size: of few cells that hold something among many that hold nothing, most may lie
-outside, and the interval is still right as often as it says. How often, by true size, is measured on
-simulated releases of their own (:class:`Tally`), and published.
+the second since nearly all cells of the assumed truth are empty where noise is large, while sums keep the
+mean square. Beyond four standard deviations the first alone decides. Shares hold over the cells of a class,
+not for each by itself nor by true size: docs/explanation/margins-of-error.md.
 """
 
 from __future__ import annotations
