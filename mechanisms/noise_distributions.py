@@ -44,10 +44,6 @@ class Noise:
     ----------
     family
         ``"laplace"``: P(z) ∝ exp(-|z|/s); ``"gaussian"``: P(z) ∝ exp(-z²/2s²).
-    scale
-        s.
-    whole
-        Whether z is a whole number.
     """
 
     family: NoiseFamily
@@ -185,19 +181,9 @@ def _gaussian_sum(scale: float, power: int) -> float:
 def laplace_margin(scale: float, level: float = 0.9, terms: int = 1) -> int:
     """Return the smallest m with P(|Z_1 + ... + Z_terms| <= m) >= level, Z independent discrete Laplace.
 
-    One term: P(|Z| > m) = 2 p^(m + 1) / (1 + p), p = exp(-1/scale), in closed form. Several: the sum's
-    probabilities from its characteristic function ((1 - p)^2 / (1 - 2 p cos t + p^2))^terms by a fast
-    Fourier transform. Where a sum is too wide for 2^20 lattice points, it is put on a coarser lattice
-    of the same variance and the answer rounded up: it is then within 1/5 000 of a standard deviation.
-
-    Parameters
-    ----------
-    scale
-        Sensitivity / epsilon of each error.
-    level
-        Probability in (0, 1).
-    terms
-        Number of errors added up, at least 1.
+    One term in closed form; several from the characteristic function of the sum by a fast Fourier transform.
+    Where a sum is too wide for 2^20 lattice points, it is put on a coarser lattice of the same variance and
+    the answer rounded up: it is then within 1/5 000 of a standard deviation.
 
     Examples
     --------

@@ -169,14 +169,7 @@ class Stand:
 def stands(starts: Integers, size: int, branching: int) -> Iterator[Stand]:
     """Yield the trees of a histogram, those with the fewest levels first.
 
-    Parameters
-    ----------
-    starts
-        Shape (bins,): first cell of each bin, ascending from 0.
-    size
-        Number of cells.
-    branching
-        b, at least 2.
+    ``starts``: (bins,) first cell of each bin, ascending from 0.
     """
     widths = np.diff(np.append(starts, size))
     levels = np.ones(widths.size, np.int64)

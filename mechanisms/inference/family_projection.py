@@ -135,21 +135,11 @@ def _sorted_multipliers(families: Families) -> Floats:
 
 
 def common_reduction(tables: Floats) -> Floats:
-    """Return, for each table, what to take off every cell before cutting off at zero.
+    """Return (tables,) what to take off every cell of (tables, cells) before cutting off at zero.
 
-    max(level - t, 0) is the least-squares projection of a table onto the tables without negative cells and
-    with the same total. Cutting off alone (t = 0) moves the total up, in sparse tables by a multiple of what
-    there is; this does not. A table with a total below zero becomes all zeros.
-
-    Parameters
-    ----------
-    tables
-        Shape (tables, cells).
-
-    Returns
-    -------
-    t, shape (tables,), not negative. Found by leaving out cells until none is below t (Michelot 1986); each
-    round takes O(n) time, and ten or twenty are enough.
+    max(level - t, 0) is the least-squares projection of a table onto those without negative cells and with
+    the same total. A table with a total below zero becomes all zeros. Found by leaving out cells until none
+    is below t (Michelot 1986), in ten or twenty rounds of O(n).
     """
     totals = np.maximum(tables.sum(axis=1), 0.0)
     reduction = np.zeros(tables.shape[0])

@@ -31,8 +31,6 @@ def expected_below(noisy: Floats, above: Floats, parents: Integers, variance: fl
         (nodes above, cells) what is known of the level above; below zero is taken for zero.
     parents
         (nodes,) the row of ``above`` for each node.
-    variance
-        Of the noise.
 
     Returns
     -------
@@ -70,13 +68,7 @@ def expected_below(noisy: Floats, above: Floats, parents: Integers, variance: fl
 
 
 def _to_siblings(sums: Floats, noise: Floats, parents: Integers, above: int) -> Floats:
-    """Draw sums towards the mean of those below the same parent, cell by cell, as far as noise explains them.
-
-    Parameters
-    ----------
-    sums, noise
-        (nodes, cells) sums and the variances of their noise.
-    """
+    """Draw sums (nodes, cells) towards the mean of their siblings, as far as noise explains them."""
     number = np.bincount(parents, minlength=above).astype(np.float64)
     mean = np.zeros((above, sums.shape[1]))
     np.add.at(mean, parents, sums)

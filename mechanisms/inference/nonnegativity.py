@@ -35,8 +35,6 @@ def nonnegativity(
 
     Parameters
     ----------
-    tree
-        The hierarchy of the rows.
     est
         What ``consistency`` returned: values (nodes, cells) and variances that broadcast to them, finite.
         A node and cell of variance 0 is kept as it is.
@@ -65,7 +63,6 @@ def nonnegativity(
     --------
     The middle child cannot be -1, so its lack is taken from the other two alike.
 
-    >>> import numpy as np
     >>> est = Estimate(np.array([[10.0], [8.0], [-1.0], [3.0]]), np.ones((4, 1)))
     >>> nonnegativity(Hierarchy([-1, 0, 0, 0]), est).values.ravel().tolist()
     [10.0, 7.5, 0.0, 2.5]

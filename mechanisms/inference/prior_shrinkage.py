@@ -66,19 +66,14 @@ class Shrunk:
 def shrink_to_prior(
     noisy: Floats, prior: Floats, noise: Noise, level: float, *, scaled: bool = True
 ) -> Shrunk:
-    """Draw noisy counts towards what was published before.
+    """Shrink noisy counts towards what was published before.
 
     Parameters
     ----------
     noisy
         (cells,) whole numbers: counts with independent noise of one law.
     prior
-        (cells,) what was published for them before, in the order of ``noisy``; not a number where nothing
-        was. Those cells are left as they are.
-    noise
-        The law of the noise.
-    level
-        Share of true counts that intervals are to hold, in (0, 1).
+        (cells,) what was published for them before; not a number where nothing was: those are left alone.
     scaled
         Whether the prior is of another time, so that all counts together may have grown since.
 
@@ -304,15 +299,7 @@ class Posterior:
 
     @classmethod
     def of(cls, grid: Grid, law: Floats, level: float) -> Posterior:
-        """Return what a law says.
-
-        Parameters
-        ----------
-        law
-            (points,) of the changes.
-        level
-            Share of changes that intervals are to hold.
-        """
+        """Return what a law (points,) of the changes says; intervals hold the share ``level`` of them."""
         return cls(grid, *_given_residuals(grid, law, level))
 
     def shown(self, change: float) -> float:
@@ -324,16 +311,9 @@ class Posterior:
 
 
 def change_distributions(grid: Grid, seen: Integers) -> tuple[Floats, Floats]:
-    """Learn the law of the changes behind the residuals of each class.
+    """Learn the law of the changes of each class from how many residuals lie at each point.
 
-    Parameters
-    ----------
-    seen
-        (classes, points) how many residuals of each class lie at each point.
-
-    Returns
-    -------
-    (classes, points) the laws, and (classes,) the logarithms of how likely they make the residuals.
+    Returns (classes, points) the laws, and (classes,) the logarithms of how likely they make the residuals.
     """
     laws = grid.laws
     likely = grid.with_noise(laws)

@@ -37,8 +37,6 @@ def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = Non
 
     Parameters
     ----------
-    tree
-        The hierarchy of the rows.
     est
         What ``consistency`` or ``nonnegativity`` returned: values (nodes, cells) that add up.
     invariants
@@ -57,7 +55,6 @@ def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = Non
 
     Examples
     --------
-    >>> import numpy as np
     >>> est = Estimate(np.array([[10.0], [3.4], [3.3], [3.3]]), np.ones((4, 1)))
     >>> rounding(Hierarchy([-1, 0, 0, 0]), est).ravel().tolist()
     [10, 4, 3, 3]

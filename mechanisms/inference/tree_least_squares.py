@@ -45,8 +45,6 @@ def consistency(
 
     Parameters
     ----------
-    tree
-        The hierarchy of the rows.
     values
         (nodes, cells) measurements. Ignored, and free to be NaN, where the variance is infinite.
     variances
@@ -79,7 +77,6 @@ def consistency(
     A parent of 10 and children of 4 and 3, all with variance 1: the missing 3 is shared out equally
     between the three measurements.
 
-    >>> import numpy as np
     >>> est = consistency(Hierarchy([-1, 0, 0]), np.array([[10.0], [4.0], [3.0]]), 1.0)
     >>> est.values.ravel().round(6).tolist(), est.variances.ravel().round(6).tolist()
     ([9.0, 5.0, 4.0], [0.666667, 0.666667, 0.666667])
@@ -110,8 +107,6 @@ class TreeLeastSquares:
 
     Parameters
     ----------
-    tree
-        The hierarchy.
     variances
         (nodes, cells), or (nodes, 1) where they do not depend on the cell: 0 exact, infinite not measured.
     cells
@@ -131,7 +126,6 @@ class TreeLeastSquares:
     --------
     Two parts measured with variance 1, and their whole too: each has the variance 2/3, and so has their sum.
 
-    >>> import numpy as np
     >>> squares = TreeLeastSquares(Hierarchy([-1, 0, 0]), np.ones((3, 1)))
     >>> squares.variances.ravel().round(3).tolist()
     [0.667, 0.667, 0.667]
@@ -169,12 +163,8 @@ class TreeLeastSquares:
     def sum_variances(self, chosen: Bools) -> Floats:
         """Return (nodes,) the variance of the sum of the estimates of the chosen leaves below each node.
 
-        For variances that do not depend on the cell. Derivation: docs/explanation/errors-of-answers.md.
-
-        Parameters
-        ----------
-        chosen
-            (nodes,) which leaves are summed; inner nodes are not looked at.
+        For variances that do not depend on the cell; ``chosen`` (nodes,) says which leaves are summed.
+        Derivation: docs/explanation/errors-of-answers.md.
         """
         slope = np.where(self.tree.leaf & chosen, 1.0, 0.0)[:, None]
         rest = np.zeros_like(slope)

@@ -36,8 +36,6 @@ class Sums:
     ----------
     of
         (cells,) the sum that each cell is a part of, row·columns + column; -1 where it is in none.
-    rows, columns
-        How many there are.
     """
 
     of: Indices
@@ -114,13 +112,7 @@ class LinearMeasurement(ABC):
         return min(found, default=SMALLEST_VARIANCE)
 
     def estimate(self, chosen: Bools) -> tuple[float, float]:
-        """Return the estimate of the sum of chosen cells, and its variance; nan and infinite if it has none.
-
-        Parameters
-        ----------
-        chosen
-            Which cells, in the shape of the table or flat.
-        """
+        """Return the estimate of the sum of chosen cells, and its variance; nan and infinite if unknown."""
         sums = Sums(np.where(chosen.reshape(-1), 0, -1), rows=1)
         if not self.known(sums)[0]:
             return np.nan, np.inf
@@ -174,12 +166,7 @@ class NoisyCells(LinearMeasurement):
 def noisy_counts(measured: Measured, purpose: str = "cells") -> NoisyCells | None:
     """Return the array ``cells`` of a measurement as noisy counts, None where it is not drawn in one draw.
 
-    Parameters
-    ----------
-    measured
-        What was drawn. The numbers in its arrays are not looked at.
-    purpose
-        The last word of the purpose of the draw.
+    ``purpose``: the last word of that of the draw. The numbers in the arrays are not looked at.
     """
     values = measured.arrays.get("cells")
     events = draws(measured, purpose)
@@ -203,14 +190,9 @@ def variance_in(noise: Noise) -> float:
 
 
 def added_up(sums: Sums, keys: Indices, factors: Floats, variances: Floats) -> Floats:
-    """Return Σ variance·factor·factor over errors that are independent: (rows, columns, columns).
+    """Return (rows, columns, columns) Σ variance·factor·factor over errors that are independent.
 
-    Parameters
-    ----------
-    keys
-        (entries,) error·sums + sum, ascending: which error is in which sum.
-    factors, variances
-        (entries,) how much of it is in the sum, and its variance.
+    ``keys``: (entries,) error·sums + sum, ascending: which error is in which sum, by how much, ``factors``.
     """
     columns = sums.columns
     if columns == 1:

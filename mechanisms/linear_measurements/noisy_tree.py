@@ -148,14 +148,7 @@ def side_by_side(
 ) -> LinearMeasurement | None:
     """Return the measurement of a table whose parts were measured one by one; None if one was not.
 
-    Parameters
-    ----------
-    parts
-        The measurements, none of which shares noise with another.
-    places
-        Of each part, the places of its cells in the table.
-    shape
-        Of the table.
+    ``places``: of each part, whose noise it shares with none, the places of its cells in the table.
     """
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -197,15 +190,7 @@ def _forest(
 
 @dataclass(frozen=True, eq=False)
 class SideBySide(LinearMeasurement):
-    """Measurements of parts of a table that share no cell and, together, are all of it.
-
-    Attributes
-    ----------
-    parts
-        The measurements.
-    places
-        Of each part, the places of its cells in the table.
-    """
+    """Measurements of parts of a table that share no cell and, together, are all of it, in these places."""
 
     parts: tuple[LinearMeasurement, ...] = field(kw_only=True)
     places: tuple[Indices, ...] = field(kw_only=True)

@@ -41,8 +41,6 @@ class PlannedTable:
 
     Attributes
     ----------
-    flat
-        Flat dimensions and their sizes.
     along, tree
         The hierarchy; one node without a name where there is none.
     cuts
@@ -108,12 +106,7 @@ class LinearVariances:
         precisions
             (measurements,) not negative; above zero for the deepest level of every table.
         slopes
-            With the derivatives by the precisions.
-
-        Returns
-        -------
-        Table -> ``values`` (classes,), infinite where nothing is measured, and ``slopes`` (classes,
-        measurements), which are empty unless asked for.
+            With the derivatives by the precisions, (classes, measurements); else they are empty.
         """
         width = len(precisions) if slopes else 0
         if not self._agree:
@@ -369,18 +362,7 @@ def _numbered(rows: NDArray[np.generic]) -> Indices:
 
 
 class SeparateVariances:
-    """The variances of groups of tables that share nothing, as functions of all precisions.
-
-    Parameters
-    ----------
-    groups
-        No table is in two of them.
-
-    Attributes
-    ----------
-    measurements
-        (table, level) of each precision, group by group.
-    """
+    """The variances of groups of tables that share nothing, as functions of their precisions."""
 
     def __init__(self, groups: Sequence[LinearVariances]) -> None:
         self._groups = list(groups)

@@ -84,8 +84,6 @@ class BudgetProblem:
 
     Parameters
     ----------
-    model
-        The tables.
     curves
         (measurements) how precision comes of loss.
     goals
@@ -154,11 +152,8 @@ class BudgetProblem:
     def solve(self, near: Floats | None = None) -> Found:
         """Return the smallest budget, and what it is spent on.
 
-        Parameters
-        ----------
-        near
-            (measurements,) losses that are best for goals not far from these: the search begins there, and
-            measures the same levels.
+        ``near``: losses that are best for goals not far from these; the search begins there, with the same
+        levels.
         """
         if near is not None:
             best = self._optimum(self.scale_to_feasible(near))
@@ -402,8 +397,6 @@ class Place:
     ----------
     table, level
         Arrays of one table have the same parts for their levels.
-    array
-        What is measured.
     head
         The array whose loss it follows: its own, or one of its table to which it is in proportion.
     """

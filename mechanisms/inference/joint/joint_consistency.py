@@ -41,8 +41,6 @@ class Joint:
 
     Attributes
     ----------
-    overlap
-        The tables' shapes.
     estimates
         Table name to its estimate; variances (nodes, cells), or (nodes, 1) where they do not depend on the
         cell.
@@ -86,15 +84,13 @@ def joint_consistency(
 
     Parameters
     ----------
-    overlap
-        The tables' shapes.
     values
         Table name to (nodes, cells) measurements; ignored where the variance is infinite.
     variances
         Table name to variances: one number, (nodes,), or (nodes, cells). 0 means exact (a public invariant),
         infinity not measured.
     probes
-        Number of probes where variances are estimated. With 0 the general way gives those of each table's own
+        Number of probes where variances are estimated; with 0 the general way gives those of each table's own
         estimate, which are too large, in no time.
     method
         ``conjugate gradients`` to leave the direct way out, for comparison.
@@ -109,7 +105,6 @@ def joint_consistency(
     --------
     Two tables measured their common total as 10 and as 4 + 3, all with variance 1: x = 10 - 3/3 * 1.
 
-    >>> import numpy as np
     >>> from tabularium.mechanisms.inference.joint.shared_marginals import TableShape
     >>> tables = TableSet({"all": TableShape(), "sexes": TableShape({"sex": 2})})
     >>> made = joint_consistency(tables, {"all": [[10.0]], "sexes": [[4.0, 3.0]]}, {"all": 1.0, "sexes": 1.0})

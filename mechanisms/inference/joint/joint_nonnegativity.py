@@ -78,8 +78,6 @@ def joint_nonnegativity(overlap: TableSet, estimates: Mapping[str, Estimate]) ->
 
     Parameters
     ----------
-    overlap
-        The tables' shapes.
     estimates
         Table name to the estimate that ``joint_consistency`` returned. Cells of variance 0 are kept.
 
@@ -98,7 +96,6 @@ def joint_nonnegativity(overlap: TableSet, estimates: Mapping[str, Estimate]) ->
     --------
     Both tables have 10 people; the middle age cannot be -1, so its lack is taken from the other two alike.
 
-    >>> import numpy as np
     >>> from tabularium.mechanisms.inference.joint.shared_marginals import TableShape
     >>> tables = TableSet({"all": TableShape(), "ages": TableShape({"age": 3})})
     >>> given = {"all": Estimate(np.array([[10.0]]), np.ones((1, 1))),
@@ -301,16 +298,14 @@ def project(
     disjoint: Bools,
     size: float = 0.0,
 ) -> tuple[Floats, Bools]:
-    """Return the nearest non-negative x with ``system`` x = ``sums``.
+    """Return the nearest non-negative x with ``system`` x = ``sums``, and which conditions cannot be met.
 
     Parameters
     ----------
     values, weights
         (numbers,) e and w > 0.
-    system
-        (conditions, numbers) with entries 1 and -1.
-    sums
-        (conditions,) b.
+    system, sums
+        (conditions, numbers) with entries 1 and -1, and (conditions,).
     disjoint
         (conditions,) True for as many conditions as possible of which no two share a number.
     size
@@ -318,10 +313,7 @@ def project(
 
     Returns
     -------
-    numbers
-        (numbers,) x.
-    wrong
-        (conditions,) True for the conditions of every connected part that has no solution.
+    (numbers,) x, and (conditions,) True for those of every connected part that has no solution.
     """
     scale = max(1.0, float(np.abs(sums).max(initial=0.0)))
     result = np.zeros_like(values)

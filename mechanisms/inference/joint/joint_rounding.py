@@ -80,8 +80,6 @@ def joint_rounding(overlap: TableSet, estimates: Mapping[str, Estimate]) -> Roun
 
     Parameters
     ----------
-    overlap
-        The tables' shapes.
     estimates
         Table name to the estimate that ``joint_consistency`` or ``joint_nonnegativity`` returned. A cell of
         variance 0 whose value is whole is kept.
@@ -98,7 +96,6 @@ def joint_rounding(overlap: TableSet, estimates: Mapping[str, Estimate]) -> Roun
 
     Examples
     --------
-    >>> import numpy as np
     >>> from tabularium.mechanisms.inference.joint.shared_marginals import TableShape
     >>> tables = TableSet({"sexes": TableShape({"sex": 2}), "ages": TableShape({"age": 3})})
     >>> given = {"sexes": Estimate(np.array([[4.6, 5.4]]), np.ones((1, 1))),

@@ -27,17 +27,7 @@ FLOOR = 1e-6
 
 
 class LinkPreconditioner:
-    """Approximately (B_1 + B_2)^-1 for one link.
-
-    Parameters
-    ----------
-    link
-        The agreement.
-    frames
-        The shapes of its two tables.
-    covariances
-        Their covariances.
-    """
+    """Approximately (B_1 + B_2)^-1 for one link."""
 
     def __init__(
         self,
@@ -132,8 +122,6 @@ class JointSystem:
 
     Parameters
     ----------
-    overlap
-        The tables.
     variances
         Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
     proximal

@@ -59,8 +59,6 @@ class Step:
 
     Attributes
     ----------
-    marginal
-        The marginal.
     rows
         (rows,) its nodes at this depth.
     conditions
@@ -222,16 +220,8 @@ def stacked(
 ) -> tuple[sparse.csr_array, list[NDArray[Number]], list[Bools]]:
     """Return the conditions on all numbers of these steps, laid end to end, as A x = b.
 
-    A sum that is itself one of the numbers sought enters A with -1, and b with 0.
-
-    Returns
-    -------
-    system
-        A (conditions, numbers).
-    sums
-        b, one vector for each set of conditions.
-    given
-        For each set, which of its sums are settled already.
+    A sum that is itself one of the numbers sought enters A with -1, and b with 0. Returns A, b by sets of
+    conditions, and for each set which of its sums are settled already.
     """
     from scipy import sparse
 

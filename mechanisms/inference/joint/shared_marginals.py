@@ -98,8 +98,6 @@ class View:
 
     Attributes
     ----------
-    marginal
-        The dimensions of the marginal.
     rows
         Node numbers that the marginal looks at, or None when the table's roots are added up.
     shape
@@ -149,17 +147,7 @@ class View:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Link:
-    """One agreement: two tables must show the same marginal.
-
-    Attributes
-    ----------
-    marginal
-        The dimensions of the marginal.
-    tables
-        Names of the two tables.
-    views
-        How each of them shows the marginal, in the same rows and groups.
-    """
+    """One agreement: two tables, by name, must show the same marginal, in the same rows and groups."""
 
     marginal: Marginal
     tables: tuple[str, str]
@@ -174,15 +162,8 @@ class Link:
 class TableSet:
     """Tables over overlapping dimensions.
 
-    Parameters
-    ----------
-    frames
-        Table name to its shape.
-
     Attributes
     ----------
-    frames
-        As given.
     marginals
         The lattice: every table's dimensions, the marginals that two tables share, closed under intersection,
         smallest first.

@@ -59,12 +59,7 @@ def violations(
 ) -> tuple[Violation, ...]:
     """Return everything that whole numbers miss, computed from nothing but these numbers.
 
-    Parameters
-    ----------
-    overlap
-        The tables' shapes.
-    tables, values, exact
-        Table name to (nodes, cells): whole numbers, unrounded ones, and which are known exactly.
+    ``tables``, ``values``, ``exact``: by name (nodes, cells) whole numbers, unrounded ones, which are exact.
     """
     found: list[Violation] = []
     for name, frame in overlap.frames.items():

@@ -39,7 +39,7 @@ def margins(
     sigma: float | None = None,
     whole: bool = False,
 ) -> Floats:
-    """Return the half-width of an interval for every variance.
+    """Return the half-width of an interval for every variance; infinite where that is infinite.
 
     Parameters
     ----------
@@ -47,17 +47,11 @@ def margins(
         Variances of weighted sums of independent discrete Laplace errors, any shape, in squared counts.
     level
         Probability that the interval holds the true value, in (0, 1).
-    scale
-        Scale of the discrete Laplace noise (sensitivity / epsilon) of one measurement. Where the variance is
-        that of a single such error, the exact smallest half-width is given, a whole number.
-    sigma
-        The same for discrete Gaussian noise, P(z) proportional to exp(-z^2 / (2 sigma^2)).
+    scale, sigma
+        Of the discrete Laplace or Gaussian noise of one measurement. Where the variance is that of a single
+        such error, the exact smallest half-width is given, a whole number.
     whole
         The errors are whole numbers: round the half-widths up to whole numbers.
-
-    Returns
-    -------
-    Half-widths, the shape of ``variances``; 0 where the variance is 0 and infinite where it is infinite.
 
     Raises
     ------
@@ -68,8 +62,6 @@ def margins(
     --------
     >>> margins([0.0, 100.0]).round(3).tolist()
     [0.0, 16.449]
-    >>> margins(100.0, 0.99).round(3).tolist()
-    32.563
     """
     check_level(level)
     given = np.asarray(variances, dtype=np.float64)
@@ -100,20 +92,7 @@ def widen_to_cover(
     """Return half-widths around published numbers that hold the intervals linear ± half, cut at zero.
 
     What was counted is no less than zero: nothing below needs to be held. Where it is published as a whole
-    number as well, an interval is as good as the whole numbers inside it.
-
-    Parameters
-    ----------
-    published
-        Numbers, any shape.
-    linear, half
-        Estimates of the same numbers and the half-widths of their intervals; infinite where nothing is known.
-    whole
-        Published numbers are whole: so are the half-widths.
-
-    Returns
-    -------
-    Half-widths, the shape of ``published``: each interval holds the true count whenever linear ± half does.
+    number as well, an interval is as good as the whole numbers inside it, and half-widths are whole.
 
     Examples
     --------

@@ -42,21 +42,8 @@ _CELLS_AT_ONCE = 1 << 12  # 2^12 errors of at most 2^48 parts: no overflow
 def total_error(counts: Integers, released: NDArray[Any]) -> int:
     """Return Σ min(|counts - released|, cap) in parts of 1/256. **Confidential**: to be measured with noise.
 
-    Parameters
-    ----------
-    counts
-        True counts from 0 to 2^40, any shape.
-    released
-        Finite numbers in the same shape, which depend on measurements only.
-
-    Returns
-    -------
-    A whole number from 0 to 2^60, of sensitivity 256.
-
-    Raises
-    ------
-    MechanismError
-        A released number is not finite: found before the counts are looked at.
+    A whole number from 0 to 2^60, of sensitivity 256: counts go up to 2^40, ``released`` depends on
+    measurements only. A released number that is not finite raises before the counts are looked at.
 
     Examples
     --------
@@ -108,18 +95,19 @@ def error_classes(released: NDArray[Any]) -> Integers:
 def class_errors(
     counts: Integers, released: NDArray[Any], total: Callable[..., int] = total_error
 ) -> Integers:
-    """Return the total error of each class, in parts of 1/256. **Confidential**, like ``total_error``.
+    """Return (classes,) total errors, in parts of 1/256: a record changes one of them, by 256 at most.
 
-    Returns
-    -------
-    Shape (classes,): a record changes one of them, by 256 at most.
+    **Confidential**, like ``total_error``.
     """
     of, flat, near = error_classes(released), counts.reshape(-1), np.asarray(released).reshape(-1)
     return np.array([total(flat[of == k], near[of == k]) for k in range(int(of.max()) + 1)], np.int64)
 
 
 def bounded_risk(noisy: int, cells: int, scale: float, definition: Definition) -> float:
-    """Return a mean squared error per cell that goes with a measured total error.
+    """Return a mean squared error per cell, in squared records, that goes with a measured total error.
+
+    Twice the square of the upper bound on the mean absolute error; never below that of an error of half a
+    part.
 
     Parameters
     ----------
@@ -129,11 +117,6 @@ def bounded_risk(noisy: int, cells: int, scale: float, definition: Definition) -
         How many cells were summed.
     scale
         Of the noise, in parts: s of Laplace noise (pure), σ of Gaussian noise (zcdp).
-
-    Returns
-    -------
-    Twice the square of the upper bound on the mean absolute error, in squared records; never below that of
-    an error of half a part in each cell.
     """
     if definition == "pure":
         slack = math.log(1 / (2 * (1 - ONE_SIDED))) * scale

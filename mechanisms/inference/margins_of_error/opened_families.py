@@ -79,16 +79,12 @@ def some_opened(
 
     Parameters
     ----------
-    tree
-        The whole hierarchy.
     size
         Of nodes, (some,): what is published of them, not negative.
     cells
         (depths,) cells of each node of a depth, over all tables.
     enough
         Cells of a depth that are wanted.
-    run
-        Number of the simulated release.
     """
     chances = np.zeros(tree.nodes)
     children = np.bincount(tree.parents[tree.parents >= 0], minlength=tree.nodes)

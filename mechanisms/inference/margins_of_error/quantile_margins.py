@@ -79,16 +79,10 @@ class QuantileTree:
         return np.ascontiguousarray(made.values[-self.bins :].T).reshape(*numbers.shape[:-1], self.bins)
 
     def quantile_of(self, numbers: Floats, rank: Fraction) -> Floats:
-        """Return the position of a quantile; not a number where a tree holds nothing.
+        """Return the position of a quantile of trees (..., parts); not a number where a tree holds nothing.
 
-        It is the number of positions up to which lies less than the part ``rank``. Of noisy numbers, which
-        need not rise from one position to the next, that is where they would cross it if they were sorted. So
-        quantiles of a tree rise with their rank.
-
-        Parameters
-        ----------
-        numbers
-            (..., parts).
+        It is the number of positions up to which lies less than the part ``rank``: where sorted noisy numbers
+        would cross it. So quantiles of a tree rise with their rank.
         """
         bins = self.bins_of(numbers)
         at = (_excess(bins, rank) < -ROUNDING).sum(axis=-1)
@@ -100,13 +94,8 @@ class QuantileTree:
     ) -> tuple[Floats, Floats]:
         """Return the first and the last position of a quantile that linear estimates leave possible.
 
-        Parameters
-        ----------
-        numbers, variances
-            (..., parts) unbiased estimates with independent errors, and their variance, which is the same for
-            all parts of a tree.
-        level
-            Probability that the interval holds the position of the true quantile.
+        ``numbers``, ``variances``: (..., parts) with independent errors, of one variance in all parts of a
+        tree.
         """
         excess = _excess(self.bins_of(numbers), rank)
         reach = quantile(level) * np.sqrt(variances[..., :1]) * np.array(_deviations(self, rank))
@@ -177,14 +166,7 @@ def chosen_position(rows: Floats) -> Floats:
 def chosen_interval(rows: Floats, variances: Floats, bins: int, level: float) -> tuple[Floats, Floats]:
     """Return the first and the last position of the true quantile that are left possible.
 
-    Parameters
-    ----------
-    rows, variances
-        (..., numbers) what was released, and the variance of the noise in its sums.
-    bins
-        Positions of the grid.
-    level
-        Probability that the interval holds the true position.
+    ``rows``, ``variances``: (..., numbers) what was released, and the variance of the noise in its sums.
     """
     outside = 1.0 - level
     with np.errstate(divide="ignore"):

@@ -31,14 +31,7 @@ def ratio_of(parts: Floats) -> Floats:
 
 
 def ratio_interval(parts: Floats, variances: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the smallest and largest ratio that linear estimates of A and B leave possible.
-
-    Parameters
-    ----------
-    parts, variances
-        (..., 2), unbiased estimates with independent errors, and their variances.
-    level
-        Probability that the interval holds the true ratio, in (0, 1).
+    """Return the smallest and largest A/(A + B) that independent estimates (..., 2) leave possible.
 
     Examples
     --------
@@ -69,18 +62,8 @@ def steady_half(
 ) -> Floats:
     """Return half-widths of ratios that do not depend on where noise moved each of them.
 
-    Parameters
-    ----------
-    one, other, spread_one, spread_other
-        Unbiased estimates of all cells that are compared with each other, and their finite variances.
-    level
-        As for an interval.
-    over
-        The ratios are one/other; else one/(one + other).
-
-    Returns
-    -------
-    Infinite where nothing speaks for any record; zero where there is no ratio of all of them.
+    Infinite where nothing speaks for any record; zero where there is no ratio of all cells that are compared.
+    ``over``: the ratios are one/other; else one/(one + other).
 
     Examples
     --------
@@ -113,18 +96,8 @@ def quotient_interval(
 ) -> tuple[Floats, Floats]:
     """Return the smallest and largest quotient that linear estimates of part and whole leave possible.
 
-    Parameters
-    ----------
-    part, whole
-        Unbiased estimates with independent errors; their truths are not negative.
-    spread_part, spread_whole
-        Their variances; 0 of a whole that is known.
-    level
-        Probability that the interval holds the true quotient, in (0, 1).
-
-    Returns
-    -------
-    Ends from 0 up; the upper one infinite where a whole of zero cannot be excluded.
+    Errors are independent, truths not negative, the variance of a whole that is known is 0. The upper end is
+    infinite where a whole of zero cannot be excluded.
 
     Examples
     --------
@@ -179,17 +152,7 @@ class Shown:
 
     @classmethod
     def of(cls, records: Floats, variances: Floats, possible: Bools, level: float) -> Shown:
-        """Choose.
-
-        Parameters
-        ----------
-        records, variances
-            Unbiased estimates of what is zero in a cell without any record and more than that in others, and
-            their variances; 0 where it is known.
-        possible
-            Which cells may be shown at all.
-        level
-            Of intervals if nothing were chosen, in (0, 1).
+        """Choose among the ``possible`` cells by unbiased estimates that are zero where there is no record.
 
         Examples
         --------

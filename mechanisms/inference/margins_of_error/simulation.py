@@ -78,28 +78,18 @@ def simulate(
     runs: Runs,
     room: Callable[[str, tuple[int, ...]], Floats] | None = None,
 ) -> dict[str, Simulated]:
-    """Simulate releases of ``tables`` and return half-widths for the published numbers.
+    """Simulate releases of ``tables``, taken for the truth, and return what was learnt of each.
 
     Parameters
     ----------
-    tables
-        The tables whose margins are wanted, taken for the truth.
     release
         Measures this truth again, with all tables that are treated together, and finishes it.
     fallback
         Half-widths where too few simulated cells are alike; the tally takes them as well.
-    level
-        Share of true values that intervals are to hold.
     whole
         Published numbers are whole: so are half-widths.
-    runs
-        How many releases are simulated.
     room
         Makes an array for the half-widths of a table of this name and shape; in memory if there is none.
-
-    Returns
-    -------
-    Table name to what was learnt of it.
     """
     pools = {name: Pool(table, whole=whole) for name, table in tables.items()}
     first = 0
@@ -138,27 +128,11 @@ def simulate(
 def linear_half(
     tree: Hierarchy, variances: Floats, shape: tuple[int, int], errors: Sequence[Made], *, level: float
 ) -> Floats:
-    """Return half-widths for linear estimates, whose errors do not depend on the truth.
+    """Return (nodes, cells) half-widths for linear estimates, whose errors do not depend on the truth.
 
-    A weighted sum of Laplace errors has quantiles that its variance bounds and does not give: at 90 % they
-    lie between 1.62 and 1.65 standard deviations. Here they are those of simulated errors of the same
-    weights, in units of the standard deviation, over cells of the same stratum. A stratum of few errors, such
-    as a nation's one cell in eight releases, has no quantile worth the name: there the bound is taken.
-
-    Parameters
-    ----------
-    tree, variances
-        Of the table; variances broadcast to (nodes, cells).
-    shape
-        (nodes, cells)
-    errors
-        Of simulated releases.
-    level
-        Share of errors that are to be held.
-
-    Returns
-    -------
-    (nodes, cells)
+    The quantiles are those of simulated errors of the same weights, in units of the standard deviation, over
+    cells of the same stratum: at 90 % between 1.62 and 1.65. A stratum of few errors has no quantile worth
+    the name: there the bound that knows the variance only is taken.
     """
     deviations = np.broadcast_to(np.sqrt(variances), shape)
     strata = np.broadcast_to(Strata.among(tree, variances).of, shape)
