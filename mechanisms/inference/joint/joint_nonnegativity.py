@@ -33,10 +33,11 @@ from tabularium.mechanisms.inference.joint.projection_schedule import (
     projection_schedule,
     stacked,
     step_for_children,
+    summed,
     tables_of,
     unstacked,
 )
-from tabularium.mechanisms.inference.joint.shared_marginals import Marginal, TableSet, View
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet
 from tabularium.mechanisms.inference.nonnegativity import nonnegativity
 
 if TYPE_CHECKING:
@@ -235,18 +236,12 @@ def _bounds(overlap: TableSet, marginals: MarginalTables, variances: MarginalTab
             bound[block.parents] = np.where(exact[block.parents], bound[block.parents], demand)
         for sub in overlap.marginals:
             if sub != marginal and sub.within(marginal):
-                shown = _summed(overlap, marginal, sub, bound)
+                nodes = overlap.shapes[sub].tree.nodes
+                shown = summed(overlap.shapes[marginal], bound, sub, nodes)
                 above = bounds[sub][: len(shown)]
                 free = variances[sub][: len(shown)] > 0
                 bounds[sub][: len(shown)] = np.where(free, np.maximum(above, shown), above)
     return bounds
-
-
-def _summed(overlap: TableSet, marginal: Marginal, sub: Marginal, table: Floats) -> Floats:
-    """Add a marginal's numbers up to those of a smaller one, at all nodes that both have."""
-    frame = overlap.shapes[marginal]
-    nodes = min(overlap.shapes[sub].tree.nodes, frame.tree.nodes)
-    return View(frame, sub, np.arange(nodes) if sub.along else None).gather(table)
 
 
 STEPS = 50

@@ -163,15 +163,14 @@ def marginal_tables(overlap: TableSet, tables: Mapping[str, Floats]) -> Marginal
     found = {}
     for marginal in overlap.marginals:
         name = overlap.holding(marginal)[0]
-        found[marginal] = _shown(overlap, name, marginal, tables[name])
+        nodes = overlap.shapes[marginal].tree.nodes
+        found[marginal] = summed(overlap.frames[name], tables[name], marginal, nodes)
     return found
 
 
-def _shown(overlap: TableSet, name: str, marginal: Marginal, table: Floats) -> Floats:
-    """Return a table's view of a marginal at all nodes that both have."""
-    frame = overlap.frames[name]
-    nodes = min(overlap.shapes[marginal].tree.nodes, frame.tree.nodes)
-    rows = np.arange(nodes) if marginal.along else None
+def summed(frame: TableShape, table: Floats, marginal: Marginal, nodes: int) -> Floats:
+    """Add a table's numbers up to those of one of its marginals of so many nodes, at all that both have."""
+    rows = np.arange(min(nodes, frame.tree.nodes)) if marginal.along else None
     return View(frame, marginal, rows).gather(np.broadcast_to(table, frame.shape))
 
 
@@ -194,7 +193,7 @@ def marginal_variances(overlap: TableSet, variances: Mapping[str, Floats]) -> Ma
         frame = overlap.shapes[marginal]
         least = np.full((frame.tree.nodes, frame.cells), np.inf)
         for name in overlap.holding(marginal):
-            shown = _shown(overlap, name, marginal, variances[name])
+            shown = summed(overlap.frames[name], variances[name], marginal, frame.tree.nodes)
             least[: len(shown)] = np.minimum(least[: len(shown)], shown)
         least[least <= CERTAIN * least.max()] = 0.0
         found[marginal] = least
