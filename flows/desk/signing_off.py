@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +86,14 @@ def decide(
     before = desk.last_entry()
     with desk.asking_prefect():
         decided = decide(officer.signs_only(data or b""))
-    return Elsewhere(f"/decided/{desk.keep((decided, desk.signed_since(before)))}")
+    return Elsewhere(f"/decided/{desk.keep((decided, signed_since(desk, asked, before)))}")
+
+
+def signed_since(desk: Desk, asked: Asked, entry: int) -> bool:
+    """Whether what a form says that it has shown was signed after an entry."""
+    with suppress(InputError, ValueError):  # no page has shown that
+        return desk.signed_since(entry, json.loads(_bytes(asked.value("signed")) or b""))
+    return False
 
 
 def _bytes(text: str) -> bytes | None:
