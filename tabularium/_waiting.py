@@ -58,8 +58,9 @@ class Waits:
     asks
         Who waits: ``run NAME`` or ``deployment NAME`` as Prefect knows them; empty where that is not known.
     about
-        What happened, in a few words: ``not approved``, ``draft``, ``drawing was cut off 3 times``,
-        ``not published``, ``no data have arrived``, or the kind of the refusal, such as ``refused: data``.
+        What happened, in a few words: ``not approved``, ``draft``, ``draft, accepted and not published``,
+        ``drawing was cut off 3 times``, ``not published``, ``no data have arrived``, or the kind of the
+        refusal, such as ``refused: data``.
     next
         What happens next, as one sentence.
     release
@@ -129,10 +130,12 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
             asks = asking.get(charge.spec_digest, "")
             if charge.state == "measured":
                 draft = ledger.draft(charge.release_id)
-                if draft is not None and not draft.accepted:
+                if draft is not None and not (draft.accepted and _at_work(ledger, charge)):
                     since = datetime.fromisoformat(draft.at)
                     command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
                     then = "Once it is accepted, it is published as it is; withheld, it never is."
+                    if draft.accepted:  # what was to publish it was cut off, or had no room
+                        then = "The run that waits for it publishes it; without one, accept it once more."
                     signed = tuple(each.officer for each in draft.acceptances)
                     yield Waits(
                         "review",
@@ -141,7 +144,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
                         since,
                         command,
                         asks,
-                        "draft",
+                        "draft, accepted and not published" if draft.accepted else "draft",
                         then,
                         name,
                         "",

@@ -49,6 +49,7 @@ def look(desk: Desk, asked: Asked) -> Page:
             "laid_out": charged.draft,
             "standing": charged.standing,
             "folder": folder,
+            "own": folder is not None and not _is_copy(desk, folder),
             "commands": _commands(desk, name),
             **shown,
         },
