@@ -36,6 +36,8 @@ class Decision:
         Of the account, before and after.
     room
         What the account pays at most for this product and period: caps of either may leave less.
+    closed
+        Whether the account takes no charges any more.
     earlier
         The last release of the product that lies here, with whose spec this one is compared; or None.
     officers
@@ -62,7 +64,7 @@ class Decision:
         paid = published or spec.measurements_of is not None
         self.budget: Fraction = spec.privacy.budget
         self.cost = Fraction(0) if paid else self.budget
-        self.published, self._closed = published, closed
+        self.published, self.closed = published, closed
         self.left, self.room = account.left, room
         self.left_after: Fraction = account.left - self.cost
         self.cap: Fraction = account.cap
@@ -104,7 +106,7 @@ class Decision:
     @property
     def can_be_paid(self) -> bool:
         """Whether the account takes the charge, as far as its caps and days say."""
-        return not self.cost or (self.cost <= self.room and not self._closed)
+        return not self.cost or (self.cost <= self.room and not self.closed)
 
     @property
     def outside_the_guarantee(self) -> tuple[str, ...]:
@@ -144,7 +146,7 @@ class Decision:
     def __repr__(self) -> str:
         symbol, facts = self._loaded.spec.privacy.symbol, self.outside_the_guarantee
         after = f"{self.left_after} after it"
-        if self._closed and self.cost:
+        if self.closed and self.cost:
             after = "and the account takes no charges any more"
         elif not self.can_be_paid:
             after = f"{self.room} of it for this product and period, which does not pay for it"
