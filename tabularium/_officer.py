@@ -250,8 +250,13 @@ class Officer:
                     "by\n"
                     f"  tabularium withdraw {release} --reason … --key …, or the next run of that period"
                 )
+            elif not (period := base / charge.product / charge.period).is_dir():
+                said = (
+                    f"Its index still offers it, for {period} is not there: mount or restore it, then\n"
+                    f"  tabularium withdraw {release} --reason … --key …"
+                )
             else:
-                current = renew_index(ledger, base / charge.product / charge.period)["current"] or ""
+                current = renew_index(ledger, period)["current"] or ""
                 said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
         return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{said}", current=current)
 
