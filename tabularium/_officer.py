@@ -254,8 +254,13 @@ class Officer:
                     "by\n"
                     f"  tabularium withdraw {release} --reason … --key …, or the next run of that period"
                 )
+            elif not (period := base / charge.product / charge.period).is_dir():
+                said = (
+                    f"Its index still offers it, for {period} is not there: mount or restore it, then\n"
+                    f"  tabularium withdraw {release} --reason … --key …"
+                )
             else:
-                current = renew_index(ledger, base / charge.product / charge.period)["current"] or ""
+                current = renew_index(ledger, period)["current"] or ""
                 said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
         return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{said}", current=current)
 
@@ -425,7 +430,8 @@ def _laid_out(home: Home, release: str, copy: str | os.PathLike[str] | None) -> 
         if copy is None:
             raise
         return None
-    return found if copy is None or Path(found.draft).is_dir() else None
+    here = copy is None or Path(found.draft).is_dir() or Path(found.release).is_dir()
+    return found if here else None
 
 
 def _draft(ledger: Ledger, release: str) -> Draft:

@@ -26,6 +26,7 @@ from tabularium.flows.desk import (
 from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import Guard, Session
+from tabularium.flows.desk.signing_off import signed_since
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.report.templates import templates
 
@@ -122,9 +123,14 @@ def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked, path: 
         return _rendered(desk, session, answers(desk, asked))
     except TabulariumError as error:
         line, status = error.line(), 400
+    except PermissionError as error:
+        line, status = (
+            f"{error.filename}: may not be read by whoever started the desk; see its owner, mode",
+            400,
+        )
     except Exception as error:  # nothing of it is shown: it may hold what is confidential
         line, status = f"An unexpected {type(error).__name__} stopped this. Try it on the command line.", 500
-    signed = None if asked.form is None else desk.signed_since(before)
+    signed = None if asked.form is None else signed_since(desk, asked, before)
     back = "" if asked.form is None else _page_of_form(asked, path)
     shows = {"line": line, "signed": signed, "back": back}
     return _rendered(desk, session, Page("error.html.jinja", shows, status))
