@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from tabularium.ledger import names
-from tabularium.ledger.chain.entries import canonical_text
+from tabularium.ledger.events import canonical_text
 from tabularium.ledger.records import Charge, Entry, Terms
 from tabularium.ledger.storage.decision_queries import withdrawal
 from tabularium.ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body

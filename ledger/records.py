@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -393,20 +393,6 @@ class Separation:
     reason: str
 
 
-#: The fields of a charge that stand in an entry's body as they are.
-_CHARGE = (
-    *("account", "exact", "fence", "measurement_digest", "period", "product", "publication_digest"),
-    *("reason", "release_id", "reserved_at", "review", "revises", "spec_digest", "statement"),
-)
-PARTITION = ("group", "part", "contributions")
-_REMADE = ("measurements_of",)
-#: The fields of a charge that one of its steps sets; all others are as they were when it began, for ever.
-SET_BY_A_STEP = ("fence", "measurement_digest", "publication_digest", "reason", "statement")
-FIXED = (*(name for name in (*_CHARGE, "amount") if name not in SET_BY_A_STEP), *PARTITION, *_REMADE)
-#: What makes a charge the same charge when it is asked for again.
-ASKED = tuple(name for name in FIXED if name not in ("release_id", "reserved_at"))
-
-
 @dataclass(frozen=True)
 class Charge:
     """One release's charge as of its last entry, ``seq``, times as UTC text; one that is new has none.
@@ -456,17 +442,23 @@ class Charge:
 
     def fields(self) -> dict[str, Any]:
         """Return the charge as fields of an entry's body (its step, time and number are the entry's own)."""
-        named = _CHARGE if self.group is None else (*_CHARGE, *PARTITION)
-        named = named if self.measurements_of is None else (*named, *_REMADE)
-        return {"amount": amounts.text(self.amount), **{name: getattr(self, name) for name in named}}
+        stated = {name: getattr(self, name) for name in _STATED}
+        left_out = {name for name in _LEFT_OUT if stated[name] is None}
+        return {name: value for name, value in stated.items() if name not in left_out} | {
+            "amount": amounts.text(self.amount)
+        }
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Charge:
         """Read the charge from the body of its last entry."""
-        same: dict[str, Any] = {name: body[name] for name in _CHARGE}
-        same |= {name: body.get(name) for name in (*PARTITION, *_REMADE)}
-        amount, state = amounts.from_text(body["amount"]), state_after(body["kind"])
-        return cls(amount=amount, state=state, changed_at=body["at"], seq=body["seq"], **same)
+        same: dict[str, Any] = {name: body.get(name) for name in _STATED}
+        same["amount"] = amounts.from_text(body["amount"])
+        return cls(state=state_after(body["kind"]), changed_at=body["at"], seq=body["seq"], **same)
+
+
+#: The fields of a charge that an entry has; of these, those that it has only where they say something.
+_STATED = tuple(each.name for each in fields(Charge) if each.name not in ("state", "changed_at", "seq"))
+_LEFT_OUT = ("group", "part", "contributions", "measurements_of")
 
 
 @dataclass(frozen=True)

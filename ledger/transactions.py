@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from tabularium.ledger.chain.continuity import require_recent
-from tabularium.ledger.chain.entries import latest
 from tabularium.ledger.chain.restored import CONFIRM, UNCONFIRMED, unconfirmed
 from tabularium.ledger.chain.verify import Verified, in_time, verify_rows
 from tabularium.ledger.chain.witness import WitnessDamaged
+from tabularium.ledger.events import latest
 from tabularium.ledger.records import GENESIS, Charge, Head
 from tabularium.ledger.refusals import RESTORE, ChainBroken, ReadOnly
 from tabularium.ledger.storage import entry_queries

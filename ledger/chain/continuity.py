@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from tabularium.ledger.chain import entry_records as entries
+from tabularium.ledger import events as entries
 from tabularium.ledger.chain.verify_charges import add_up, content, may_begin, may_follow
 from tabularium.ledger.chain.verify_officers import leaves_the_sums
 from tabularium.ledger.chain.verify_state import AccountState, Measurement, OpenCharge, Sum, broken
@@ -76,7 +76,7 @@ def _require_continued(connection: Connection, entry: Any) -> None:
         may_begin(account, entry, sums_after)
 
 
-def _record(seq: int, hashed_body: str) -> entries.EntryRecord:
+def _record(seq: int, hashed_body: str) -> entries.Event:
     try:
         return entries.parse(hashed_body[64:])
     except entries.NotAnEntry as error:

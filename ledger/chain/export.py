@@ -27,14 +27,13 @@ from sqlalchemy import URL
 
 from tabularium.ledger import durable_files as files
 from tabularium.ledger.chain import restored
-from tabularium.ledger.chain.entries import is_whole, latest
 from tabularium.ledger.chain.verify import Verification, Verified, in_time, without_collector
 from tabularium.ledger.chain.witness import Witness
+from tabularium.ledger.events import columns, is_whole, latest
 from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.records import EMPTY, Entry, Head
 from tabularium.ledger.refusals import ChainBroken, Conflict, StorageFailed
 from tabularium.ledger.storage import entry_queries as queries
-from tabularium.ledger.storage import schema
 from tabularium.ledger.storage.database import WAIT_SECONDS, Database
 
 MAGIC = b"tabularium ledger export 1\n"
@@ -158,7 +157,7 @@ def restore(
                 )
             entries = _read(path, verification)
             while some := list(islice(entries, _STRIDE)):
-                queries.insert(connection, [(entry, schema.repeated(entry.body)) for entry in some])
+                queries.insert(connection, [(entry, columns(entry.body)) for entry in some])
             first = verification.state.first
             for known in sorted({*known_heads, *witness.heads(first)}):
                 if not queries.holds(connection, known):

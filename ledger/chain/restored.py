@@ -14,14 +14,13 @@ from datetime import datetime
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger.chain.entries import next_time, seal
-from tabularium.ledger.chain.entry_records import Confirmed, EntryRecord, PutBack
 from tabularium.ledger.chain.verify_officers import countersigned
 from tabularium.ledger.chain.verify_state import LedgerState, broken
+from tabularium.ledger.events import Confirmed, Event, LedgerRestored, columns, next_time, seal
 from tabularium.ledger.officers.countersigning import countersignature
 from tabularium.ledger.records import Head
 from tabularium.ledger.refusals import BadValue, Conflict
-from tabularium.ledger.storage import entry_queries, key_queries, schema
+from tabularium.ledger.storage import entry_queries, key_queries
 from tabularium.ledger.storage.append import Append
 
 #: Why such a ledger accepts no entry, and what mends that.
@@ -42,7 +41,7 @@ def mark(connection: Connection, now: datetime) -> Head:
     if unconfirmed(connection) is not None:
         return head
     body, entry = seal(head, "restored", next_time(now, at, None), {})
-    entry_queries.insert(connection, [(entry, schema.repeated(body))])
+    entry_queries.insert(connection, [(entry, columns(body))])
     return Head(entry.seq, entry.hash)
 
 
@@ -90,13 +89,13 @@ def confirm(append: Append, said: str, by: Ed25519PrivateKey | None) -> None:
     append.append("confirmed", {**fields, **signature})
 
 
-def may_follow(state: LedgerState, entry: EntryRecord) -> None:
+def may_follow(state: LedgerState, entry: Event) -> None:
     """Nothing but its confirmation follows the entry that says that the ledger was put back."""
     if state.unconfirmed and not isinstance(entry, Confirmed):
         broken(entry.seq, "follows a restore that nobody has confirmed")
 
 
-def put_back(state: LedgerState, _entry: PutBack) -> None:
+def put_back(state: LedgerState, _entry: LedgerRestored) -> None:
     """A ledger may be put back at any time."""
     state.unconfirmed = True
 

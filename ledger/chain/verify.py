@@ -3,7 +3,7 @@
 Each entry is taken in the order of the chain and must
 
 1. have the next number and the hash of its own text, and name the hash of the entry before it;
-2. be canonical JSON with exactly the fields of its kind (:mod:`tabularium.ledger.chain.entry_records`);
+2. be canonical JSON with exactly the fields of its kind (:mod:`tabularium.ledger.events`);
 3. be no older than the entry before it, and be what its row's columns repeat of it;
 4. follow from the state that the entries before it imply: charges in
    :mod:`tabularium.ledger.chain.verify_charges`, accounts, keys and approvals in
@@ -22,16 +22,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from tabularium.ledger.chain import entry_records as entries
+from tabularium.ledger import events
 from tabularium.ledger.chain import restored
 from tabularium.ledger.chain import verify_officers as officers
-from tabularium.ledger.chain.entries import FORMAT, is_whole
 from tabularium.ledger.chain.verify_charges import take_step
 from tabularium.ledger.chain.verify_state import LedgerState, broken
+from tabularium.ledger.events import FORMAT, is_whole
 from tabularium.ledger.records import EMPTY, Head
 from tabularium.ledger.refusals import ChainBroken
 from tabularium.ledger.storage import entry_queries as queries
-from tabularium.ledger.storage import schema
 
 ANY_TIME = "~"  # sorts after every time
 _STRIDE = 5000
@@ -52,26 +51,27 @@ class Verified:
 
 
 #: What judges an entry of each type against the state, and then changes the state.
-_RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] = {
-    entries.Opening: officers.open_account,
-    entries.NewTerms: officers.change_terms,
-    entries.Retirement: officers.retire_account,
-    entries.ChargeStep: take_step,
-    entries.Voiding: take_step,
-    entries.Withholding: take_step,
-    entries.Enrolment: officers.enrol_key,
-    entries.ReleaseKeyEnrolled: officers.enrol_release_key,
-    entries.Revocation: officers.revoke_key,
-    entries.SpecApproval: officers.decide,
-    entries.SpecUnapproval: officers.decide,
-    entries.MoreAttempts: officers.allow_attempts,
-    entries.DraftLaidOut: officers.lay_out,
-    entries.Acceptance: officers.accept,
-    entries.Withdrawing: officers.withdraw,
-    entries.EvidenceAsked: officers.ask_for_evidence,
-    entries.Separating: officers.separate,
-    entries.PutBack: restored.put_back,
-    entries.Confirmed: restored.confirmed,
+_RULES: Mapping[type[events.Event], Callable[[LedgerState, Any], None]] = {
+    events.Opening: officers.open_account,
+    events.NewTerms: officers.change_terms,
+    events.Retirement: officers.retire_account,
+    events.ChargeStep: take_step,
+    events.Voiding: take_step,
+    events.Abandoning: take_step,
+    events.Withholding: take_step,
+    events.Enrolment: officers.enrol_key,
+    events.ReleaseKeyEnrolled: officers.enrol_release_key,
+    events.Revocation: officers.revoke_key,
+    events.SpecApproval: officers.decide,
+    events.SpecUnapproval: officers.decide,
+    events.MoreAttempts: officers.allow_attempts,
+    events.DraftSubmitted: officers.lay_out,
+    events.Acceptance: officers.accept,
+    events.Withdrawing: officers.withdraw,
+    events.InputInquiry: officers.ask_for_evidence,
+    events.PopulationsDisjoint: officers.separate,
+    events.LedgerRestored: restored.put_back,
+    events.Confirmed: restored.confirmed,
 }
 
 
@@ -106,7 +106,7 @@ class Verification:
         number, prev, named, text
             The entry's number, the hash of the one before, its own hash, and its text; of whatever type.
         columns
-            What stands in the columns :data:`tabularium.ledger.storage.schema.REPEATED` beside it, if there
+            What stands in the columns :data:`tabularium.ledger.events.COLUMNS` beside it, if there
             are any.
 
         Raises
@@ -121,12 +121,12 @@ class Verification:
         if not is_whole(text, named):
             broken(seq, "has been altered: its hash is not that of its content")
         try:
-            entry = entries.parse(text)
-        except entries.NotAnEntry as error:
+            entry = events.parse(text)
+        except events.NotAnEntry as error:
             broken(seq, str(error))
         self._continues_the_chain(entry, prev)
         self._is_in_time(entry)
-        if columns is not None and columns != schema.repeated(entry.fields()):
+        if columns is not None and columns != events.columns(entry.fields()):
             broken(seq, "has a column that differs from its content")
         restored.may_follow(self.state, entry)
         _RULES[type(entry)](self.state, entry)
@@ -154,7 +154,7 @@ class Verification:
             ahead=self._ahead,
         )
 
-    def _continues_the_chain(self, entry: entries.EntryRecord, prev: object) -> None:
+    def _continues_the_chain(self, entry: events.Event, prev: object) -> None:
         if not entry.prev == prev == self.head.hash:
             broken(
                 self.head.seq + 1,
@@ -163,7 +163,7 @@ class Verification:
         if (entry.seq, entry.v) != (self.head.seq + 1, FORMAT):
             broken(self.head.seq + 1, "has another number or format inside")
 
-    def _is_in_time(self, entry: entries.EntryRecord) -> None:
+    def _is_in_time(self, entry: events.Event) -> None:
         if entry.at < self._at:
             broken(entry.seq, "is older than the entry before it")
         if entry.at > self._latest and self._ahead is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from operator import attrgetter
 
 from tabularium.ledger import amounts
-from tabularium.ledger.chain.entry_records import ChargeStep, InParallel, Remade, Voiding, Withholding
 from tabularium.ledger.chain.verify_officers import may_end, may_withhold
 from tabularium.ledger.chain.verify_state import (
     AccountState,
@@ -17,7 +16,8 @@ from tabularium.ledger.chain.verify_state import (
     broken,
 )
 from tabularium.ledger.charges import composition
-from tabularium.ledger.records import ATTEMPTS, FINAL, FIXED, PARTITION, STEPS, change, state_after
+from tabularium.ledger.events import FIXED, Abandoning, ChargeStep, InParallel, Remade, Withholding
+from tabularium.ledger.records import ATTEMPTS, FINAL, STEPS, change, state_after
 
 
 def take_step(state: LedgerState, entry: ChargeStep) -> None:
@@ -29,7 +29,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         Naming the entry and the rule that it breaks.
     """
     account = state.account(entry.seq, entry.account)
-    if isinstance(entry, Voiding):
+    if isinstance(entry, Abandoning):
         may_end(state, entry)
     if isinstance(entry, Withholding):
         may_withhold(state, entry)
@@ -230,9 +230,9 @@ def _require_approved(state: LedgerState, entry: ChargeStep, needed: int) -> Non
         broken(entry.seq, f"charges for a spec that {fewer} approved")
 
 
-#: Where a record has the fields :data:`tabularium.ledger.records.FIXED`, which never change about a charge.
+#: Where an event has the fields :data:`tabularium.ledger.events.FIXED`, which never change about a charge.
 _PLAIN = attrgetter(*(name for name in FIXED if name in ChargeStep.model_fields))
-_PARALLEL = attrgetter(*PARTITION)
+_PARALLEL = attrgetter(*(name for name in FIXED if name in InParallel.model_fields))
 
 
 def content(entry: ChargeStep) -> tuple[object, ...]:

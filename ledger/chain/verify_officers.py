@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tabularium.ledger.chain import entry_records as entries
+from tabularium.ledger import events as entries
 from tabularium.ledger.chain.verify_state import AccountState, LedgerState, broken
 from tabularium.ledger.officers import keys as signing
 from tabularium.ledger.records import ATTEMPTS
@@ -74,7 +74,7 @@ def retire_account(state: LedgerState, entry: entries.Retirement) -> None:
     account.retirements += 1
 
 
-def may_end(state: LedgerState, entry: entries.Voiding) -> None:
+def may_end(state: LedgerState, entry: entries.Abandoning) -> None:
     """What is voided gives budget back, what is abandoned may evade a review: either may need a signature."""
     if entry.kind == "abandoned":
         evades = entry.review and entry.measurement_digest is not None
@@ -146,7 +146,7 @@ def allow_attempts(state: LedgerState, entry: entries.MoreAttempts) -> None:
     state.charges[entry.release] = replace(charge, allowed=entry.allowed)
 
 
-def lay_out(state: LedgerState, entry: entries.DraftLaidOut) -> None:
+def lay_out(state: LedgerState, entry: entries.DraftSubmitted) -> None:
     """A measured release is laid out for review once, with criteria by which it may be withheld."""
     account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
     if charge is None or (charge.state, charge.content[0]) != ("measured", entry.account):
@@ -202,7 +202,7 @@ def withdraw(state: LedgerState, entry: entries.Withdrawing) -> None:
     leaves_the_sums(account, entry)
 
 
-def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
+def ask_for_evidence(state: LedgerState, entry: entries.InputInquiry) -> None:
     """An officer may ask about any release that the account was charged for."""
     account = state.account(entry.seq, entry.account)
     if entry.of_release not in state.charges:
@@ -212,7 +212,7 @@ def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
     account.evidence += 1
 
 
-def separate(state: LedgerState, entry: entries.Separating) -> None:
+def separate(state: LedgerState, entry: entries.PopulationsDisjoint) -> None:
     """An officer says that two populations are disjoint, or withdraws what stands."""
     pair = (entry.population, entry.other)
     if not state.populations.issuperset(pair):
@@ -243,10 +243,10 @@ def leaves_the_sums(
     entry: entries.Opening
     | entries.Retirement
     | entries.SpecDecision
-    | entries.DraftLaidOut
+    | entries.DraftSubmitted
     | entries.Acceptance
     | entries.Withdrawing
-    | entries.EvidenceAsked
+    | entries.InputInquiry
     | entries.MoreAttempts,
 ) -> None:
     """What is no step of a charge repeats the sums of its account."""
@@ -256,7 +256,11 @@ def leaves_the_sums(
 
 def countersigned(
     state: LedgerState,
-    entry: entries.Opening | entries.Retirement | entries.Voiding | entries.MoreAttempts | entries.Confirmed,
+    entry: entries.Opening
+    | entries.Retirement
+    | entries.Abandoning
+    | entries.MoreAttempts
+    | entries.Confirmed,
     turn: int,
     needs_it: str | None,
 ) -> None:
@@ -269,7 +273,7 @@ def countersigned(
 
 def _is_signed(
     state: LedgerState,
-    entry: entries.EntryRecord,
+    entry: entries.Event,
     signed: entries.Signature,
     turn: int,
     public_key: str | None = None,

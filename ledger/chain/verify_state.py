@@ -14,7 +14,7 @@ from math import gcd
 from typing import NoReturn
 
 from tabularium.ledger import amounts
-from tabularium.ledger.chain.entry_records import Separating, SpecDecision
+from tabularium.ledger.events import PopulationsDisjoint, SpecDecision
 from tabularium.ledger.records import ATTEMPTS, GENESIS, Terms
 from tabularium.ledger.refusals import ChainBroken
 
@@ -141,7 +141,7 @@ class LedgerState:
         default_factory=lambda: defaultdict(dict)
     )
     #: two populations -> the last word on whether anybody is in both
-    separations: dict[tuple[str, str], Separating] = field(default_factory=dict)
+    separations: dict[tuple[str, str], PopulationsDisjoint] = field(default_factory=dict)
 
     def account(self, seq: int, name: str) -> AccountState:
         """Return an account that was opened and not retired."""

@@ -31,6 +31,7 @@ from tabularium.ledger.charges.charge_rules import (
 from tabularium.ledger.charges.charge_steps import current_charge, known_charge, stale, stepped
 from tabularium.ledger.charges.composition import Partition
 from tabularium.ledger.charges.unit_check import require_same_units
+from tabularium.ledger.events import ASKED
 from tabularium.ledger.officers.countersigning import (
     countersignature,
     guarded,
@@ -38,7 +39,7 @@ from tabularium.ledger.officers.countersigning import (
     require_active_release_key,
 )
 from tabularium.ledger.reader import known_account, usable_account
-from tabularium.ledger.records import ASKED, Account, Charge, Terms
+from tabularium.ledger.records import Account, Charge, Terms
 from tabularium.ledger.refusals import (
     AccountClosed,
     BadValue,

@@ -20,8 +20,9 @@ from sqlalchemy import Connection
 from tabularium.ledger import names
 from tabularium.ledger.charges.charge_rules import require_approved
 from tabularium.ledger.charges.charge_steps import known_charge, stepped
+from tabularium.ledger.events import ASKED
 from tabularium.ledger.reader import usable_account
-from tabularium.ledger.records import ASKED, Charge
+from tabularium.ledger.records import Charge
 from tabularium.ledger.refusals import WrongState, require_same, unknown_release
 from tabularium.ledger.storage import entry_queries
 from tabularium.ledger.transactions import Transactions

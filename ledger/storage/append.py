@@ -8,11 +8,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from tabularium.ledger.chain.continuity import require_continued
-from tabularium.ledger.chain.entries import next_time, seal
+from tabularium.ledger.events import columns, next_time, seal
 from tabularium.ledger.records import STEPS, Charge, Entry, Head
 from tabularium.ledger.storage import entry_queries
 from tabularium.ledger.storage.chain_head import ChainHead
-from tabularium.ledger.storage.schema import repeated
 
 
 class Append:
@@ -25,7 +24,7 @@ class Append:
     head
         The last entry: the one in ``start``, and from :meth:`append` on the new one.
     entry
-        The entry to be appended and what its columns repeat, or ``None`` so far.
+        The entry to be appended and its columns, or ``None`` so far.
     """
 
     def __init__(self, connection: Connection, now: datetime, start: ChainHead) -> None:
@@ -45,7 +44,7 @@ class Append:
         if STEPS.get(kind) == (None,):
             fields["reserved_at"] = at
         body, entry = seal(self.head, kind, at, fields)
-        self.entry, self.head = (entry, repeated(body)), Head(entry.seq, entry.hash)
+        self.entry, self.head = (entry, columns(body)), Head(entry.seq, entry.hash)
         return body
 
     def standing(self, charge: Charge) -> entry_queries.Standing:

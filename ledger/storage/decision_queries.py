@@ -8,12 +8,13 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 
 from tabularium.ledger.drafts import Draft, Withdrawal
+from tabularium.ledger.events import subject
 from tabularium.ledger.records import Approval, Charge
 from tabularium.ledger.signers import approval_of, draft_of
 from tabularium.ledger.storage import entry_queries
 from tabularium.ledger.storage.entry_queries import ABOUT, HASHED_BODY, checked_body
 from tabularium.ledger.storage.key_queries import keys
-from tabularium.ledger.storage.schema import DECIDES, about_draft, about_review, about_withdrawal, entries
+from tabularium.ledger.storage.schema import DECIDES, entries
 
 _c = entries.c
 _WITHHELD = (
@@ -54,14 +55,15 @@ def approvals(connection: Connection) -> list[Approval]:
 
 def reviewed_steps(connection: Connection, account: str, product: str, period: str) -> list[Charge]:
     """Return every step of a product's charges for a period that are to be reviewed, in any order."""
-    asked = {"account": account, "subject": about_review(product, period)}
+    asked = {"account": account, "subject": subject("reserved", product=product, period=period)}
     found = [Charge.of(checked_body(text)) for text in connection.execute(REVIEWED, asked).scalars()]
     return [step for step in found if (step.product, step.period) == (product, period)]
 
 
 def draft(connection: Connection, charge: Charge) -> Draft | None:
     """Return the draft of a release, if one was laid out, with who has accepted it."""
-    found = _about(connection, charge.account, about_draft(charge.release_id), "drafted", "acceptance")
+    about = subject("drafted", release=charge.release_id)
+    found = _about(connection, charge.account, about, "drafted", "acceptance")
     account = entry_queries.account(connection, charge.account) if found else None
     if account is None:
         return None
@@ -70,7 +72,8 @@ def draft(connection: Connection, charge: Charge) -> Draft | None:
 
 def acceptances(connection: Connection, charge: Charge) -> int:
     """Return how often the draft of a release was accepted, by keys that were revoked since, too."""
-    return len(_about(connection, charge.account, about_draft(charge.release_id), "acceptance"))
+    about = subject("drafted", release=charge.release_id)
+    return len(_about(connection, charge.account, about, "acceptance"))
 
 
 def _about(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
@@ -92,7 +95,7 @@ def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bo
 
 def withdrawal(connection: Connection, charge: Charge) -> Withdrawal | None:
     """Return the withdrawal of a release, if it was withdrawn."""
-    asked = {"account": charge.account, "subject": about_withdrawal(charge.release_id)}
+    asked = {"account": charge.account, "subject": subject("withdrawn", release=charge.release_id)}
     found = connection.execute(ABOUT, asked).scalar()
     if found is None:
         return None

@@ -27,7 +27,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from tabularium.ledger.chain.entries import is_whole
+from tabularium.ledger.events import COLUMNS, is_whole, subject
 from tabularium.ledger.records import (
     ATTEMPTS,
     EMPTY,
@@ -40,7 +40,7 @@ from tabularium.ledger.records import (
     Terms,
 )
 from tabularium.ledger.refusals import ChainBroken
-from tabularium.ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, about_attempts, entries
+from tabularium.ledger.storage.schema import DECIDES, STATES_TERMS, entries
 
 PAGE = 1000
 _c = entries.c
@@ -145,7 +145,7 @@ _CHARGED = select(_c.seq).where(_ACCOUNT, _c.kind == "reserved").limit(1)
 _PAGE = (
     select(
         *(_c.seq, _c.prev, _c.hash, _c.body),
-        *(_c[name] for name in REPEATED),
+        *(_c[name] for name in COLUMNS),
     )
     .where(_c.seq > bindparam("after"))
     .order_by(_c.seq)
@@ -337,7 +337,7 @@ def first_hash(connection: Connection) -> str:
 
 def attempts_allowed(connection: Connection, charge: Charge) -> int:
     """Return how often the drawing of a release may begin, as officers have said last."""
-    asked = {"account": charge.account, "subject": about_attempts(charge.release_id)}
+    asked = {"account": charge.account, "subject": subject("attempts", release=charge.release_id)}
     found = _body(connection.execute(ABOUT, asked).scalar())
     return ATTEMPTS if found is None else int(found["allowed"])
 
@@ -372,7 +372,7 @@ def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...
 
 def row(entry: Entry, columns: tuple[str | None, ...]) -> dict[str, Any]:
     """Return the values that :data:`INSERT` asks for."""
-    repeated = dict(zip(REPEATED, columns, strict=True))
+    repeated = dict(zip(COLUMNS, columns, strict=True))
     return {"seq": entry.seq, "body": entry.text, "prev": entry.prev, "hash": entry.hash, **repeated}
 
 

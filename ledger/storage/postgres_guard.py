@@ -11,7 +11,10 @@ a replica meets them too. What is missing of all this is found by
 
 from __future__ import annotations
 
-from tabularium.ledger.chain.entries import FORMAT
+from collections import defaultdict
+from string import Formatter
+
+from tabularium.ledger.events import FORMAT, KINDS
 from tabularium.ledger.records import GENESIS
 from tabularium.ledger.storage.chain_head import RECENT
 from tabularium.ledger.storage.postgres_rules import FUNCTIONS as RULES
@@ -21,11 +24,7 @@ from tabularium.ledger.storage.schema import entries
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
-OFFICIAL = (
-    *("account", "terms", "retired", "key", "release_key", "revocation", "voided"),
-    *("approval", "unapproval", "attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
-    *("withdrawn", "restored", "confirmed"),
-)
+OFFICIAL = tuple(kind for kind, event in KINDS.items() if event.OFFICIAL)
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
 AHEAD_MINUTES = 5
@@ -34,6 +33,25 @@ AHEAD_MINUTES = 5
 BEHIND_MINUTES = 10
 
 _KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
+
+
+def _subject() -> str:
+    """Return what an entry is found by, as :func:`tabularium.ledger.events.columns` works it out."""
+    kinds = defaultdict(list)
+    for kind, event in KINDS.items():
+        for field, words in event.SUBJECTS.items():
+            kinds[field, words].append(f"'{kind}'")
+    cases = []
+    for (field, words), those in kinds.items():
+        parts = [f"'{literal}' || (b ->> '{name}')" for literal, name, *_ in Formatter().parse(words)]
+        cases.append(
+            f"WHEN k IN ({', '.join(those)}) AND coalesce(b -> '{field}', 'null') NOT IN ('false', 'null')"
+            f" THEN {' || '.join(parts)}"
+        )
+    return f"CASE {' '.join(cases)} END"
+
+
+_SUBJECT = _subject()
 
 
 #: name -> (arguments, result, runs as owner, body)
@@ -145,14 +163,7 @@ BEGIN
         (seq, kind, account, release_id, product, period, body, prev, hash, subject, part)
     VALUES ((b ->> 'seq')::bigint, k, coalesce(b ->> 'account', ''), b ->> 'release_id', b ->> 'product',
         b ->> 'period', p_body, b ->> 'prev', p_hash,
-        CASE WHEN k IN ('key', 'release_key', 'revocation') THEN b ->> 'key'
-             WHEN k IN ('approval', 'unapproval') THEN b ->> 'spec_digest'
-             WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
-             WHEN k IN ('drafted', 'acceptance') THEN 'draft ' || (b ->> 'release')
-             WHEN k = 'withdrawn' THEN 'withdrawn ' || (b ->> 'release')
-             WHEN b -> 'review' = 'true'
-                THEN 'review ' || (b ->> 'product') || ' ' || (b ->> 'period')
-             ELSE b ->> 'group' END,
+        {_SUBJECT},
         b ->> 'part');
 END
 """,

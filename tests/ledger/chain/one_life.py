@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Entry, Ledger
 from tabularium.ledger.chain import restored
-from tabularium.ledger.chain.entries import canonical, digest
-from tabularium.ledger.chain.entry_records import KINDS, TOGETHER
 from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.events import KINDS, OPTIONAL_GROUPS, canonical, digest
 from tabularium.ledger.officers.keys import key_id, public_hex
 from tabularium.ledger.records import EMPTY, Head
 from tests.ledger.scene import census, open_books, reserve
@@ -162,7 +161,7 @@ def mutations(lived: list[Entry], place: int, most: int = 2) -> Iterator[Mutatio
     for name, values in sorted(elsewhere.items()):
         wanted = [value for value in values if value != body[name]][:most] if name in body else values[-1:]
         changes += [(name, "another entry's", {name: value}) for value in wanted]
-    for field, (_name, part) in TOGETHER.items():
+    for field, (_name, part) in OPTIONAL_GROUPS.items():
         if field in body:
             changes.append(
                 (field, "dropped with what belongs to it", dict.fromkeys(part.model_fields, _DROPPED))

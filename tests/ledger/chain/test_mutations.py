@@ -15,10 +15,10 @@ import pytest
 
 from tabularium.ledger import ChainBroken, Entry, Ledger
 from tabularium.ledger.chain import verify_charges
-from tabularium.ledger.chain.entry_records import ChargeStep, NotAnEntry, parse
 from tabularium.ledger.chain.export import MAGIC, _last_line, verify_export
 from tabularium.ledger.chain.verify import Verification
-from tabularium.ledger.records import FIXED, Head
+from tabularium.ledger.events import FIXED, ChargeStep, NotAnEntry, parse
+from tabularium.ledger.records import Head
 from tests.ledger.chain.one_life import Mutation, live, mutations
 from tests.ledger.scene import open_books, postgresql, url
 from tests.ledger.storage.logins import logins

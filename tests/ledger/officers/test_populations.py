@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, UnknownAccount
-from tabularium.ledger.chain.entries import seal
 from tabularium.ledger.chain.export import export, restore
+from tabularium.ledger.events import columns, seal
 from tabularium.ledger.officers.keys import key_id, public_hex, statement
 from tabularium.ledger.records import Entry
 from tabularium.ledger.review import Reviewer, clusters
-from tabularium.ledger.storage import schema
 from tests.ledger.scene import CAP, census, finish, reserve, verify_entries
 
 TENTH = Fraction(1, 10)
@@ -304,7 +303,7 @@ def appended(books: Ledger, entries: list[Entry]) -> None:
     """Append the last entry past the program, as an owner of a ledger on PostgreSQL can."""
     backend = books._backend
     with backend.appenders.begin() as connection:
-        backend.append(connection, entries[-1], schema.repeated(entries[-1].body))
+        backend.append(connection, entries[-1], columns(entries[-1].body))
 
 
 def test_an_account_opens_again_only_once_it_is_retired(books: Ledger, officer: Ed25519PrivateKey) -> None:

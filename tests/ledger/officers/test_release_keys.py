@@ -103,7 +103,7 @@ def test_what_is_published_names_its_statement(books: Ledger) -> None:
 @sqlite
 def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
     """As the very officer would write them who has both private halves."""
-    from tabularium.ledger.chain.entries import seal
+    from tabularium.ledger.events import seal
     from tabularium.ledger.officers.keys import statement
     from tabularium.ledger.records import Entry
 

@@ -10,9 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import ChainBroken, Entry, Head, Ledger, NotApproved, StorageFailed, Terms
-from tabularium.ledger.chain.entries import canonical, digest, seal
+from tabularium.ledger.events import canonical, columns, digest, seal
 from tabularium.ledger.officers.keys import key_id, public_hex, statement
-from tabularium.ledger.storage.schema import repeated
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import census, open_books, reserve, sqlite, verify_entries
 
@@ -128,7 +127,7 @@ def appended(books: Ledger, kind: str, fields: dict[str, Any], **more: Any) -> i
             body |= more
             text = canonical(body)
             entry = Entry(entry.seq, entry.prev, digest(text), text)
-        database.backend.append(connection, entry, repeated(body))
+        database.backend.append(connection, entry, columns(body))
     books._transactions.witness.advance(Head(entry.seq, entry.hash))
     return entry.seq
 

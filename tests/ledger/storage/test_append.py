@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tabularium.ledger import Entry, Ledger, StorageFailed
-from tabularium.ledger.chain.entries import canonical, digest, stamp
+from tabularium.ledger.events import canonical, digest, stamp
 from tabularium.ledger.storage.postgres_guard import AHEAD_MINUTES, BEHIND_MINUTES
 from tests.ledger.scene import census, finish, open_books, postgresql, reserve
 from tests.ledger.storage.logins import LogIn, did, logins
