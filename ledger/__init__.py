@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tabularium.ledger.charges.composition import Partition
+    from tabularium.ledger.composition import Partition
     from tabularium.ledger.drafts import Draft, Withdrawal, Withheld
     from tabularium.ledger.ledger import Ledger
     from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
@@ -85,7 +85,7 @@ __all__ = [
 
 # What is imported when it is asked for: a database is needed where a ledger is opened, and not for its words.
 _HOLDERS = {
-    "tabularium.ledger.charges.composition": ("Partition",),
+    "tabularium.ledger.composition": ("Partition",),
     "tabularium.ledger.drafts": (
         "Draft",
         "Withdrawal",

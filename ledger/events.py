@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tabularium.ledger import amounts, names
-from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.composition import Partition
 from tabularium.ledger.records import STEPS, Entry, Head, Terms
 from tabularium.ledger.refusals import BadValue, ClockBehind
 from tabularium.ledger.terms import agreed
@@ -213,6 +213,10 @@ class Event(_Strict):
     OFFICIAL: ClassVar[bool] = True
     #: What it is found by: the first of these fields that it has, and the words about it.
     SUBJECTS: ClassVar[Mapping[str, str]] = {}
+    #: The kinds of decision on the same thing, and the fields that make it the same: a signature says how
+    #: many came before.
+    TURNS: ClassVar[tuple[str, ...]] = ()
+    SAME: ClassVar[tuple[str, ...]] = ()
 
     at: Time
     kind: str
@@ -350,15 +354,25 @@ class Opening(_OfAccount):
 class NewTerms(Opening):
     """The terms of an account are changed; of one that was retired, all of them: it opens again."""
 
+    TURNS = ("terms",)
+    SAME = ("account",)
+
     reason: Line
 
 
 class Retirement(_OfAccount):
     """An account that was never charged is retired."""
 
+    TURNS = ("retired",)
+    SAME = ("account",)
+
     kind: Literal["retired"]
     reason: Line
     signed: Signature | None = None
+
+
+_OF_KEYS = ("key", "release_key", "revocation")
+_OF_SPECS = ("approval", "unapproval")
 
 
 class _Signed(Event):
@@ -369,6 +383,7 @@ class Enrolment(_Signed):
     """An officer's key is enrolled."""
 
     SUBJECTS = {"key": "{key}"}
+    TURNS = _OF_KEYS
 
     kind: Literal["key"]
     key: str
@@ -380,6 +395,7 @@ class ReleaseKeyEnrolled(_Signed):
     """A key of the agency's, for releases, is enrolled."""
 
     SUBJECTS = {"key": "{key}"}
+    TURNS = _OF_KEYS
 
     kind: Literal["release_key"]
     agency: Name
@@ -391,6 +407,7 @@ class Revocation(_Signed):
     """A key is revoked, an officer's or one for releases."""
 
     SUBJECTS = {"key": "{key}"}
+    TURNS = _OF_KEYS
 
     kind: Literal["revocation"]
     key: str
@@ -401,6 +418,8 @@ class SpecApproval(_OfAccount, _Signed):
     """An officer approves a spec, up to an amount if one is named."""
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
+    TURNS = _OF_SPECS
+    SAME = ("account", "spec_digest")
 
     kind: Literal["approval"]
     amount: Amount | None
@@ -412,6 +431,8 @@ class SpecUnapproval(_OfAccount, _Signed):
     """An officer takes back an approval."""
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
+    TURNS = _OF_SPECS
+    SAME = ("account", "spec_digest")
 
     kind: Literal["unapproval"]
     amount: None
@@ -447,6 +468,8 @@ class Acceptance(_OfAccount, _Signed):
     """An officer lets a draft be published as it was laid out, once as many have as must."""
 
     SUBJECTS = {"release": "draft {release}"}
+    TURNS = ("acceptance",)
+    SAME = ("account", "release")
 
     kind: Literal["acceptance"]
     consulted: bool
@@ -469,6 +492,9 @@ class Withdrawing(_OfAccount, _Signed):
 class InputInquiry(_OfAccount, _Signed):
     """An officer asks whether an input is the one that a release was made from; the answer stands nowhere."""
 
+    TURNS = ("evidence",)
+    SAME = ("account",)
+
     kind: Literal["evidence"]
     of_release: ReleaseId
     reason: Line | None
@@ -476,6 +502,9 @@ class InputInquiry(_OfAccount, _Signed):
 
 class PopulationsDisjoint(_Signed):
     """An officer says that nobody is in both of two populations, or withdraws it."""
+
+    TURNS = ("disjoint", "overlapping")
+    SAME = ("population", "other")
 
     kind: Literal["disjoint", "overlapping"]
     other: Name
@@ -527,6 +556,14 @@ KINDS: Mapping[str, type[Event]] = {
     "restored": LedgerRestored,
     "confirmed": Confirmed,
 }
+#: What favours spending: whoever's clock is behind may not write it. What only records, tightens or stops
+#: must not fail for a clock.
+IN_TIME = frozenset(
+    (
+        *("account", "acceptance", "approval", "attempts", "disjoint", "drawing"),
+        *("evidence", "key", "release_key", "remade", "reserved"),
+    )
+)
 #: The fields of each kind that its signature covers, as far as an entry has them.
 SIGNED: Mapping[str, tuple[str, ...]] = {
     kind: tuple(name for name, marks in event.marks().items() if Mark.UNSIGNED not in marks)

@@ -313,6 +313,15 @@ class Account:
         return self.terms.cap
 
     @property
+    def sums(self) -> Sums:
+        """What is reserved and spent."""
+        return Sums(self.reserved, self.spent)
+
+    def stated(self) -> dict[str, str]:
+        """Return what an entry that is no step of a charge says about it."""
+        return {"account": self.name, **self.sums.texts("account")}
+
+    @property
     def left(self) -> Fraction:
         """What can still be reserved."""
         return self.terms.cap - self.reserved - self.spent

@@ -26,7 +26,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from tabularium.ledger.charges.composition import folds, together
+from tabularium.ledger.composition import folds, together
 from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.records import SYMBOLS, Account, Charge, Sums
 from tabularium.mechanisms.accounting import Event, epsilon_at

@@ -67,7 +67,7 @@ class Transactions:
                 with self.reading() as connection:
                     self.require_continued(connection)
         with self.database.append(asked) as (connection, start):
-            append = Append(connection, self.clock(), start)
+            append = Append(connection, self.clock(), start, self.tolerance)
             # A backup may be put in place while this process runs: look at the witness every time.
             unwitnessed = self._unwitnessed(connection, self._first(connection), append.start.shows)
             waits = append.start.kind == "restored" and not confirming
@@ -109,14 +109,7 @@ class Transactions:
         return reason
 
     def verify(self, known_heads: Iterable[Head | tuple[int, str]] = ()) -> Verified:
-        """Work out every entry again from those before it; return what was found in order.
-
-        Raises
-        ------
-        ChainBroken
-            Naming the first bad entry, or the head (the witness's, or one of ``known_heads``) that the
-            ledger lacks.
-        """
+        """Verify the chain, and hold it against the witness: see :meth:`tabularium.ledger.Ledger.verify`."""
         name, fault = self.database.name, self.database.fault
         if fault == NOT_A_LEDGER:
             raise ChainBroken(fault, where=name, hint=RESTORE)
@@ -164,3 +157,11 @@ class Transactions:
                     " another ledger"
                 )
         return None
+
+
+class Part:
+    """Methods of the ledger about one subject, which share its transactions."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._reading, self._appending = transactions.reading, transactions.appending

@@ -17,7 +17,6 @@ from sqlalchemy import Connection
 from tabularium.ledger.chain.verify_officers import countersigned
 from tabularium.ledger.chain.verify_state import LedgerState, broken
 from tabularium.ledger.events import Confirmed, Event, LedgerRestored, columns, next_time, seal
-from tabularium.ledger.officers.countersigning import countersignature
 from tabularium.ledger.records import Head
 from tabularium.ledger.refusals import BadValue, Conflict
 from tabularium.ledger.storage import entry_queries, key_queries
@@ -83,9 +82,8 @@ def confirm(append: Append, said: str, by: Ed25519PrivateKey | None) -> None:
             " if they name another head, this ledger is not the newest",
         )
     fields = {"mark": append.head.hash}
-    officers = key_queries.any_active(append.connection)
-    what = "confirming that this head is the newest" if officers else None
-    signature = countersignature(append, "confirmed", fields, 0, by, what, "ledger", "confirm")
+    what = "confirming that this head is the newest" if key_queries.any_active(append.connection) else None
+    signature = append.signed("confirmed", fields, by, needs=what, where="ledger", command="confirm")
     append.append("confirmed", {**fields, **signature})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from tabularium.ledger import amounts
+from tabularium.ledger import amounts, composition
 from tabularium.ledger.chain.verify_officers import may_end, may_withhold
 from tabularium.ledger.chain.verify_state import (
     AccountState,
@@ -15,7 +15,6 @@ from tabularium.ledger.chain.verify_state import (
     Sum,
     broken,
 )
-from tabularium.ledger.charges import composition
 from tabularium.ledger.events import FIXED, Abandoning, ChargeStep, InParallel, Remade, Withholding
 from tabularium.ledger.records import ATTEMPTS, FINAL, STEPS, change, state_after
 

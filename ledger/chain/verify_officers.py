@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tabularium.ledger import events as entries
+from tabularium.ledger import keys as signing
 from tabularium.ledger.chain.verify_state import AccountState, LedgerState, broken
-from tabularium.ledger.officers import keys as signing
 from tabularium.ledger.records import ATTEMPTS
 
 CHANGEABLE = (

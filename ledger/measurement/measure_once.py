@@ -16,7 +16,7 @@ to the release before anything was drawn.
 What a crash can still choose is whether a draw is *stored*. It happens between the noise and the name, and a
 part that did not get so far is drawn anew. Nobody has seen the lost draw; but if crashes hung on the noise,
 what is stored would be chosen among draws. So after three attempts an officer must allow more
-(:meth:`tabularium.ledger.charges.charges.Charges.allow_attempts`), and their number is published.
+(:meth:`tabularium.ledger.officers.Officers.allow_attempts`), and their number is published.
 
 What was *seen to fail* is another matter: a mechanism that raises after drawing began ends the release,
 because to retry until nothing is raised would be to choose among draws. Parts that are stored stay unseen.
@@ -86,7 +86,7 @@ def measure_once(
         there is nothing to draw from: measurements are found, or the call is refused.
     priors
         The releases that its tables are drawn towards, for
-        :meth:`tabularium.ledger.charges.charges.Charges.drawing`.
+        :meth:`tabularium.ledger.charges.Charges.drawing`.
     prepare
         Called with the name of a part right before it is drawn, to read its counts. What it raises leaves the
         charge in ``drawing``, as after a loss of power: nothing of that part was drawn.

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
 from tabularium.ledger.drafts import Draft, Withdrawal
-from tabularium.ledger.events import subject
-from tabularium.ledger.records import Approval, Charge
+from tabularium.ledger.events import KINDS, columns, subject
+from tabularium.ledger.records import Approval, Charge, Separation
 from tabularium.ledger.signers import approval_of, draft_of
 from tabularium.ledger.storage import entry_queries
 from tabularium.ledger.storage.entry_queries import ABOUT, HASHED_BODY, checked_body
 from tabularium.ledger.storage.key_queries import keys
-from tabularium.ledger.storage.schema import DECIDES, entries
+from tabularium.ledger.storage.schema import DECIDES, STATES_TERMS, entries
 
 _c = entries.c
 _WITHHELD = (
@@ -23,6 +24,8 @@ _WITHHELD = (
 REVIEWED = select(HASHED_BODY).where(
     DECIDES, _c.account == bindparam("account"), _c.subject == bindparam("subject")
 )
+_TERMS_STATED = select(HASHED_BODY).where(STATES_TERMS)
+_SAID = select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
 _DECISIONS = ("approval", "unapproval")
 _DECIDED = select(HASHED_BODY).where(_c.kind.in_(_DECISIONS)).order_by(_c.seq)
 
@@ -70,10 +73,17 @@ def draft(connection: Connection, charge: Charge) -> Draft | None:
     return draft_of(found, keys(connection), account.terms.approvals_for(charge.product))
 
 
-def acceptances(connection: Connection, charge: Charge) -> int:
-    """Return how often the draft of a release was accepted, by keys that were revoked since, too."""
-    about = subject("drafted", release=charge.release_id)
-    return len(_about(connection, charge.account, about, "acceptance"))
+def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
+    """Return how many decisions on the same thing came before one of ``kind`` that says ``fields``."""
+    event = KINDS[kind]
+    if not event.TURNS:
+        return 0
+    account, *_columns, about, _part = columns({**fields, "kind": kind})[1:]
+    found = select(HASHED_BODY).where(_c.account == account, _c.kind.in_(event.TURNS))
+    if event.SUBJECTS and event.SAME:
+        found = found.where(DECIDES, _c.subject == about)
+    bodies = map(checked_body, connection.execute(found).scalars())
+    return sum(all(body[name] == fields[name] for name in event.SAME) for body in bodies)
 
 
 def _about(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
@@ -101,3 +111,22 @@ def withdrawal(connection: Connection, charge: Charge) -> Withdrawal | None:
         return None
     body = checked_body(found)
     return Withdrawal(body["release"], body["reason"], body["by"], body["seq"], body["at"])
+
+
+def populations(connection: Connection) -> set[str]:
+    """Return every population that an account is, or was, about."""
+    return {checked_body(text)["population"] for text in connection.execute(_TERMS_STATED).scalars()}
+
+
+def separations(connection: Connection) -> dict[tuple[str, str], Separation]:
+    """Return the last word on each two populations."""
+    found: dict[tuple[str, str], Separation] = {}
+    known = keys(connection)
+    for text in connection.execute(_SAID).scalars():
+        body = checked_body(text)
+        disjoint = body["kind"] == "disjoint"
+        holds = disjoint and body["by"] in known and known[body["by"]].active
+        said = {name: body[name] for name in ("population", "other", "turn", "at", "reason")}
+        pair = (body["population"], body["other"])
+        found[pair] = Separation(disjoint=disjoint, holds=holds, key=body["by"], **said)
+    return found

@@ -139,7 +139,6 @@ _ACCOUNTS = (
     .group_by(_c.account)
     .order_by(func.min(_c.seq))
 )
-_RETIREMENTS = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "retired")
 _DECIDED = select(_c.seq).where(_ACCOUNT, _c.kind.in_(("approval", "unapproval"))).limit(1)
 _CHARGED = select(_c.seq).where(_ACCOUNT, _c.kind == "reserved").limit(1)
 _PAGE = (
@@ -156,8 +155,6 @@ _OF_GROUP = (
     select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 )
 _FIRST = select(_c.hash).where(_c.seq == 1)
-_CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
-_EVIDENCE = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "evidence")
 
 
 def _each(
@@ -301,11 +298,6 @@ def any_decision(connection: Connection, account: str) -> bool:
     return connection.execute(_DECIDED, {"account": account}).first() is not None
 
 
-def retirements(connection: Connection, account: str) -> int:
-    """Return how often an account was retired so far."""
-    return int(connection.execute(_RETIREMENTS, {"account": account}).scalar_one())
-
-
 def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
     """Whether any of these releases has a charge that was not voided."""
     others = (charge(connection, release_id) for release_id in releases)
@@ -340,16 +332,6 @@ def attempts_allowed(connection: Connection, charge: Charge) -> int:
     asked = {"account": charge.account, "subject": subject("attempts", release=charge.release_id)}
     found = _body(connection.execute(ABOUT, asked).scalar())
     return ATTEMPTS if found is None else int(found["allowed"])
-
-
-def terms_turn(connection: Connection, account: str) -> int:
-    """Return how often an account's terms were changed so far."""
-    return int(connection.execute(_CHANGES, {"account": account}).scalar_one())
-
-
-def evidence_turn(connection: Connection, account: str) -> int:
-    """Return how often evidence was asked for about releases of an account so far."""
-    return int(connection.execute(_EVIDENCE, {"account": account}).scalar_one())
 
 
 def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from tabularium.ledger.records import Key
 from tabularium.ledger.release_keys import ReleaseKey, release_keys_of
@@ -15,7 +15,6 @@ from tabularium.ledger.storage.schema import DECIDES, entries
 _c = entries.c
 _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "release_key", "revocation"))
 _OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
-_CHANGES = select(func.count()).select_from(entries).where(_c.account == "", _ON_KEYS)
 _KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
 
 
@@ -27,11 +26,6 @@ def keys(connection: Connection) -> dict[str, Key]:
 def release_keys(connection: Connection) -> dict[str, ReleaseKey]:
     """Return every key for releases that was ever enrolled, by its name."""
     return release_keys_of(_bodies(connection))
-
-
-def key_turn(connection: Connection) -> int:
-    """Return how many keys of either sort were enrolled and revoked so far."""
-    return int(connection.execute(_CHANGES).scalar_one())
 
 
 def any_active(connection: Connection) -> bool:

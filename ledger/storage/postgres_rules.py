@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from tabularium.ledger import events
 from tabularium.ledger.chain.verify_officers import CHANGEABLE
-from tabularium.ledger.charges.composition import LARGEST_CONTRIBUTIONS
+from tabularium.ledger.composition import LARGEST_CONTRIBUTIONS
 from tabularium.ledger.names import LONGEST_NAME, LONGEST_TEXT
 from tabularium.ledger.records import (
     ATTEMPTS,
@@ -93,7 +93,7 @@ def _types(annotation: Any) -> list[str]:
 def _form(record: type[BaseModel]) -> dict[str, Any]:
     """Return the fields of a record with their types, and what else it has if one field is there."""
     wanted, together = get_type_hints(record, include_extras=True), {}
-    for name in ("model_config", "OFFICIAL", "SUBJECTS"):
+    for name in ("model_config", "OFFICIAL", "SUBJECTS", "TURNS", "SAME"):
         wanted.pop(name, None)
     for sign, (name, part) in events.OPTIONAL_GROUPS.items():
         if name in wanted:

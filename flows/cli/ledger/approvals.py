@@ -26,7 +26,7 @@ from tabularium.flows.cli.ledger.shared_options import (
 from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
 from tabularium.ledger import Ledger
-from tabularium.ledger.officers.keys import (
+from tabularium.ledger.keys import (
     key_id,
     make_key,
     public_hex,

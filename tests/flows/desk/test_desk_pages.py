@@ -10,7 +10,7 @@ import pytest
 
 import tabularium
 from tabularium.flows.desk.draft_page import _targets
-from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
+from tabularium.ledger.keys import key_id, make_key, public_hex, read_private
 from tests.flows.desk.desk_scene import Browser, Place, words_of
 from tests.flows.release.scene import write_scene
 from tests.tasks.publish.certificate.samples import YEARS

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Entry, Ledger
 from tabularium.ledger.chain import restored
-from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.composition import Partition
 from tabularium.ledger.events import KINDS, OPTIONAL_GROUPS, canonical, digest
-from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.records import EMPTY, Head
 from tests.ledger.scene import census, open_books, reserve
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tabularium.ledger import ChainBroken, Entry, Ledger
-from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.composition import Partition
 from tabularium.ledger.events import columns, seal
 from tabularium.ledger.storage import entry_queries
 from tests.ledger.scene import (

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tabularium.ledger import BadValue, BudgetExhausted, Conflict, Ledger, Partition
-from tabularium.ledger.charges.composition import group_change, together
+from tabularium.ledger.composition import group_change, together
 from tabularium.ledger.review import Reviewer
 from tests.ledger.scene import census, finish, open_books, reserve, sqlite
 

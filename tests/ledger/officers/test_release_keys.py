@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved
-from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.release_keys import release_keys_of
 from tests.ledger.officers.test_officers import enrolled, key
 from tests.ledger.scene import finish, reserve, sqlite, verify_entries
@@ -104,7 +104,7 @@ def test_what_is_published_names_its_statement(books: Ledger) -> None:
 def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
     """As the very officer would write them who has both private halves."""
     from tabularium.ledger.events import seal
-    from tabularium.ledger.officers.keys import statement
+    from tabularium.ledger.keys import statement
     from tabularium.ledger.records import Entry
 
     officer = enrolled(books)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tabularium.ledger import BadValue, ChainBroken, Entry, Ledger, NotApproved, WrongState
 from tabularium.ledger.chain.export import export, restore, verify_export
 from tabularium.ledger.events import seal
-from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import EMPTY, GENESIS, Head
 from tabularium.ledger.storage.migration import migrate
 from tests.ledger.chain.test_entries import forged

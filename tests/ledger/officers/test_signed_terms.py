@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import ChainBroken, Entry, Head, Ledger, NotApproved, StorageFailed, Terms
 from tabularium.ledger.events import canonical, columns, digest, seal
-from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.keys import key_id, public_hex, statement
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import census, open_books, reserve, sqlite, verify_entries
 

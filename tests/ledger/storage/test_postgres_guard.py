@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from tabularium.ledger import Ledger, ReadOnly
-from tabularium.ledger.officers.keys import public_hex
+from tabularium.ledger.keys import public_hex
 from tabularium.ledger.storage.migration import migrate
 from tabularium.ledger.storage.postgres_faults import fault
 from tabularium.ledger.storage.postgres_guard import SETTINGS, source
