@@ -23,7 +23,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tabularium.ledger import amounts
 from tabularium.ledger.refusals import ChainBroken
@@ -153,6 +153,8 @@ _WORDS = (
     *("needs_approval", "approve_exact"),
 )
 MOST_APPROVALS = 9
+#: What has a cap inside the cap of an account.
+Scope = Literal["period", "product"]
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,21 @@ class Terms:
     def open_on(self, day: str) -> bool:
         """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""
         return (self.opens_on is None or self.opens_on <= day) and not self.closed_on(day)
+
+    def cap_in(self, scope: Scope) -> Fraction | None:
+        """Return the cap of one period or product; ``None`` where there is none."""
+        return self.cap_per_period if scope == "period" else self.cap_per_product
+
+    def left_in(self, scope: Scope, sums: Sums | None) -> Fraction | None:
+        """Return what the cap of one period or product leaves; ``None`` where there is no such cap.
+
+        Parameters
+        ----------
+        sums
+            Of that period or product; ``None`` before its first charge.
+        """
+        cap = self.cap_in(scope)
+        return None if cap is None else max(cap - (sums or Sums()).used, Fraction(0))
 
     @property
     def asks_officers(self) -> bool:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tabularium._shown import Shown
 from tabularium.mechanisms.errors import InputError, TabulariumError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.ledger import Account, Charge, Entry, Ledger
     from tabularium.ledger.drafts import Draft, Withdrawal
-    from tabularium.ledger.records import Key, Sums
+    from tabularium.ledger.records import Key, Scope, Sums
     from tabularium.ledger.review import AccountView, NotComposable, UnitView
     from tabularium.tasks.runtime.home import Home
 
@@ -124,7 +124,7 @@ class Books(Shown):
                 known = ", ".join(each.name for each in ledger.accounts())
         raise InputError("no such account", where=f"account {name}", hint=f"known are {known or 'none yet'}")
 
-    def sums(self, account: str, *, by: Literal["period", "product"]) -> dict[str, Sums]:
+    def sums(self, account: str, *, by: Scope) -> dict[str, Sums]:
         """Return what of an account is ``reserved``, ``spent`` and ``used`` by each period or product."""
         with self._reading() as ledger:
             return ledger.periods(account) if by == "period" else ledger.products(account)
@@ -380,24 +380,19 @@ class Books(Shown):
         loaded = load_spec(spec, period=period, revises=revises, measurements_of=measurements_of)
         account, of = self.account(loaded.spec.dataset), loaded.spec
         with self._reading() as ledger:
-            known = ledger.published_in(account.name, of.product, of.period)
+            paid = ledger.is_paid(account.name, loaded.digest)
             earlier = self._last_release(ledger, of.product, folders)
-            used = {"period": ledger.periods(account.name), "product": ledger.products(account.name)}
-            needed = account.terms.approvals_for(of.product)
-            signed = approved_by(ledger, account.name, loaded.digest, needed)
-        terms = account.terms
-        caps = (("period", of.period, terms.cap_per_period), ("product", of.product, terms.cap_per_product))
-        room = account.left
-        for scope, name, cap in caps:
-            if cap is not None:
-                taken = used[scope][name].used if name in used[scope] else Fraction(0)
-                room = min(room, max(cap - taken, Fraction(0)))
+            terms, budget = account.terms, of.privacy.budget
+            in_period = terms.left_in("period", ledger.periods(account.name).get(of.period))
+            in_product = terms.left_in("product", ledger.products(account.name).get(of.product))
+            needed = terms.approvals_for(of.product)
+            signed = approved_by(ledger, account.name, loaded.digest, needed, budget)
         return Decision(
             loaded,
             account,
-            room,
+            min(left for left in (account.left, in_period, in_product) if left is not None),
             earlier,
-            published=any(each.spec_digest == loaded.digest for each in known),
+            paid=paid,
             closed=account.retired or terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"),
             signed=signed,
         )

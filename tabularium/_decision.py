@@ -31,7 +31,7 @@ class Decision:
     budget
         That the spec states.
     cost
-        The same; 0 where it is made from measurements that are paid for, or is published.
+        The same; 0 where it is paid for already, or made from measurements that are.
     left, left_after
         Of the account, before and after.
     room
@@ -41,7 +41,9 @@ class Decision:
     officers
         How many different officers must approve it.
     approved_by
-        The officers whose approvals stand.
+        The officers whose approvals stand for its budget.
+    paid
+        Whether it was charged before.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Decision:
         room: Fraction,
         earlier: Release | None = None,
         *,
-        published: bool,
+        paid: bool,
         closed: bool,
         signed: tuple[str, ...] = (),
     ) -> None:
@@ -59,10 +61,9 @@ class Decision:
         self._loaded, self._account = loaded, account
         self.product, self.period, self.account = spec.product, spec.period, account.name
         self.spec_digest = loaded.digest
-        paid = published or spec.measurements_of is not None
         self.budget: Fraction = spec.privacy.budget
-        self.cost = Fraction(0) if paid else self.budget
-        self.published, self._closed = published, closed
+        self.cost = Fraction(0) if paid or spec.measurements_of is not None else self.budget
+        self.paid, self._closed = paid, closed
         self.left, self.room = account.left, room
         self.left_after: Fraction = account.left - self.cost
         self.cap: Fraction = account.cap
@@ -132,14 +133,16 @@ class Decision:
 
     @property
     def headline(self) -> str:
-        """What is published and what it costs, in a line."""
-        privacy, symbol = self._loaded.spec.privacy, self._loaded.spec.privacy.symbol
+        """What is published and what it costs, in a line; of a revision what it is for."""
+        spec = self._loaded.spec
+        privacy, symbol = spec.privacy, spec.privacy.symbol
         price = f"{symbol} = {self.cost} of account {self.account}, for one {privacy.protects}"
-        if (earlier := self._loaded.spec.measurements_of) is not None:
-            price = f"made from the measurements of release {earlier}, and costs nothing"
-        elif self.published:
-            price = "published already, which costs nothing more"
-        return f"{self.product} {self.period}: {price}"
+        if spec.measurements_of is not None:
+            price = f"made from the measurements of release {spec.measurements_of}, and costs nothing"
+        elif self.paid:
+            price = "paid for already, and costs nothing more"
+        revised = "" if spec.revises is None else f", revised ({spec.revises})"
+        return f"{self.product} {self.period}{revised}: {price}"
 
     def __repr__(self) -> str:
         symbol, facts = self._loaded.spec.privacy.symbol, self.outside_the_guarantee

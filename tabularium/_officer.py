@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tabularium.mechanisms.errors import InputError, LedgerError
+from tabularium.mechanisms.errors import InputError, LedgerError, PublicationError
 
 if TYPE_CHECKING:
     from tabularium._decision import Decision
     from tabularium.ledger import Draft, Ledger
+    from tabularium.tasks.publish.draft_folder import LaidOut
     from tabularium.tasks.runtime.home import Home
 
 
@@ -92,6 +93,8 @@ class Officer:
         ------
         InputError
             The account cannot pay for it, and that was not said to be known.
+        Conflict
+            As many other officers as must have approved it.
         NotApproved
             The key is not enrolled.
         """
@@ -108,6 +111,7 @@ class Officer:
                 by=self._key,
                 amount=decision.budget,
                 reason=reason,
+                product=decision.product,
             )
         signed, what = len(known.signed_by(decision.officers)), f"{decision.product} {decision.period}"
         if signed < decision.officers:
@@ -134,7 +138,7 @@ class Officer:
         consulted_confidential
             Whether confidential figures were consulted.
         copy
-            A copy of the draft's folder, where another home laid it out: then it is published there.
+            A copy of the draft's folder, for where another home laid it out: then it is published there.
 
         Raises
         ------
@@ -148,16 +152,16 @@ class Officer:
             The key is not enrolled.
         """
         from tabularium.ledger.measurement.release_lock import hold
-        from tabularium.tasks.publish.draft_folder import LaidOut, publish_accepted, require_whole
+        from tabularium.tasks.publish.draft_folder import publish_accepted, require_whole
 
         with self._ledger() as ledger:
             known, charge = _draft(ledger, release), ledger.charge(release)
-            laid_out = None if copy is not None else LaidOut.of(self._home, release)
+            laid_out = _laid_out(self._home, release, copy)
             if not known.accepted and charge is not None and not charge.final:
-                require_whole(Path(copy or (laid_out and laid_out.draft) or ""), known)
+                require_whole(Path(laid_out.draft if laid_out is not None else copy or ""), known)
             known = ledger.accept(
                 release,
-                draft=draft or known.digest,
+                draft=known.digest if draft is None else draft,
                 by=self._key,
                 consulted_confidential=consulted_confidential,
             )
@@ -202,7 +206,7 @@ class Officer:
             with hold(ledger, release):
                 ledger.withhold(
                     release,
-                    draft=draft or known.digest,
+                    draft=known.digest if draft is None else draft,
                     criterion=criterion,
                     by=self._key,
                     consulted_confidential=consulted_confidential,
@@ -272,7 +276,9 @@ class Officer:
         )
 
     def to_sign(self, decide: Callable[[Officer], object]) -> bytes | None:
-        """Return what a decision would sign, byte for byte; None if it was made before. Nothing is written.
+        """Return what a decision would sign, byte for byte. Nothing is signed.
+
+        None if it was made before; then what follows from it is done, as far as it was not.
 
         Parameters
         ----------
@@ -407,6 +413,19 @@ def _name(key: Ed25519PrivateKey) -> str:
     from tabularium.ledger.keys import key_id, public_hex
 
     return key_id(public_hex(key))
+
+
+def _laid_out(home: Home, release: str, copy: str | os.PathLike[str] | None) -> LaidOut | None:
+    """Return where this home laid a draft out; None where there is but a copy of it."""
+    from tabularium.tasks.publish.draft_folder import LaidOut
+
+    try:
+        found = LaidOut.of(home, release)
+    except PublicationError:
+        if copy is None:
+            raise
+        return None
+    return found if copy is None or Path(found.draft).is_dir() else None
 
 
 def _draft(ledger: Ledger, release: str) -> Draft:

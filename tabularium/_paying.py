@@ -17,6 +17,7 @@ from tabularium.mechanisms.errors import TabulariumError
 if TYPE_CHECKING:
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.ledger import Account, Terms
+    from tabularium.ledger.records import Scope
     from tabularium.tasks.runtime.home import Home
     from tabularium.validations.spec.model import ReleaseSpec
 
@@ -69,6 +70,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
         forecast = books.forecast(spec.dataset)
         charges = books.history(spec.dataset)
         periods = books.sums(spec.dataset, by="period")
+        products = books.sums(spec.dataset, by="product")
     except TabulariumError:
         if home is not None:
             raise
@@ -79,12 +81,12 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
     own = charges[(charges["product"] == spec.product) & (charges["state"] != "voided")]
     alone, together = forecast.more_of(spec.product, cost)
     said = f"Account {spec.dataset}: {spec.privacy.symbol} = {forecast.left} of {account.cap} is left"
-    if account.terms.cap_per_product is not None:
-        left = max(account.terms.cap_per_product - sum(own["amount"], Fraction(0)), Fraction(0))
+    left = account.terms.left_in("product", products.get(spec.product))
+    if left is not None:
         said += f", {left} of it for one product"
         alone, together = min(alone, left // cost), min(together, left // cost)
     said += f", {_enough(alone)}"
-    taken = periods[spec.period].used if spec.period in periods else Fraction(0)
+    room = account.terms.left_in("period", periods.get(spec.period))
     most, charged = account.terms.cap_per_period, (own["period"] == spec.period).any()
     if most is not None and cost + forecast.each_without(spec.product) > most:
         together = 0
@@ -92,7 +94,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
         said += f"; beside the other products of the account {_enough(together)}"
     if charged:
         said += f"; {spec.period} was charged already"
-    elif most is not None and cost > (room := max(most - taken, Fraction(0))):
+    elif room is not None and cost > room:
         said += f"; of the {most} for one period {room} is left in {spec.period}, which does not pay for it"
     opens = account.terms.opens_on
     if opens is not None and f"{datetime.now(UTC):%Y-%m-%d}" < opens:
@@ -104,36 +106,44 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
 
 
 def schedule_ahead(spec: ReleaseSpec, pays: Paying | None, schedule: tuple[str, str, str]) -> Foretold | None:
-    """Return what becomes of a schedule, as :func:`foretold` takes it; None where no account would pay."""
-    from tabularium.flows.operations.deployments.foretold import foretold
+    """Return what becomes of a schedule beside which nothing is charged; None where no account would pay."""
+    from tabularium.flows.operations.deployments.foretold import coming, foretold
 
     if pays is None or pays.terms is None:
         return None
-    return foretold(
-        *(spec, schedule),
-        charged=pays.charged,
-        pays_for=pays.periods or 0,
-        terms=pays.terms,
-        now=datetime.now(UTC),
-    )
+    found = coming(schedule, charged=pays.charged, terms=pays.terms, now=datetime.now(UTC))
+    return foretold(spec, found, pays_for=pays.periods or 0, terms=pays.terms)
 
 
 def schedules_ahead(home: Home, account: str) -> Iterator[tuple[str, Foretold]]:
-    """Go through the products of an account that are scheduled here; none where no Prefect API answers."""
-    from tabularium.flows.operations.deployments.foretold import schedules_of
+    """Go through the products of an account that are scheduled here, which share what is left of it.
+
+    There is none where no Prefect API answers.
+    """
+    from tabularium.flows.operations.deployments.foretold import (
+        coming,
+        foretold,
+        paid_together,
+        schedules_of,
+    )
     from tabularium.validations.spec.load import load_spec
 
     try:
         schedules = schedules_of(home)
     except TabulariumError:
         return
+    found, left, now = [], Fraction(0), datetime.now(UTC)
     for product, path, schedule in schedules:
         with suppress(TabulariumError, OSError):  # a spec that is not here, or not in order any more
             spec = load_spec(Path(path)).spec
-            if spec.dataset == account:
-                found = schedule_ahead(spec, paying(spec, home.path), schedule)
-                if found is not None:
-                    yield product, found
+            pays = paying(spec, home.path) if spec.dataset == account else None
+            if pays is not None and pays.terms is not None:
+                runs = coming(schedule, charged=pays.charged, terms=pays.terms, now=now)
+                found.append((product, spec, pays.terms, (spec.privacy.budget, pays.periods or 0, runs)))
+                left = pays.left or Fraction(0)
+    together = paid_together(left, [each for *_, each in found])
+    for (product, spec, terms, (_, _, runs)), number in zip(found, together, strict=True):
+        yield product, foretold(spec, runs, pays_for=number, terms=terms)
 
 
 def _enough(periods: int) -> str:
@@ -155,8 +165,9 @@ def _cannot(account: Account, spec: ReleaseSpec) -> str | None:
         require_same_units(account.terms, privacy.budget, *asked)
     except Unfit as error:
         return f"{error.what} ({error.hint})"
-    caps = {"period": account.terms.cap_per_period, "product": account.terms.cap_per_product}
-    for name, cap in caps.items():
+    scopes: tuple[Scope, ...] = ("period", "product")
+    for name in scopes:
+        cap = account.terms.cap_in(name)
         if cap is not None and privacy.budget > cap:
             return f"it allows {cap} for one {name}, and the spec costs {privacy.budget}"
     return None

@@ -52,13 +52,12 @@ def releases_of(
     ledger: Ledger, product: str, home: Home | None, folders: Sequence[Path] = ()
 ) -> list[Published]:
     """Return the releases of a product, the newest first."""
+    from tabularium.tasks.publish.period_index import superseding
+
     found = []
     for charges in _by_period(_published(ledger, product)).values():
         gone = {each[-1].release_id: ledger.withdrawal(each[-1].release_id) for each in charges}
-        standing = [each for each in charges if gone[each[-1].release_id] is None]
-        after = dict(
-            zip((each[-1].release_id for each in standing), (each[-1] for each in standing[1:]), strict=False)
-        )
+        after = superseding([each[-1] for each in charges if gone[each[-1].release_id] is None])
         for each in charges:
             release = each[-1].release_id
             found.append(_as_published(each, gone[release], after.get(release), home, folders))

@@ -42,7 +42,8 @@ class Waits:
     Attributes
     ----------
     kind
-        ``approval`` of a spec for which a run waits; ``review`` of a draft; ``attempts``: a release whose
+        ``approval`` of a spec for which a run waits; ``review`` of a draft, until it is published;
+        ``attempts``: a release whose
         drawing was cut off as often as it may; ``refused``: a delivery into a watched folder; ``overdue``:
         what a schedule should have published, or data that should have arrived.
     account, amount
@@ -58,8 +59,9 @@ class Waits:
     asks
         Who waits: ``run NAME`` or ``deployment NAME`` as Prefect knows them; empty where that is not known.
     about
-        What happened, in a few words: ``not approved``, ``draft``, ``drawing was cut off 3 times``,
-        ``not published``, ``no data have arrived``, or the kind of the refusal, such as ``refused: data``.
+        What happened, in a few words: ``not approved``, ``draft``, ``accepted, not published``, ``drawing was
+        cut off 3 times``, ``not published``, ``no data have arrived``, or the kind of the refusal, such as
+        ``refused: data``.
     next
         What happens next, as one sentence.
     release
@@ -129,10 +131,14 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
             asks = asking.get(charge.spec_digest, "")
             if charge.state == "measured":
                 draft = ledger.draft(charge.release_id)
-                if draft is not None and not draft.accepted:
+                if draft is not None:
                     since = datetime.fromisoformat(draft.at)
                     command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
+                    about = "draft"
                     then = "Once it is accepted, it is published as it is; withheld, it never is."
+                    if draft.accepted:
+                        about = "accepted, not published"
+                        then = "Its run publishes it; where none does, this command does, and signs nothing."
                     signed = tuple(each.officer for each in draft.acceptances)
                     yield Waits(
                         "review",
@@ -141,7 +147,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
                         since,
                         command,
                         asks,
-                        "draft",
+                        about,
                         then,
                         name,
                         "",
@@ -195,15 +201,30 @@ def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
     looked_at = ("",) * 3 if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
     needed = next((each.terms for each in ledger.accounts() if each.name == account), None)
     officers = 1 if needed is None else needed.approvals_for(run.product)
-    signed = approved_by(ledger, account, run.spec_digest, officers)
+    signed = approved_by(ledger, account, run.spec_digest, officers, amount)
     asks = f"run {run.name}"
     return Waits("approval", *about, asks, "not approved", then, "", *looked_at, officers, signed)
 
 
-def approved_by(ledger: Ledger, account: str, spec_digest: str, officers: int) -> tuple[str, ...]:
-    """Return the officers whose approvals of a spec stand, where so many must sign."""
+def approved_by(
+    ledger: Ledger, account: str, spec_digest: str, officers: int, budget: Fraction | None
+) -> tuple[str, ...]:
+    """Return the officers whose approvals of a spec stand, where so many must sign.
+
+    Parameters
+    ----------
+    budget
+        Of the spec; approvals of less do not count, nor those that would not count together with one of it.
+        None where it is not known.
+    """
     found = ledger.approval(account, spec_digest)
-    return () if found is None else tuple(each.officer for each in found.signed_by(officers))
+    if found is None:
+        return ()
+    signed = tuple(each.officer for each in found.signed_by(officers))
+    if budget is None or found.amount == budget:
+        return signed
+    suffices = len(signed) >= officers and (found.amount is None or budget < found.amount)
+    return signed if suffices else ()
 
 
 def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:

@@ -12,6 +12,8 @@ them all. Later stages read only those files.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +21,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +36,6 @@ from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.tasks.count.count_files import CountsHandle, read_counts, read_sizes
 from tabularium.tasks.count.table_axes import place_at
-from tabularium.tasks.finished_regions import finish
 from tabularium.tasks.joined_slabs import join_slabs
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.home import Home
@@ -48,7 +50,7 @@ from tabularium.validations.spec.large_tables import slabs
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
 from tabularium.validations.spec.parts.rules import Tally
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.parts.table_parts import PER_REGION, Histogram, Table
 
 if TYPE_CHECKING:
     from tabularium.ledger import Charge
@@ -421,3 +423,43 @@ def finish_part(
         totals = tuple(int(total) for total in arrays[noted["array"]])
         error = MeasuredError(totals, Event.from_dict(noted["event"]))
     return Finished(measured, finishing(measured), error)
+
+
+# What was made of many regions, kept in the workspace: three stages want it, and it may take minutes.
+#
+# It is post-processing of what was drawn, computed from the measurements whose digest the ledger holds, and
+# lies beside what other stages make of them. Files bear the name of that digest: others are not found.
+
+
+def finish(run: Run, measured: Measured, digest: str, place: int) -> Release:
+    """Return what a mechanism makes of its measurements; of regions, as it was made before if it was.
+
+    Parameters
+    ----------
+    digest, place
+        Of all measurements of the release, and which of them this is.
+    """
+    if measured.mechanism != PER_REGION:
+        return restore(measured).finish(measured)
+    path = run.folder("regions") / f"{digest}-{place}.npz"
+    if not path.exists():
+        _write(path, restore(measured).finish(measured))
+    with np.load(path) as kept:
+        variances = kept["variances"]
+        return measured.release(
+            kept["values"],
+            variances if variances.ndim else None if np.isnan(variances) else float(variances),
+            **json.loads(str(kept["diagnostics"])),
+        )
+
+
+def _write(path: Path, release: Release) -> None:
+    """Write a release aside, then rename it: a file is whole or not there."""
+    aside = path.with_name(f"{path.stem}.{os.getpid()}.npz")
+    np.savez(
+        aside,
+        values=release.values,
+        variances=np.asarray(np.nan if release.variances is None else release.variances),
+        diagnostics=np.array(json.dumps(release.diagnostics)),
+    )
+    aside.replace(path)

@@ -10,7 +10,7 @@ from typing import Any
 import tabularium
 from tabularium.flows.desk.asked import Asked, Page
 from tabularium.flows.desk.desk import Desk
-from tabularium.ledger.records import SYMBOLS, Account, Sums
+from tabularium.ledger.records import SYMBOLS, Account, Scope, Sums
 from tabularium.ledger.review import BOTH_FIGURES_HOLD, UnitView
 
 WIDE, HIGH = 1000.0, 240.0
@@ -41,7 +41,8 @@ def account(desk: Desk, asked: Asked) -> Page:
     with desk.books() as books:
         found = books.account(name)
         course = books.course(name, most=_MOST_POINTS)
-        sums = {by: books.sums(name, by=by) for by in ("product", "period")}
+        scopes: tuple[Scope, ...] = ("product", "period")
+        sums = {by: books.sums(name, by=by) for by in scopes}
         charges = list(books.charges(name, last=_MOST_CHARGES))[::-1]
         words, number = books.forecast(name).words, books.charge_count(name)
         with desk.asking_prefect():
@@ -72,16 +73,16 @@ def _shares(found: Account) -> dict[str, float]:
     return {name: float(part / found.cap) for name, part in parts.items()}
 
 
-def _rows(found: Account, by: str, sums: Mapping[str, Sums]) -> list[dict[str, Any]]:
+def _rows(found: Account, by: Scope, sums: Mapping[str, Sums]) -> list[dict[str, Any]]:
     """Return what each product or period has used, and what its cap leaves."""
-    cap = found.terms.cap_per_product if by == "product" else found.terms.cap_per_period
+    cap = found.terms.cap_in(by)
     most = cap or max((each.used for each in sums.values()), default=Fraction(1)) or Fraction(1)
     return [
         {
             "name": name,
             "spent": each.spent,
             "reserved": each.reserved,
-            "left": None if cap is None else max(cap - each.used, Fraction(0)),
+            "left": found.terms.left_in(by, each),
             "share": min(float(each.used / most), 1.0),
         }
         for name, each in sorted(sums.items(), reverse=by == "period")

@@ -117,14 +117,14 @@ async def _form_of(request: Request) -> dict[str, str] | None:
 
 
 def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked) -> Response:
-    before = desk.last_entry() if asked.form is not None else None
+    before = None if asked.form is None else desk.last_entry()
     try:
         return _rendered(desk, session, answers(desk, asked))
     except TabulariumError as error:
         line, status = error.line(), 400
     except Exception as error:  # nothing of it is shown: it may hold what is confidential
         line, status = f"An unexpected {type(error).__name__} stopped this. Try it on the command line.", 500
-    signed = None if before is None else desk.signed_since(before)
+    signed = None if asked.form is None else desk.signed_since(before)
     return _rendered(desk, session, Page("error.html.jinja", {"line": line, "signed": signed}, status))
 
 

@@ -123,21 +123,23 @@ class Desk:
         with suppress(TabulariumError):
             self.review()
 
-    def last_entry(self) -> int:
-        """Return the number of the ledger's last entry; 0 where none can be read."""
+    def last_entry(self) -> int | None:
+        """Return the number of the ledger's last entry; None where it cannot be read."""
         with suppress(TabulariumError), self.books() as books:
             return books.last_entry
-        return 0
+        return None
 
-    def signed_since(self, entry: int) -> bool:
-        """Whether the key of this desk has signed an entry after that one."""
+    def signed_since(self, entry: int | None) -> bool | None:
+        """Whether the key of this desk has signed an entry after that one; None where nobody can say."""
         officer = self.officer
         if officer is None:
             return False
+        if entry is None:
+            return None
         with suppress(TabulariumError), self.books() as books:
             written = books.entries(last=books.last_entry - entry)
             return any(body.get("by") == officer.key for body in written)
-        return False
+        return None
 
     def verification(self, release: str) -> Verification | None:
         """Return the last verification of a release that was begun at this desk."""

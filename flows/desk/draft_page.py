@@ -79,10 +79,9 @@ def accept(desk: Desk, asked: Asked) -> Elsewhere | Page:
             where=f"the draft of release {name}",
             hint="copy its folder here and name it with --folder",
         )
-    copy = folder if folder is not None and _is_copy(desk, folder) else None
 
     def act(one: tabularium.Officer) -> tabularium.Decided:
-        return one.accept(name, draft=asked.value("draft"), consulted_confidential=consulted, copy=copy)
+        return one.accept(name, draft=asked.value("draft"), consulted_confidential=consulted, copy=folder)
 
     return decide(
         *(desk, asked, act),
@@ -135,10 +134,6 @@ def _outside(consulted: bool) -> list[str]:
     return (
         ["Confidential figures were consulted: the decision is outside the guarantee."] if consulted else []
     )
-
-
-def _is_copy(desk: Desk, folder: Path) -> bool:
-    return any(folder.is_relative_to(each) for each in desk.folders)
 
 
 def _commands(desk: Desk, name: str) -> list[str]:

@@ -4,14 +4,22 @@ It listens on 127.0.0.1 alone. The address that is printed holds a token that op
 a cookie names it, which no script can read and no other site makes the browser send. A form holds a second
 secret of the session. A request that names another host is refused, so that no name that leads to 127.0.0.1
 makes another site's page ours; so is one that comes from another origin.
+
+A browser sends a cookie of 127.0.0.1 to every port of it, also to a server that another user of this machine
+runs. So where the system tells whose a connection is, one of another user than the desk's is refused.
 """
 
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
+import socket
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -38,6 +46,8 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _READING = ("GET", "HEAD")
+#: Where Linux tells of every connection whose it is, and how an IPv4 address is written there.
+_CONNECTIONS = {"/proc/net/tcp": "", "/proc/net/tcp6": "0000000000000000FFFF0000"}
 
 
 class Session:
@@ -116,6 +126,10 @@ class Guard:
     def _answer(self, scope: Scope) -> Response | None:
         """Return what a request gets that the application is not asked about."""
         headers = Headers(scope=scope)
+        if not is_own(scope["client"], scope["server"]):
+            return _plainly(
+                "The desk answers to whoever started it alone, and to no other user of this machine."
+            )
         if (why := self._refused(scope["method"], headers)) is not None:
             return _plainly(why)
         if scope["path"] == "/enter":
@@ -143,6 +157,29 @@ class Guard:
         if method not in _READING and (origin is None or site not in (None, "same-origin")):
             return "A form of the desk is sent by a page of the desk alone."
         return None
+
+
+def is_own(client: tuple[str, int], server: tuple[str, int]) -> bool:
+    """Whether a connection on this machine is of the user who runs this process; if nobody tells, it is.
+
+    Parameters
+    ----------
+    client, server
+        IPv4 addresses and ports of both ends.
+    """
+    users: set[int] = set()
+    tells = False
+    for table, before in _CONNECTIONS.items():
+        ends = [
+            f"{before}{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
+            for host, port in (client, server)
+        ]
+        with suppress(OSError):
+            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+                fields, tells = line.split(), True
+                if fields[1:3] == ends:
+                    users.add(int(fields[7]))
+    return users == {os.geteuid()} or not tells
 
 
 def _plainly(why: str) -> Response:

@@ -52,6 +52,7 @@ def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
             log_level="critical",
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # they could name another client than the one that is there
             lifespan="off",
             timeout_graceful_shutdown=_LEAVING_SECONDS,
         )

@@ -33,6 +33,7 @@ class SigningKey:
         self.file, self.idle = file, idle
         self._home, self._used = home, 0.0
         self._opened: tabularium.Officer | None = None
+        self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
         try:
             self.has_passphrase = b"ENCRYPTED" in file.read_bytes()
@@ -49,13 +50,8 @@ class SigningKey:
     def officer(self) -> tabularium.Officer | None:
         """Return who signs; None where the passphrase must be given first. It counts as use."""
         with self._lock:
-            if self._opened is None:
-                return None
-            now = time.monotonic()
-            if self.has_passphrase and now - self._used > self.idle:
-                self._opened = None
-                return None
-            self._used = now
+            self._drop_if_idle()
+            self._used = time.monotonic()
             return self._opened
 
     def unlock(self, passphrase: str) -> None:
@@ -82,3 +78,20 @@ class SigningKey:
         found = tabularium.officer(self._home, key=self.file, passphrase=passphrase)
         with self._lock:
             self._opened, self._used = found, time.monotonic()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Drop the key once it is idle, also if nobody asks for it any more."""
+        with self._lock:
+            self._drop_if_idle()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._opened is not None and self.has_passphrase:
+                left = self.idle - (time.monotonic() - self._used)
+                self._timer = threading.Timer(left, self._look_again)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _drop_if_idle(self) -> None:
+        if self.has_passphrase and time.monotonic() - self._used >= self.idle:
+            self._opened = None

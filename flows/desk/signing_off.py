@@ -85,7 +85,8 @@ def decide(
     before = desk.last_entry()
     with desk.asking_prefect():
         decided = decide(officer.signs_only(data or b""))
-    return Elsewhere(f"/decided/{desk.keep((decided, desk.signed_since(before)))}")
+    signed = desk.signed_since(before) is not False
+    return Elsewhere(f"/decided/{desk.keep((decided, signed))}")
 
 
 def _bytes(text: str) -> bytes | None:

@@ -36,7 +36,7 @@ def waiting(desk: Desk, _asked: Asked) -> Page:
 
 def _address(waits: dict[Any, Any]) -> str | None:
     """Return where it is decided; None where nothing is decided."""
-    if waits["kind"] == "review":
+    if waits["kind"] == "review" and len(waits["signed"]) < waits["officers"]:
         return f"/drafts/{waits['release']}"
     if waits["kind"] == "attempts":
         return f"/attempts/{waits['release']}"

@@ -51,12 +51,15 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 
 State = Literal["arrived", "started", "failed", "refused", "published", "quarantined", "gone", "deleted"]
+Refusal = Literal["data", "manifest", "period published", "period taken"]
 #: A run of such a drop may begin by itself.
 LIVE: tuple[State, ...] = ("arrived", "started", "failed")
 _VARIABLE = "TABULARIUM_ARRIVALS"
 _WAIT_SECONDS = 60
 _MOST_ENGINES = 8
 
+#: Columns that tables made before they were needed do not have.
+_LATER = (Column("refusal", Text), Column("run", Text))
 _TABLE = Table(
     "arrivals",
     MetaData(),
@@ -73,6 +76,7 @@ _TABLE = Table(
     Column("found_at", Float, nullable=False),
     Column("announced_at", Float),
     Column("ended_at", Float),
+    *_LATER,
 )
 
 
@@ -98,6 +102,10 @@ class Drop:
         The release that the first run of it was for.
     found_at, announced_at, ended_at
         Seconds since 1970.
+    refusal
+        Of what kind a refusal was; None of other drops, and of those refused before kinds were kept.
+    run
+        Name of the run that refused its data.
     """
 
     id: str
@@ -113,6 +121,8 @@ class Drop:
     found_at: float
     announced_at: float | None
     ended_at: float | None
+    refusal: Refusal | None = None
+    run: str | None = None
 
 
 def new_id() -> str:
@@ -144,7 +154,7 @@ class Claims:
 
     @classmethod
     def known(cls, home: Home) -> list[Drop]:
-        """Return every drop of which a home knows, the oldest first; nothing is made.
+        """Return every drop of which a home knows, the oldest first; no database is made.
 
         Raises
         ------
@@ -155,7 +165,10 @@ class Claims:
         if not elsewhere and not (home.beside_ledger / "arrivals.db").exists():
             return []
         claims = cls(_engine(home))
-        return claims._select() if claims._is_made() else []
+        if claims._columns() is None:
+            return []
+        claims._make()  # an older table becomes one of today
+        return claims._select()
 
     def take(self, drop: Drop) -> bool:
         """Claim a drop; return whether it is ours now: what it has to itself nobody else has."""
@@ -219,17 +232,26 @@ class Claims:
         with self._connected() as connection:
             return [Drop(**row._mapping) for row in connection.execute(asked)]
 
-    def _is_made(self) -> bool:
+    def _columns(self) -> set[str] | None:
+        """Return the columns of the table; None where it is not made."""
         with self._connected() as connection:
-            return inspect(connection).has_table(_TABLE.name)
+            found = inspect(connection)
+            if not found.has_table(_TABLE.name):
+                return None
+            return {column["name"] for column in found.get_columns(_TABLE.name)}
 
     def _make(self) -> None:
-        if self._is_made():
-            return
+        there = self._columns()
         try:
-            _TABLE.metadata.create_all(self._engine, checkfirst=False)
+            if there is None:
+                _TABLE.metadata.create_all(self._engine, checkfirst=False)
+                return
+            for column in _LATER:
+                if column.name not in there:
+                    with self._engine.begin() as connection:
+                        connection.exec_driver_sql(f"ALTER TABLE {_TABLE.name} ADD COLUMN {column.name} TEXT")
         except (IntegrityError, OperationalError, ProgrammingError):  # another process, or no right to
-            if not self._is_made():
+            if not (self._columns() or set()) >= set(_TABLE.columns.keys()):
                 raise _failed("may not make the table arrivals") from None
 
     @contextmanager

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from shlex import quote
-from typing import Literal
+from typing import Any, Literal
 
 from tabularium.mechanisms.errors import DataRefused, RunRefused
 from tabularium.tasks.arrival.claims import LIVE, Claims
@@ -39,6 +39,11 @@ def finished(home: Home, source: str | None, ending: Ending, *, run: str = "") -
     _note(home, source, ending, run)
 
 
+def diagnosing(run: str, home: Home) -> str:
+    """Return the command that says why a run has refused its data."""
+    return f"tabularium diagnose{run and ' ' + run} --home {quote(str(home.path))}"
+
+
 @contextmanager
 def recorded(home: Home, source: str | None) -> Iterator[None]:
     """Write down how a run by hand, inside the block, ended if it published or was refused."""
@@ -56,12 +61,18 @@ def _note(
     found = drop_of(source)
     if found is None:
         return
-    why = f"refused: data rules; see tabularium diagnose{run and ' ' + run} --home {quote(str(home.path))}"
-    values = {
+    values: dict[str, Any] = {
         "started": {},
         "failed": {},
-        "published": {"ended_at": time.time(), "why": ""},
-        "refused": {"ended_at": time.time(), "why": why, "slot": None, "announced_at": None},
+        "published": {"ended_at": time.time(), "why": "", "refusal": None, "run": None},
+        "refused": {
+            "ended_at": time.time(),
+            "why": f"refused: data rules; see {diagnosing(run, home)}",
+            "refusal": "data",
+            "run": run,
+            "slot": None,
+            "announced_at": None,
+        },
     }[state]
     allowed = (*LIVE, "quarantined", "refused") if state == "published" else LIVE
     with Claims.at(home) as claims:

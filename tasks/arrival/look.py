@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from shlex import quote
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from tabularium.ledger import Ledger
+from tabularium.ledger.durable_files import turn
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival import kept_digests
 from tabularium.tasks.arrival.calendar_periods import has_come
@@ -34,21 +35,15 @@ from tabularium.tasks.arrival.claims import Claims, Drop, State, drop_found, new
 from tabularium.tasks.arrival.inbox_limits import has_room
 from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
-from tabularium.tasks.arrival.moves import delete_old, put_away
-from tabularium.tasks.arrival.places import Place, Seen, opened
-from tabularium.tasks.arrival.verify_drop import is_whole, said, see_that_all_is_read
+from tabularium.tasks.arrival.places import DONE, QUARANTINE, Place, Seen, opened
+from tabularium.tasks.arrival.verify_drop import is_plain, is_whole, said, see_that_all_is_read
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from tabularium.validations.spec.model import ReleaseSpec
 
-#: Begins what is said of a drop whose period was published before.
-PUBLISHED_BEFORE = "period already published"
-_PUBLISHED = (
-    f"{PUBLISHED_BEFORE}; somebody may run it as a revision, which an officer approves: "
-    "tabularium run {} --source drop:{} --period {} --revises REASON --home {}"
-)
-TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
+_PUBLISHED = "period already published; somebody may run it as a revision, which an officer approves: "
+_TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
 _ENDED: tuple[State, ...] = ("published", "refused", "quarantined")
 #: After so long a part of a look begins nothing more.
 _SECONDS = 10.0
@@ -90,6 +85,12 @@ def look(home: Home, inbox: Inbox) -> bool:
     for failure in work.failures[:1]:
         raise failure
     return work.left and work.done
+
+
+def revising(home: Home, inbox: Inbox, drop: str, period: str) -> str:
+    """Return the command that runs a drop as a revision of its period."""
+    rest = f"--period {quote(period)} --revises REASON --home {quote(str(home.path))}"
+    return f"tabularium run {quote(inbox.spec)} --source drop:{drop} {rest}"
 
 
 class _Work:
@@ -224,8 +225,10 @@ class _Judge:
             first = drop_found(self._inbox.product, name, **about, why="", state="arrived", slot=slot)
             if self._take(first, changed):
                 return True
-        words = (quote(self._inbox.spec), about["id"], quote(manifest.period), quote(str(self._home.path)))
-        about["why"] = _PUBLISHED.format(*words) if charged else TAKEN
+        about |= {"why": _TAKEN, "refusal": "period taken"}
+        if charged:
+            command = revising(self._home, self._inbox, about["id"], manifest.period)
+            about |= {"why": _PUBLISHED + command, "refusal": "period published"}
         self.refused.append(_Refused(name, changed, about))
         return False
 
@@ -239,7 +242,7 @@ class _Judge:
     def _refuse(self, name: str, changed: float, refusal: DropRefused) -> None:
         """Refuse a drop, unless it may still be growing."""
         if time.time() - changed >= self._inbox.patience:
-            self.refused.append(_Refused(name, changed, {"why": refusal.line()}))
+            self.refused.append(_Refused(name, changed, {"why": refusal.line(), "refusal": "manifest"}))
 
     def _take(self, drop: Drop, changed: float) -> bool:
         """Claim a drop; taken back if it is another now, or gone: another watcher may have put it away."""
@@ -289,3 +292,57 @@ class _Judge:
                 hint=f"write it like {self._spec.period}, the spec's, "
                 "or let the inbox be deployed for others",
             )
+
+
+# Putting drops away: what was published into ``done``, what was not right into ``quarantine``, and its end.
+#
+# Where something goes is written down before it goes, and that it went afterwards: whoever is cut off in
+# between finds the same target again. One process at a time moves the drops of a product, and looks again
+# once it may: what another one put away is another drop by now. A folder is renamed; in an object store
+# every object is copied before the first is deleted.
+
+_WHY = ".why.txt"
+
+
+def put_away(claims: Claims, home: Home, place: Place, drop: Drop) -> bool:
+    """Move a drop that ended to where it belongs, if it does not lie there yet and nobody else is at it.
+
+    Returns
+    -------
+    bool
+        Whether it was moved.
+    """
+    folder = DONE if drop.state == "published" else QUARANTINE
+    if drop.place.startswith(f"{folder}/"):
+        return False
+    with turn(home.path / f".{drop.product}.moves.lock", 0) as mine:
+        if mine and claims.find(drop.id) == drop:
+            return _move(claims, place, drop, folder)
+    return False
+
+
+def _move(claims: Claims, place: Place, drop: Drop, folder: str) -> bool:
+    target = drop.target
+    if target is None or not target.startswith(f"{folder}/"):
+        name = drop.place.rpartition("/")[2]
+        target = f"{folder}/{name if is_plain(name) else drop.id}"
+        if place.has(target) or place.has(target + _WHY):
+            target += f"-{drop.id[:8]}"
+        if not claims.change(drop, target=target):
+            return False  # another watcher was first
+        drop = replace(drop, target=target)
+    # Nothing lies at either place if another watcher put it away before this claim, which is taken back.
+    if folder == QUARANTINE and (place.has(drop.place) or place.has(target)):
+        place.write(target + _WHY, drop.why + "\n")
+    place.move(drop.place, target)
+    if drop.place.startswith(f"{QUARANTINE}/"):
+        place.delete(drop.place + _WHY)
+    return claims.change(drop, place=target, target=None, lies=None)
+
+
+def delete_old(claims: Claims, home: Home, place: Place, drop: Drop) -> bool:
+    """Delete a drop that the inbox has kept long enough, with what is known of its content."""
+    place.delete(drop.place)
+    place.delete(drop.place + _WHY)
+    kept_digests.forget(home, drop.id)
+    return claims.change(drop, state="deleted", place="", why="")

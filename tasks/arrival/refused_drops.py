@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tabularium.tasks.arrival.claims import Claims, Drop, State
-from tabularium.tasks.arrival.inboxes import inboxes
-from tabularium.tasks.arrival.look import PUBLISHED_BEFORE, TAKEN
+from tabularium.tasks.arrival.claims import Claims, Drop, Refusal, State
+from tabularium.tasks.arrival.drop_runs import diagnosing
+from tabularium.tasks.arrival.inboxes import Inbox, inboxes
+from tabularium.tasks.arrival.look import revising
 from tabularium.tasks.runtime.home import Home
 
 _REFUSED: tuple[State, ...] = ("refused", "quarantined")
@@ -57,9 +58,9 @@ def refused_drops(home: Home) -> list[RefusedDrop]:
         The claims or the list of inboxes cannot be read.
     """
     drops = Claims.known(home)
-    addresses = {inbox.product: inbox.address for inbox in inboxes(home)} if drops else {}
+    watched = {inbox.product: inbox for inbox in inboxes(home)} if drops else {}
     return [
-        _refused(drop, addresses.get(drop.product))
+        _refused(home, drop, watched.get(drop.product))
         for drop in drops
         if drop.state in _REFUSED and not any(_replaces(other, drop) for other in drops)
     ]
@@ -74,20 +75,21 @@ def _replaces(other: Drop, drop: Drop) -> bool:
     )
 
 
-def _refused(drop: Drop, address: str | None) -> RefusedDrop:
-    beside = f"why stands beside it, in {address}/quarantine" if address else "why stands beside it"
-    run, command = "", ""
-    if drop.state == "refused":
-        command = drop.why.partition("; see ")[2]
-        run = command.removeprefix("tabularium diagnose ").partition(" --home ")[0]
-        run = "" if run.startswith("--home") else run
-        kind, then = "data", "Why is shown where it ran; have the data mended and delivered again."
-    elif drop.why.startswith(PUBLISHED_BEFORE):
-        command = drop.why.partition(": ")[2]
-        kind, then = "period published", "Nothing follows, unless somebody runs it as a revision."
-    elif drop.why == TAKEN:
-        kind, then = "period taken", "Have it delivered again once the other one of this period has ended."
-    else:
-        kind, then = "manifest", f"Have it mended and delivered again; {beside}."
+def _refused(home: Home, drop: Drop, inbox: Inbox | None) -> RefusedDrop:
+    beside = (
+        "why stands beside it" if inbox is None else f"why stands beside it, in {inbox.address}/quarantine"
+    )
+    kind: Refusal = drop.refusal or ("data" if drop.state == "refused" else "manifest")
+    then = {
+        "data": "Why is shown where it ran; have the data mended and delivered again.",
+        "manifest": f"Have it mended and delivered again; {beside}.",
+        "period published": "Nothing follows, unless somebody runs it as a revision.",
+        "period taken": "Have it delivered again once the other one of this period has ended.",
+    }[kind]
+    command = ""
+    if kind == "data":
+        command = diagnosing(drop.run or "", home)
+    elif kind == "period published" and inbox is not None:
+        command = revising(home, inbox, drop.id, drop.period)
     since = datetime.fromtimestamp(drop.ended_at or drop.found_at, UTC)
-    return RefusedDrop(drop.product, drop.period, since, run, f"refused: {kind}", then, command)
+    return RefusedDrop(drop.product, drop.period, since, drop.run or "", f"refused: {kind}", then, command)

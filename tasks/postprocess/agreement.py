@@ -14,7 +14,7 @@ Nothing here reads or writes: stages and simulations hand in estimates and get e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.inference import Estimate, Overlap
 from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.tasks.postprocess.mapped_arrays import Room
-from tabularium.tasks.postprocess.notes_on_steps import in_one
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.postprocess.together import Agreed, Estimates, Together
 from tabularium.validations.spec.load import Loaded
@@ -155,3 +154,29 @@ def _part_of_all(loaded: Loaded, table: Table) -> float:
     """Return which part of all cells a table's universe has; 2 for all records, which come first."""
     masks = () if table.where is None else _universe(loaded, table).columns.values()
     return math.prod(float(mask.mean()) for mask in masks) if table.where is not None else 2.0
+
+
+def in_one(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the notes on one step of several universes as one: the worst of each kind, and all names."""
+    notes = [each for each in notes if each]
+    if len(notes) <= 1:
+        return dict(notes[0]) if notes else {}
+    made: dict[str, Any] = {}
+    for key in dict.fromkeys(key for note in notes for key in note):
+        found = [note[key] for note in notes if key in note]
+        if isinstance(found[0], list):
+            made[key] = [each for part in found for each in part]
+        elif isinstance(found[0], dict):
+            made[key] = {
+                kind: sum(part.get(kind, 0) for part in found)
+                for kind in sorted({k for part in found for k in part})
+            }
+        elif key == "families_at_once":
+            made[key] = sum(found)
+        elif key == "variances":
+            made[key] = "estimated" if "estimated" in found else "exact"
+        elif isinstance(found[0], str):
+            made[key] = ", ".join(dict.fromkeys(found))
+        else:
+            made[key] = max(found)
+    return made

@@ -16,7 +16,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,7 @@ def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:
     whole = [*_published(ledger, period)]
     found = sorted([*whole, *_missing(ledger, whole)], key=lambda each: each[0].seq)
     standing = [charge for charge, _, withdrawal in found if withdrawal is None]
-    after = dict(zip((charge.release_id for charge in standing), standing[1:], strict=False))
+    after = superseding(standing)
     return {
         "format": FORMAT,
         "product": period.parent.name,
@@ -104,6 +104,17 @@ def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:
             for charge, created, withdrawal in found
         ],
     }
+
+
+def superseding(standing: Sequence[Charge]) -> dict[str, Charge]:
+    """Return which release superseded each of a period, by its id.
+
+    Parameters
+    ----------
+    standing
+        Those that were not withdrawn, the oldest first.
+    """
+    return dict(zip((charge.release_id for charge in standing), standing[1:], strict=False))
 
 
 def _state(withdrawal: Withdrawal | None, after: Charge | None) -> dict[str, Any]:

@@ -22,23 +22,28 @@ from tabularium.mechanisms.queries import (
     NoisyTable,
     PublishedCells,
     PublishedTable,
+    TreeAttribute,
 )
 from tabularium.mechanisms.queries.answer_sources import NoisySource
+from tabularium.mechanisms.queries.attributes import shown_number
 from tabularium.mechanisms.queries.cell_measurements import table_of
+from tabularium.mechanisms.queries.grammar import Measure as Asked
 from tabularium.mechanisms.queries.grammar import Query
 from tabularium.mechanisms.queries.linear_tables import MeasuredLevel
 from tabularium.mechanisms.registry import MECHANISMS, restore
 from tabularium.tasks.margins.error_model import LevelError, margin_base
+from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released, ReleasedNumbers
-from tabularium.tasks.query.known_numbers import known_sums
-from tabularium.tasks.query.measured_attributes import measured_attribute
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import Certificate
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.domains.query_attributes import attribute_of, tree_of
+from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure_fields import Kind, Measure
 from tabularium.validations.spec.parts.table_parts import Table
 from tabularium.validations.universes.asked_universe import put_within
 
@@ -370,3 +375,119 @@ def _as_measured(published: PublishedTable) -> NoisyTable:
     variances = published.noise.measured_variances[nodes]
     measured = (Measurement(nodes, published.values[nodes], variances),)
     return NoisyTable(published.axes, measured, published.noise.impossible)
+
+
+ANSWERS: dict[Kind, tuple[Asked, ...]] = {
+    "sum": ("sum",),
+    "mean": ("average", "sum"),
+    "median": ("quantile", "average", "sum"),
+    "quantile": ("quantile", "average", "sum"),
+    "rate": ("rate", "sum"),
+    "percent": ("rate", "sum"),
+}
+"""What can be computed of each kind: first what is published."""
+
+SHOWN: dict[Kind, Asked] = {
+    kind: "average" if each[0] == "rate" else each[0] for kind, each in ANSWERS.items()
+}
+"""How what is published of each kind is computed."""
+
+
+def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
+    """Return a measure as the last attribute of its array, whose numbers are those of the array.
+
+    See :mod:`tabularium.mechanisms.queries.measure_arrays`. Of a rate over another table the array has what
+    passes its test, and that is what can be asked for.
+    """
+    answers = ANSWERS[measure.kind] if measure.over is None else ("sum",)
+    if measure.by is not None or measure.form == "choice":
+        answers = answers[:1]
+    bottom, top, step = float(measure.bottom), float(measure.top), float(measure.step)
+    values, unit = [1.0], step
+    if measure.test is not None and measure.form == "pair":
+        values, unit = [float(measure.span), 0.0], 1 / measure.span
+    elif measure.form == "pair":
+        values, unit = [top, bottom], 1 / measure.width
+    elif measure.form == "tree":
+        values, unit = [bottom + step * place for place in range(measure.width + 1)], 1.0
+    codes, numbers = tuple(shown_number(value) for value in values), np.array(values)
+    return MeasuredAttribute(
+        name,
+        codes,
+        codes,
+        numbers,
+        numbers,
+        column="" if measure.test is not None else measure.of,
+        answers=answers,
+        unit=unit,
+        signed=measure.form == "total" and measure.signed,
+        about=_about(measure),
+        shown=(SHOWN[measure.kind], float(measure.rank)),
+        alike=(*measure.counts_alike[1:], measure.test),
+    )
+
+
+def _about(measure: Measure) -> str:
+    weighed = ""
+    if measure.weight is not None:
+        weighed = f", each as often as {measure.weight.column} says, at most {measure.heaviest} times"
+    if measure.over is not None:
+        said = f"It is how many records pass `{measure.test}`{weighed}"
+        return f"{said}; what its rate is over, {measure.over}, is another number."
+    if measure.test is not None:
+        said = f"It is of records of which `{measure.test}` is true or false, {measure.shown_unit}"
+        return f"{said}{weighed}."
+    unit = f" {measure.unit}" if measure.unit else ""
+    bounds = f"{shown_number(float(measure.bottom))} to {shown_number(float(measure.top))}{unit}"
+    if measure.by is not None:
+        bounds += f", which differ by {measure.by}"
+    said = f"Values of {measure.of} count as far as their bounds, {bounds}"
+    said += f", in steps of {shown_number(float(measure.step))}"
+    return f"{said}{weighed}; records without a value are left out."
+
+
+def known_sums(known: KnownMarginal, axes: Axes, loaded: Loaded) -> KnownSums | None:
+    """Return what an invariant says of the cells of a table, summed over columns that this does not cross.
+
+    None where the table has a column of it in another coding, such as leaves where it has a hierarchy.
+    """
+    places = {attribute.name: place for place, attribute in enumerate(axes.attributes)}
+    sizes = {name: loaded.domains[name].size for name in known.flat}
+    values, index = _along(known, axes, loaded)
+    values = values.reshape(len(values), *sizes.values())
+    gone = tuple(1 + at for at, name in enumerate(sizes) if name not in places)
+    values = values.sum(axis=gone)
+    # Of each cell along each attribute, its place in the numbers; 0 where they do not tell its cells apart.
+    parts = [index]
+    for name, size in sizes.items():
+        if name in places:
+            if axes.attributes[places[name]].cells != size:
+                return None
+            parts.append({places[name]: np.arange(size)})
+    shape = (len(axes.leaves), *axes.shape)
+    first = int(axes.tree is None)  # the one leaf of a table without a hierarchy is no attribute
+    groups = np.zeros(shape, np.intp)
+    for part, size in zip(parts, values.shape, strict=True):
+        groups *= size
+        for place, cells in part.items():
+            groups += cells.reshape([-1 if axis == place + first else 1 for axis in range(len(shape))])
+    return KnownSums(known.name, groups, values.reshape(-1))
+
+
+def _along(
+    known: KnownMarginal, axes: Axes, loaded: Loaded
+) -> tuple[NDArray[np.float64], dict[int, NDArray[np.intp]]]:
+    """Return numbers (nodes, cells), and of the hierarchy among the attributes the node of each leaf."""
+    named = {attribute.name: place for place, attribute in enumerate(axes.attributes)}
+    if known.along is None or known.along not in named:
+        return known.values.sum(axis=0, keepdims=True).astype(np.float64), {}
+    tree, values = known_on_tree(loaded, known)
+    domain, place = loaded.domains[known.along], named[known.along]
+    attribute = axes.attributes[place]
+    assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
+    assert isinstance(attribute, TreeAttribute)  # noqa: S101 - it is that domain as queries know it
+    # Nodes come in the order of their depth: those further down than the numbers belong to one above them.
+    at = attribute.leaves.astype(np.intp)
+    while (below := at >= tree.nodes).any():
+        at[below] = domain.parents[at[below]]
+    return values, {place: at}

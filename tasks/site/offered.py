@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tabularium.ledger import BadValue
 from tabularium.ledger.names import LONGEST_TEXT, is_kept
@@ -25,9 +25,10 @@ from tabularium.tasks.public_folder import document, largest_file, named
 from tabularium.tasks.publish.period_index import INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.sign.statement import STATEMENT
-from tabularium.tasks.site.release_facts import Ended, Index, Indexed
 from tabularium.validations.certificate import CERTIFICATE, Certificate
+from tabularium.validations.certificate.value_kinds import Line, ReleaseId, Sha256, Time
 from tabularium.validations.public_files import Unreadable, open_plain
+from tabularium.validations.spec.kinds import PeriodName, ProductName
 from tabularium.validations.spec.model import ReleaseSpec
 
 Read = TypeVar("Read", bound=BaseModel)
@@ -268,3 +269,32 @@ def _read(kind: type[Read], raw: bytes, name: str) -> Read:
     except BadValue as error:
         where = error.where
     raise _Unfit(f"{name} is not what it should be{f': {where}' if where else ''}")
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Ended(_Said):
+    """What a release has in its place since, or who withdrew it."""
+
+    at: Time
+    reason: Line | Literal[""] | None
+
+
+class Indexed(_Said):
+    """A release in the index of its period."""
+
+    release_id: ReleaseId
+    certificate: Sha256
+    state: Literal["current", "superseded", "withdrawn"]
+    ended: Ended | None
+
+
+class Index(_Said):
+    """The index of a period."""
+
+    format: Literal[1]
+    product: ProductName
+    period: PeriodName
+    releases: tuple[Indexed, ...]

@@ -16,7 +16,6 @@ from tabularium.tasks.verify import (
     ledger_checks,
     noise_checks,
     number_checks,
-    signature_check,
 )
 from tabularium.tasks.verify.findings import Check, CouldNot, Failed, Finding
 from tabularium.tasks.verify.format_checks import checks_of
@@ -24,7 +23,7 @@ from tabularium.tasks.verify.subject import NotARelease, Subject
 
 WITHOUT_TABLES: tuple[Check, ...] = (
     *folder_checks.CHECKS,
-    *signature_check.CHECKS,
+    *folder_checks.SIGNATURE_CHECKS,
     *certificate_checks.CHECKS,
     *ledger_checks.CHECKS,
     *noise_checks.CHECKS,

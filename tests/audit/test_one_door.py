@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "flows/operations/deployments/notifications.py": {"uuid"},  # the type of ids
     "flows/operations/told/run_progress.py": {"uuid"},  # the type of ids
     "tasks/publish/release_folder.py": {"uuid"},  # name of a file that is removed at once
-    "tasks/site/atom_feed.py": {"uuid"},  # ids of entries, made from their names
+    "tasks/site/write_site.py": {"uuid"},  # ids of entries, made from their names
     "tasks/runtime/kept_open.py": {"uuid"},  # the word for what is kept open
     "tasks/runtime/tracebacks.py": {"secrets"},  # name of a file
     "tasks/runtime/run.py": {"uuid"},  # name of a workspace

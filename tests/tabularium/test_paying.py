@@ -7,11 +7,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import tabularium as tb
 from tabularium.ledger import Ledger
+from tabularium.ledger.keys import public_hex
 from tabularium.mechanisms.errors import InputError
-from tests.flows.release.scene import write_scene
+from tests.flows.release.scene import let_sign, write_scene
 
 
 def said_of(spec: Path, home: Path | None) -> str | None:
@@ -102,3 +104,50 @@ def test_a_home_is_never_made_and_nothing_is_said_without_one(
     assert not list(away.iterdir())
     monkeypatch.setenv("TABULARIUM_HOME", str(home.path))
     assert "enough for 10 more periods" in (said_of(spec, None) or "")
+
+
+def test_a_decision_costs_nothing_where_its_charge_stands(tmp_path: Path) -> None:
+    """A release that is being made has its budget: what is left is not told as if it took it again."""
+    spec, home = write_scene(tmp_path, cap="1")
+    books = tb.open_ledger(home.path)
+    before = books.decision(spec)
+    with Ledger.connect(home.ledger_url) as ledger:
+        about = {"product": "small", "period": "2026", "spec_digest": before.spec_digest}
+        ledger.reserve("people", release_id="r1", amount=Fraction(1), **about)  # type: ignore[arg-type]
+        found = books.decision(spec)
+        assert (before.cost, found.cost, found.left, found.left_after) == (1, 0, 0, 0)
+        assert found.can_be_paid and found.headline == "small 2026: paid for already, and costs nothing more"
+        ledger.void("r1", reason="given back")
+        assert books.decision(spec).cost == 1
+
+
+def test_a_revision_is_told_as_one(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    headline = tb.open_ledger(home.path).decision(spec, revises="two areas were exchanged").headline
+    assert headline.startswith("small 2026, revised (two areas were exchanged): ε = 1 of account people")
+
+
+@pytest.mark.parametrize("officers", [1, 2])
+def test_an_approval_for_less_is_none_of_the_spec(tmp_path: Path, officers: int) -> None:
+    spec, home = write_scene(tmp_path)
+    one, other = let_sign(home), Ed25519PrivateKey.generate()
+    books = tb.open_ledger(home.path)
+
+    def approved_by(by: Ed25519PrivateKey, amount: str | None) -> tuple[str, ...]:
+        most = None if amount is None else Fraction(amount)
+        with Ledger.connect(home.ledger_url) as ledger:
+            ledger.approve("people", books.decision(spec).spec_digest, by=by, amount=most)
+        return books.decision(spec).approved_by
+
+    with Ledger.connect(home.ledger_url) as ledger:
+        ledger.enrol_key(public_hex(other), officer="B. Ito", by=one)
+        ledger.change_account("people", approvals=officers, reason="by decree", by=one)
+    assert approved_by(one, "1/2") == ()
+    assert approved_by(one, "2") == (
+        ("A. Ro",) if officers == 1 else ()
+    )  # together with one for 1 it is none
+    assert approved_by(one, "1") == ("A. Ro",)
+    if officers == 2:
+        assert approved_by(other, "1") == ("A. Ro", "B. Ito")
+        approved_by(one, None)
+        assert approved_by(other, None) == ("A. Ro", "B. Ito")

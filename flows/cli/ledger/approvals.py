@@ -111,7 +111,8 @@ def approve(
         approved: list[tuple[str | None, Approval]] = []
         try:
             for (period, _, digest, _), most in zip(wanted, limits, strict=True):
-                approved.append((period, ledger.approve(name, digest, by=by, amount=most, reason=reason)))
+                found = ledger.approve(name, digest, by=by, amount=most, reason=reason, product=product)
+                approved.append((period, found))
         finally:
             _say_approved(approved, needed, listed=len(wanted) > 1)
         if product is None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -24,7 +23,7 @@ from tabularium.flows.cli.ledger.shared_options import (
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import bar, out, table
 from tabularium.ledger import Account, Sums
-from tabularium.ledger.records import SYMBOLS
+from tabularium.ledger.records import SYMBOLS, Scope, Terms
 
 if TYPE_CHECKING:
     from tabularium import Books
@@ -93,8 +92,8 @@ def _show_account(books: Books, entry: Account) -> None:
     ]
     if notes:
         say("  " + "; ".join(notes), whole=False)
-    _show_scope("period", books.sums(entry.name, by="period"), terms.cap_per_period, symbol)
-    _show_scope("product", books.sums(entry.name, by="product"), terms.cap_per_product, symbol)
+    _show_scope("period", books.sums(entry.name, by="period"), terms, symbol)
+    _show_scope("product", books.sums(entry.name, by="product"), terms, symbol)
 
 
 def _days(entry: Account) -> Iterator[str]:
@@ -106,14 +105,16 @@ def _days(entry: Account) -> Iterator[str]:
         yield f"{'closes on' if today < terms.closes_on else 'closed since'} {terms.closes_on}"
 
 
-def _show_scope(scope: str, found: dict[str, Sums], cap: Fraction | None, symbol: str) -> None:
+def _show_scope(scope: Scope, found: dict[str, Sums], terms: Terms, symbol: str) -> None:
     if not found:
         return
+    cap = terms.cap_in(scope)
     most = cap if cap is not None else max(sums.used for sums in found.values())
     rows = table(scope, "", f">spent {symbol}", ">reserved", ">left")
     for name, sums in sorted(found.items()):
-        left = "" if cap is None else str(max(cap - sums.used, Fraction(0)))
-        rows.add_row(*cells(name, bar(min(sums.used, most), most), sums.spent, sums.reserved, left))
+        left = terms.left_in(scope, sums)
+        shown = "" if left is None else left
+        rows.add_row(*cells(name, bar(min(sums.used, most), most), sums.spent, sums.reserved, shown))
     out.print(rows)
 
 
@@ -136,3 +137,36 @@ def _show_charges(books: Books, entry: Account, last: int | None) -> None:
     if last and shown == last and (more := books.charge_count(entry.name) - shown) > 0:
         noun = "charge moved" if more == 1 else "charges moved"
         say(f"  {more} more {noun} earlier; all: tabularium ledger show {entry.name} --last 0")
+
+
+@app.command("history", epilog="Example:  tabularium ledger history census --last 20")
+def history(
+    account: One = None,
+    last: Annotated[int, typer.Option(help="Only so many entries, the newest; 0 for all.")] = 50,
+    export: Export = None,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the entries themselves, oldest first: what was decided, by whom, why, and what it changed.
+
+    With --json a list of entries as they stand in the chain, among their fields:
+
+    - by: the key that signed
+    - account_reserved, account_spent: the account's sums after the entry
+    """
+    with open_books(home, export) as books:
+        found = books.entries(account, last=last or None)
+        if as_json:
+            print_each(found)
+            return
+        heading = table(">entry", "time (UTC)", "what", "about")
+        heading.columns[0].no_wrap = heading.columns[2].no_wrap = True
+        if out.width < WIDE:  # the day, the time below it
+            heading.columns[1].max_width = 10
+        print_rows((_row(entry, books.explain(entry), named=account is None) for entry in found), heading)
+
+
+def _row(entry: Mapping[str, Any], about: list[str], *, named: bool) -> list[Text]:
+    if named and "account" in entry:
+        about = [f"account {entry['account']}", *about]
+    return cells(entry["seq"], entry["at"][:19].replace("T", " "), entry["kind"], "\n".join(about))

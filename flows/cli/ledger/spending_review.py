@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tabularium.flows.cli.ledger.shared_options import (
-    Export,
-    One,
-    app,
-    cells,
-    exact_or_none,
-    open_books,
-    say,
-)
+from tabularium import Books
+from tabularium.flows.cli.ledger.shared_options import Export, One, app, cells, exact_or_none, open_books, say
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import bar, out, print_json, table
 from tabularium.ledger.records import SYMBOLS
@@ -78,7 +71,6 @@ def plot(
     home: HomePath = None,
 ) -> None:
     """Plot what was reserved and spent over time, and the cap."""
-    from tabularium.flows.cli.ledger.account_plot import FORMATS, plot_spending
 
     with open_books(home, None) as books:
         if file.suffix.lower() not in FORMATS:
@@ -173,3 +165,45 @@ def _unit_json(unit: UnitView) -> dict[str, object]:
         "years": {year: str(loss) for year, loss in years.items()},
         "products": {product: str(loss) for product, loss in products.items()},
     }
+
+
+FORMATS = (".svg", ".png", ".pdf")
+
+
+def plot_spending(books: Books, account: str, file: Path) -> None:
+    """Draw the account's cap, what is used and what is spent, as steps over time.
+
+    Raises
+    ------
+    InputError
+        If there is no such account, or the file cannot be written.
+    """
+    from matplotlib.dates import date2num
+    from matplotlib.figure import Figure
+
+    course = books.course(account)
+    caps, used, spent = (
+        [float(getattr(point, what)) for point in course] for what in ("cap", "used", "spent")
+    )
+    symbol = SYMBOLS[books.account(account).definition]
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    times = [float(date2num(point.at)) for point in course]
+    axes.xaxis_date()
+    axes.step(times, caps, where="post", color="#b3423a", linewidth=1.5, label="cap")
+    axes.fill_between(times, used, spent, step="post", color="#9ec3e0", label="reserved")
+    axes.fill_between(times, spent, step="post", color="#2b6ca3", label="spent")
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel(symbol)
+    axes.set_title(f"{account}: budget over time")
+    axes.legend(loc="upper left", frameon=False)
+    axes.tick_params(axis="x", labelrotation=20)
+    try:
+        figure.savefig(file)
+    except OSError as error:
+        failure = InputError(
+            f"cannot be written ({error.strerror})", where=str(file), hint="name another file"
+        )
+    else:
+        return
+    raise failure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -90,15 +90,17 @@ class Foretold:
         }
 
 
-def foretold(
-    spec: ReleaseSpec,
-    schedule: tuple[str, str, str],
-    *,
-    charged: Collection[str],
-    pays_for: int,
-    terms: Terms,
-    now: datetime,
-) -> Foretold:
+@dataclass(frozen=True)
+class Coming:
+    """The new periods of a schedule, and when each runs first; ``ten_years``: whether all of that time."""
+
+    periods: list[tuple[str, datetime]]
+    ten_years: bool
+
+
+def coming(
+    schedule: tuple[str, str, str], *, charged: Collection[str], terms: Terms, now: datetime
+) -> Coming:
     """Go through a schedule.
 
     Parameters
@@ -107,13 +109,9 @@ def foretold(
         Cron, time zone, and the template of the period.
     charged
         Periods of the product that are paid for already.
-    pays_for
-        How many more the account pays for.
     terms
         Of the account.
     """
-    from tabularium.ledger.review import DELTA, composed
-
     cron, timezone, template = schedule
     end, at, known = now.replace(year=now.year + YEARS, day=min(now.day, 28)), now, set(charged)
     new: list[tuple[str, datetime]] = []
@@ -126,12 +124,53 @@ def foretold(
         if period not in known and (terms.opens_on is None or terms.opens_on <= _day(at)):
             known.add(period)
             new.append((period, at))
+    return Coming(new, ten_years)
+
+
+def paid_together(left: Fraction, schedules: Sequence[tuple[Fraction, int, Coming]]) -> list[int]:
+    """Return how many periods of each schedule of an account are paid for before one of it is refused.
+
+    They are charged as they run, whichever schedule they are of.
+
+    Parameters
+    ----------
+    left
+        Of the account.
+    schedules
+        Of each: what a period costs, how many are paid for at most, and what comes.
+    """
+    numbers, refused = [0 for _ in schedules], [False for _ in schedules]
+    runs = [(at, place) for place, (_, _, found) in enumerate(schedules) for _, at in found.periods]
+    for _, place in sorted(runs):
+        cost, most, _ = schedules[place]
+        refused[place] |= cost > left or numbers[place] >= most
+        if not refused[place]:
+            left -= cost
+            numbers[place] += 1
+    return numbers
+
+
+def foretold(spec: ReleaseSpec, found: Coming, *, pays_for: int, terms: Terms) -> Foretold:
+    """Say what becomes of a schedule.
+
+    Parameters
+    ----------
+    found
+        Its periods.
+    pays_for
+        How many of them the account pays for.
+    terms
+        Of the account.
+    """
+    from tabularium.ledger.review import DELTA, composed
+
+    new = found.periods
     open_for = next((n for n, (_, at) in enumerate(new) if terms.closed_on(_day(at))), len(new))
     paid = min(pays_for, open_for)
     last = new[paid - 1] if 0 < paid < len(new) else None
     unpaid = new[paid] if paid < len(new) else None
     privacy, closed = spec.privacy, open_for <= pays_for
-    if not ten_years or not new:
+    if not found.ten_years or not new:
         return Foretold(last, unpaid, closed, None, None, None, None, privacy.symbol)
     delta = privacy.delta or DELTA
     epsilon = composed(privacy.definition, privacy.budget, len(new), delta)
@@ -144,7 +183,7 @@ def schedules_of(home: Home) -> list[tuple[str, str, tuple[str, str, str]]]:
 
     Returns
     -------
-    Product, spec file, and schedule as :func:`foretold` takes it; none where no Prefect API is known.
+    Product, spec file, and schedule as :func:`coming` takes it; none where no Prefect API is known.
 
     Raises
     ------

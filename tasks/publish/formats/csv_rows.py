@@ -1,13 +1,17 @@
-"""Rows of text, as in every CSV file of a release."""
+"""CSV: rows of text as in every CSV file of a release, ``<table>.csv`` and its metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
+
+from tabularium.tasks.publish.formats.csvw_metadata import metadata_text
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.validations.spec.load import Loaded
 
 _ROWS_AT_ONCE = 50_000
 
@@ -35,3 +39,14 @@ def rows_into_csv(schema: pa.Schema, path: Path, *, quoted: bool = True) -> Iter
                 writer.write_table(rows.slice(start, _ROWS_AT_ONCE).cast(plain))
 
         yield write
+
+
+def csv_file(loaded: Loaded, name: str, table: PublishedTable, aside: Path) -> Taking:
+    """Give what writes the rows of ``<table>.csv``."""
+    return rows_into_csv(table.frame.schema, aside / f"{name}.csv")
+
+
+def write_metadata(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: Path) -> None:
+    """Write ``<table>.csv-metadata.json``."""
+    for name, table in tables.items():
+        (aside / f"{name}.csv-metadata.json").write_text(metadata_text(loaded, name, table), encoding="utf-8")

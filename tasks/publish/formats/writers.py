@@ -13,8 +13,7 @@ from concurrent.futures import Executor, Future, wait
 from contextlib import ExitStack
 from pathlib import Path
 
-from tabularium.tasks.publish.formats.csv_files import csv_file, write_metadata
-from tabularium.tasks.publish.formats.csv_rows import Take, Taking
+from tabularium.tasks.publish.formats.csv_rows import Take, Taking, csv_file, write_metadata
 from tabularium.tasks.publish.formats.dcat_catalogue import write_catalogue
 from tabularium.tasks.publish.formats.parquet_files import parquet_file
 from tabularium.tasks.publish.formats.sdmx_files import sdmx_file, write_structure

@@ -84,7 +84,11 @@ class Browser:
         port = listening.getsockname()[1]
         self.session, self.origin = Session(port), f"http://127.0.0.1:{port}"
         config = uvicorn.Config(
-            application(self.desk, self.session), log_config=None, lifespan="off", timeout_graceful_shutdown=1
+            application(self.desk, self.session),
+            log_config=None,
+            lifespan="off",
+            proxy_headers=False,
+            timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)

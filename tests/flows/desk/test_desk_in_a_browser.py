@@ -180,7 +180,8 @@ def test_a_key_is_opened_by_its_passphrase_closed_and_forgotten(place: Place, tm
         window.press("Close the key")
         assert "The key is closed" in window.page.inner_text(".who")
         assert "Passphrase of locked.pem" in window.go(f"/drafts/{place.draft}")
-    here = Browser(place, file, idle=1.0)  # the same in this process, with less patience
+    here = Browser(place, file)  # the same in this process
+    assert here.key is not None
     address = f"{here.origin}/enter?token={here.session.new_token()}"
     with chromium_window() as context:
         window = Window(context, Started(address, here.origin, tmp_path, tmp_path)).enter()
@@ -190,6 +191,7 @@ def test_a_key_is_opened_by_its_passphrase_closed_and_forgotten(place: Place, tm
         window.page.check("input[name=consulted][value=no]")
         window.page.check("input[name=criterion] >> nth=0")
         window.press("Withhold…")
+        here.key.idle = 1.0  # with less patience from here on
         window.page.wait_for_timeout(1300)
         assert "the key is closed" in window.press("Sign as C. Lock")
         assert "Passphrase of locked.pem" in window.go(f"/drafts/{place.draft}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ import pytest
 import tabularium
 from tabularium.flows.desk.draft_page import _targets
 from tabularium.ledger.keys import key_id, make_key, public_hex, read_private
+from tabularium.mechanisms.errors import LedgerError
 from tests.flows.desk.desk_scene import Browser, Place, words_of
 from tests.flows.release.scene import write_scene
 from tests.tasks.publish.certificate.samples import YEARS
 
 pytestmark = pytest.mark.xdist_group("desk")
 DRAFT = {"consulted": "no"}
+CRITERION = {"criterion": "implausible"}
 
 
 def digest_of(place: Place) -> str:
@@ -80,6 +83,24 @@ def test_a_spec_that_changed_since_it_was_looked_at_is_not_signed(place: Place) 
     assert place.entries() == before + 1
 
 
+def test_what_cannot_be_known_is_not_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key has signed before; whether it did so now nobody can say whose ledger did not answer."""
+    browser = Browser(place, place.key)
+    browser.sign("/approve", **approval(place, browser))
+    real, asked = tabularium.Books.last_entry.fget, []  # type: ignore[attr-defined]
+
+    def away_once(books: tabularium.Books) -> int:
+        asked.append(books)
+        if len(asked) == 1:
+            raise LedgerError("does not answer", where="the ledger", hint="start it")
+        number: int = real(books)
+        return number
+
+    monkeypatch.setattr(tabularium.Books, "last_entry", property(away_once))
+    said = words_of(browser.send(f"/drafts/{place.draft}/accept", draft=digest_of(place)))
+    assert "was not answered" in said and "signed" not in said
+
+
 def test_what_cannot_be_paid_is_not_signed_by_mistake(place: Place) -> None:
     place.spec.write_text(place.spec.read_text().replace('budget: "1"', 'budget: "9"'))
     browser, before = Browser(place, place.key), place.entries()
@@ -103,6 +124,11 @@ def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     fields = {"draft": digest_of(place)}
     said = browser.send(f"/drafts/{place.draft}/accept", **fields)
     assert "was not answered" in said.text
+    for address, more in (
+        (f"/drafts/{place.draft}/accept", {}),
+        (f"/drafts/{place.draft}/withhold", CRITERION),
+    ):
+        assert "another draft of it was laid out" in browser.sign(address, **DRAFT, **more), "it names none"
     assert state(place, place.draft) == "measured"
     said = browser.sign(f"/drafts/{place.draft}/accept", **fields, **DRAFT)
     assert f"Release {place.draft} is accepted. Published: " in said
@@ -222,6 +248,11 @@ def test_a_passphrase_is_asked_for_and_forgotten(place: Place, monkeypatch: pyte
     browser.key._used -= 1  # a second has passed
     assert "Passphrase of locked.pem" in browser.page(f"/drafts/{place.draft}")
     assert "open sesame" not in str(vars(browser.key)) + str(vars(browser.desk))
+    browser.send("/unlock", passphrase="open sesame", back="/")
+    until = time.monotonic() + 30
+    while browser.key._opened is not None:  # nobody asks for it
+        assert time.monotonic() < until, "a key that nobody uses stays in memory"
+        time.sleep(0.05)
 
 
 def test_a_revoked_key_and_a_ledger_that_is_read_only_sign_nothing(place: Place) -> None:
@@ -261,6 +292,24 @@ def test_an_officer_elsewhere_sees_a_copy_and_signs(place: Place, tmp_path: Path
     with place.ledger() as books:
         draft = books.draft(place.draft)
         assert draft is not None and draft.accepted
+
+
+def test_what_this_home_laid_out_is_published_here_though_its_folder_is_named_as_a_copy(place: Place) -> None:
+    browser = Browser(place, place.key)
+    browser.desk.folders = (place.spec.parent / "drafts",)
+    said = browser.sign(f"/drafts/{place.draft}/accept", draft=digest_of(place), **DRAFT)
+    assert "Published: " in said
+    assert state(place, place.draft) == "published"
+
+
+def test_what_was_accepted_waits_until_it_is_published(place: Place) -> None:
+    browser = Browser(place, place.key)
+    with place.ledger() as books:  # whoever accepted it was cut off then
+        books.accept(place.draft, draft=digest_of(place), by=read_private(place.key, None))
+    page = browser.page("/")
+    assert "Accepted, not published" in page and f"tabularium ledger accept {place.draft} --key FILE" in page
+    tabularium.officer(place.home.path, key=place.key).accept(place.draft)
+    assert "Nothing waits for a person" in browser.page("/")
 
 
 def test_to_sign_writes_nothing_and_a_held_officer_signs_nothing_else(place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,28 @@ def test_a_form_needs_the_secret_of_the_session(browser: Browser, place: Place, 
         assert answer.status_code == 403, name
         assert "not one of this session" in answer.text, name
     assert place.entries() == before
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="nobody tells whose a connection is")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
+def test_a_cookie_that_another_user_got_hold_of_opens_nothing(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    port = int(browser.origin.rpartition(":")[2])
+    cookie = "; ".join(f"{name}={value}" for name, value in browser.client.cookies.items())
+    headers = f"Host: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nX-Forwarded-For: 127.0.0.1\r\n"
+
+    def asked() -> bytes:
+        with socket.create_connection((address, port), timeout=60) as connection:
+            connection.sendall(f"GET / HTTP/1.1\r\n{headers}Connection: close\r\n\r\n".encode())
+            with connection.makefile("rb") as answer:
+                return answer.read()
+
+    assert asked().startswith(b"HTTP/1.1 200")
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    refused = asked()
+    assert refused.startswith(b"HTTP/1.1 403") and b"no other user of this machine" in refused
 
 
 def test_an_address_lets_in_once(place: Place) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from tabularium.flows.operations.deployments.foretold import Foretold, foretold
+import tabularium
+from tabularium.flows.operations.deployments.foretold import Foretold, coming, foretold
 from tabularium.flows.operations.names_in_prefect import own_tags
 from tabularium.ledger import Terms
 from tabularium.mechanisms.errors import InputError
@@ -37,7 +39,8 @@ def said(
     **days: str,
 ) -> Foretold:
     terms = replace(TERMS, **days)  # type: ignore[arg-type]
-    return foretold(spec, schedule, charged=charged, pays_for=pays_for, terms=terms, now=NOW)
+    found = coming(schedule, charged=charged, terms=terms, now=NOW)
+    return foretold(spec, found, pays_for=pays_for, terms=terms)
 
 
 def test_the_last_period_that_is_paid_for_and_the_first_that_is_not(spec: ReleaseSpec) -> None:
@@ -61,6 +64,32 @@ def test_an_account_takes_charges_on_its_days_alone(spec: ReleaseSpec) -> None:
     found = said(spec, 1, opens_on="2027-02-01")
     assert found.last is not None
     assert found.last[0] == "2027-Q2"
+
+
+def test_products_of_one_account_share_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 6 each month takes 1 for one product, and each second month 2 for the other."""
+    small, home = write_scene(tmp_path, cap="6")
+    text = small.read_text().replace("product: small", "product: other")
+    other = small.with_name("other.yaml")
+    other.write_text(text.replace('budget: "1"', 'budget: "2"'))
+    period = "{scheduled:%Y-%m}"
+    schedules = [
+        ("small", str(small), ("0 6 1 * *", "UTC", period)),
+        ("other", str(other), ("0 6 2 */2 *", "UTC", period)),  # from January on
+    ]
+    monkeypatch.setattr(
+        "tabularium.flows.operations.deployments.foretold.schedules_of", lambda _home: schedules
+    )
+
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(NOW.timestamp(), tz)
+
+    monkeypatch.setattr("tabularium._paying.datetime", Stopped)
+    ahead = tabularium.open_ledger(home.path).ahead("people")
+    months = {name: tuple(each and each[0] for each in (found.last, found.unpaid)) for name, found in ahead}
+    assert months == {"small": ("2027-03", "2027-04"), "other": ("2027-01", "2027-03")}
 
 
 def test_ten_years_as_an_epsilon_and_a_delta(spec: ReleaseSpec) -> None:

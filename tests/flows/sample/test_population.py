@@ -26,7 +26,7 @@ from tabularium.flows.sample.jobs import (
 )
 from tabularium.flows.sample.people import ADULT
 from tabularium.flows.sample.population import NINES, population_blocks
-from tabularium.flows.sample.survey import LARGEST_WEIGHT, SMALLEST_WEIGHT, survey_blocks
+from tabularium.flows.sample.sample_specs import LARGEST_WEIGHT, SMALLEST_WEIGHT, survey_blocks
 from tabularium.mechanisms.noise.synthetic import generator
 
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tabularium.ledger import BadValue, ChainBroken, Entry, Ledger, NotApproved, WrongState
+from tabularium.ledger import BadValue, ChainBroken, Conflict, Entry, Ledger, NotApproved, WrongState
 from tabularium.ledger.chain.export import export, restore, verify_export
 from tabularium.ledger.events import seal
 from tabularium.ledger.keys import key_id, public_hex, statement
@@ -86,14 +86,45 @@ def test_all_must_have_signed_the_same_since_it_was_taken_back(
     books.verify()
 
 
+def test_nobody_signs_what_as_many_as_must_have_approved(
+    books: Ledger, officers: list[Ed25519PrivateKey]
+) -> None:
+    first, second, _ = officers
+    third = enrolled(books, "C. Li", first)
+    books.change_account("two", approvals_by_product={"p": 3}, reason="by decree")
+    for by in (first, second):
+        books.approve("two", "s", by=by, product="q")
+    before = books.head().seq
+    for by in (first, second):
+        books.approve("two", "s", by=by, product="q")
+    with pytest.raises(Conflict, match=r"spec s: is approved already by A\. Ro, B\. Ito, and nobody else"):
+        books.approve("two", "s", by=third, product="q")
+    assert books.head().seq == before
+    books.approve("two", "s", by=third)  # it may be of the product that asks for three
+    with pytest.raises(Conflict, match=r"C\. Li"):
+        books.approve("two", "s", by=enrolled(books, "D. Oz", first))
+    books.approve("two", "s", by=first, amount=TENTH)  # another decision, which begins anew
+    assert names(books) == ["A. Ro"]
+    books.approve("census", "s", by=first)
+    with pytest.raises(Conflict, match=r"by A\. Ro, and"):
+        books.approve("census", "s", by=second)
+    books.revoke_key(key_id(public_hex(first)), reason="left", by=second)
+    books.approve("census", "s", by=second)
+    assert names(books, "census") == ["B. Ito"]
+    books.verify()
+
+
 def test_the_approval_of_a_revoked_key_counts_no_more(
     books: Ledger, officers: list[Ed25519PrivateKey]
 ) -> None:
     first, second, _ = officers
     third = enrolled(books, "C. Li", first)
-    for by in (first, second, third):
+    for by in (first, third):
         books.approve("two", "s", by=by)
     books.revoke_key(key_id(public_hex(third)), reason="left", by=first)
+    with pytest.raises(NotApproved, match="1 of 2"):
+        reserve(books, account="two")
+    books.approve("two", "s", by=second)
     reserve(books, account="two")
     books.revoke_key(key_id(public_hex(second)), reason="left", by=first)
     assert names(books) == ["A. Ro"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +19,7 @@ from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.arrival.inbox_limits import InboxLimits
 from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.arrival.look import look
+from tabularium.tasks.arrival.refused_drops import refused_drops
 from tabularium.tasks.runtime.home import Home
 from tests.tasks.arrival.drops import PRODUCT, TEXT, drops_of, manifest, seen, why, write_drop, write_inbox
 
@@ -191,6 +194,7 @@ def test_a_second_drop_for_a_period_comes_too_late(tmp_path: Path) -> None:
     first, second = seen(home, inbox)
     assert (first.state, second.state, second.slot) == ("arrived", "quarantined", None)
     assert why(inbox, "b").startswith("another drop came first for this period")
+    assert second.refusal == "period taken"
 
 
 def test_the_same_drop_again_and_a_changed_one_are_told_the_same(tmp_path: Path) -> None:
@@ -219,7 +223,26 @@ def test_a_period_that_the_ledger_charged_is_not_charged_by_a_drop(tmp_path: Pat
     assert why(inbox, "first").startswith("period already published")
     command = f"tabularium run {inbox.spec} --source drop:{drop.id} --period {drop.period} --revises REASON"
     assert f"{command} --home {home.path}" in why(inbox, "first")
+    (refused,) = refused_drops(home)
+    assert (refused.refusal, refused.command) == (
+        *("refused: period published", f"{command} --home {home.path}"),
+    )
     assert kept_digests.kept(home, drop.id)  # so that it may be run as a revision
+
+
+def test_a_database_from_before_refusals_had_a_kind_is_read_and_goes_on(tmp_path: Path) -> None:
+    home, inbox = write_inbox(tmp_path)
+    write_drop(inbox)
+    finish(home, only(home, inbox), "refused")
+    file = home.beside_ledger / "arrivals.db"
+    with closing(sqlite3.connect(file)) as old:
+        for column in ("refusal", "run"):
+            old.execute(f"ALTER TABLE arrivals DROP COLUMN {column}")
+    (refused,) = refused_drops(home)
+    assert (refused.refusal, refused.run) == ("refused: data", "")
+    write_drop(inbox, "wrong", digest="0" * 64)
+    seen(home, inbox)
+    assert [each.refusal for each in refused_drops(home)] == ["refused: data", "refused: manifest"]
 
 
 def test_a_refused_drop_goes_to_quarantine_and_its_period_is_free(tmp_path: Path) -> None:
@@ -228,6 +251,9 @@ def test_a_refused_drop_goes_to_quarantine_and_its_period_is_free(tmp_path: Path
     finish(home, only(home, inbox), "refused")
     assert only(home, inbox).place == "quarantine/first"
     assert why(inbox, "first") == f"refused: data rules; see tabularium diagnose RUN --home {home.path}\n"
+    (refused,) = refused_drops(home)
+    assert (refused.refusal, refused.run) == ("refused: data", "RUN")
+    assert refused.command == f"tabularium diagnose RUN --home {home.path}"
     write_drop(inbox)
     states = {drop.state: drop.place for drop in seen(home, inbox)}
     assert states == {"refused": "quarantine/first", "arrived": "first"}

@@ -18,8 +18,7 @@ from tabularium.ledger.durable_files import turn
 from tabularium.ledger.refusals import StorageFailed
 from tabularium.tasks.arrival import drop_runs
 from tabularium.tasks.arrival.claims import Claims, drop_found
-from tabularium.tasks.arrival.look import look
-from tabularium.tasks.arrival.moves import put_away
+from tabularium.tasks.arrival.look import look, put_away
 from tabularium.tasks.arrival.places import opened
 from tabularium.tasks.runtime.home import Home
 from tests.ledger.scene import postgresql
