@@ -184,7 +184,7 @@ def test_an_entry_of_a_time_that_has_not_come_is_named(books: Ledger) -> None:
 
 
 def open_books_at(books: Ledger, now: datetime) -> Ledger:
-    return Ledger.connect(books._backend.engine.url, clock=lambda: now)
+    return Ledger.connect(books._transactions.database.backend.engine.url, clock=lambda: now)
 
 
 # Officers
