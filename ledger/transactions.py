@@ -17,6 +17,7 @@ from tabularium.ledger.records import GENESIS, Charge, Head
 from tabularium.ledger.refusals import RESTORE, ChainBroken, ReadOnly
 from tabularium.ledger.storage import entry_queries
 from tabularium.ledger.storage.append import Append
+from tabularium.ledger.storage.chain_head import read_head
 from tabularium.ledger.storage.database import NOT_A_LEDGER, Database
 
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
@@ -66,8 +67,8 @@ class Transactions:
             if not self._continued:  # what is appended from here on is looked at where it counts
                 with self.reading() as connection:
                     self.require_continued(connection)
-        with self.database.append(asked) as (connection, start):
-            append = Append(connection, self.clock(), start, self.tolerance)
+        with self.database.write() as connection:
+            append = Append(connection, self.clock(), read_head(connection, asked), self.tolerance)
             # A backup may be put in place while this process runs: look at the witness every time.
             unwitnessed = self._unwitnessed(connection, self._first(connection), append.start.shows)
             waits = append.start.kind == "restored" and not confirming

@@ -8,8 +8,6 @@ its errors mean.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine
@@ -18,7 +16,6 @@ from sqlalchemy.exc import DBAPIError
 from tabularium.ledger.chain.witness import Witness
 from tabularium.ledger.records import Entry
 from tabularium.ledger.storage import schema
-from tabularium.ledger.storage.chain_head import ChainHead
 
 
 class Held(ABC):
@@ -48,9 +45,8 @@ class Backend(ABC):
         Tells this ledger from every other that this process may have open.
     engine
         The SQLAlchemy engine.
-    readers, writers, appenders
-        The same engine for transactions that see one state of the ledger, that write, and that append one
-        entry with :meth:`lock_and_read` and :meth:`append`.
+    readers, writers
+        The same engine for transactions that see one state of the ledger, and that write.
     locks
         Folder for locks of the operating system.
     witness
@@ -64,7 +60,6 @@ class Backend(ABC):
     engine: Engine
     readers: Engine
     writers: Engine
-    appenders: Engine
     locks: Path
     witness: Path
     wait: float
@@ -87,15 +82,11 @@ class Backend(ABC):
 
     @abstractmethod
     def lock(self, connection: Connection) -> None:
-        """Take the one right to append, for the rest of the transaction."""
-
-    @abstractmethod
-    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
-        """Take the one right to append, and read the head and what a charge ``asked`` about depends on."""
+        """Take the one right to append, before anything is read, for the rest of the transaction."""
 
     @abstractmethod
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append the one entry of a transaction, whose columns are ``columns``; it may commit at once."""
+        """Append the one entry of a transaction, whose columns are ``columns``."""
 
     @abstractmethod
     def hold(self, release_id: str, wait: float) -> Held | None:
@@ -113,11 +104,6 @@ class Backend(ABC):
     def place(self) -> Path:
         """What files of this machine about the ledger are named after, whatever URL it is opened by."""
         return self.witness.with_suffix("")
-
-    @contextmanager
-    def queue(self) -> Iterator[None]:
-        """Wait for this process's turn to begin a writing transaction, where the engine has no queue."""
-        yield
 
     def unchanged(self) -> bool:
         """Whether what the URL names is still what was opened."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -362,10 +361,8 @@ def _body(hashed_body: str | None) -> dict[str, Any] | None:
     return None if hashed_body is None else checked_body(hashed_body)
 
 
-@lru_cache(maxsize=256)
 def checked_body(hashed_body: str) -> dict[str, Any]:
     """Return the body of an entry, whose text is compared with its hash first."""
-    # Kept by its whole text, so that what is read several times in one charge is hashed and parsed once.
     if not is_whole(hashed_body[64:], hashed_body[:64]):
         raise ChainBroken(
             "an entry has been altered: its hash is not that of its content",

@@ -13,13 +13,9 @@ that fits more closely than the server's would otherwise run with the rights of 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from select import POLLIN
-from select import poll as select_poll
 from typing import Any
 
 from sqlalchemy import (
@@ -27,14 +23,13 @@ from sqlalchemy import (
     Connection,
     Engine,
     NullPool,
-    PoolProxiedConnection,
     create_engine,
     event,
     func,
     select,
     text,
 )
-from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tabularium.ledger import durable_files
 from tabularium.ledger.chain.witness import Witness
@@ -42,19 +37,12 @@ from tabularium.ledger.records import Entry
 from tabularium.ledger.refusals import StorageFailed
 from tabularium.ledger.storage import postgres_causes, postgres_faults, postgres_guard, schema
 from tabularium.ledger.storage.backend import Backend, Held
-from tabularium.ledger.storage.chain_head import ChainHead
 
 CONNECT_SECONDS = 10
 
 _LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
 #: every type exact, so that no other function of that name can fit more closely
-_HEAD = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED;"
-    " SELECT * FROM {schema}.ledger_head(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
-    " CAST(%(period)s AS text), CAST(%(product)s AS text))"
-)
-_NOTHING = dict.fromkeys(("release_id", "account", "period", "product"))
-_APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text)); COMMIT"
+_APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text))"
 #: ``pg_temp`` last, or it would come first by itself
 _PATH = "pg_catalog, pg_temp"
 
@@ -111,8 +99,6 @@ class PostgreSQL(Backend):
         self.wait = wait
         self.engine = _engine(url, wait)
         self.writers = self.engine
-        # BEGIN and COMMIT are sent with the statements, _HEAD and _APPEND.
-        self.appenders = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self.readers = self.engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
@@ -175,14 +161,12 @@ class PostgreSQL(Backend):
         """Lock the head's row, before anything is read: later statements see all that came before."""
         connection.execute(_LOCK)
 
-    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
-        """Do it in one round trip: every writer waits for as long as this one has the lock."""
-        return ChainHead.of(_asked(connection, _HEAD, asked or _NOTHING), asked is not None)
-
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append through the one function that may, which works out the columns, and commit with it."""
+        """Append through the one function that may, which works out the columns."""
         del columns
-        _asked(connection, _APPEND, {"body": entry.text, "hash": entry.hash})
+        place = postgres_guard.quoted(_schema(connection)).replace("%", "%%")
+        values = {"body": entry.text, "hash": entry.hash}
+        connection.exec_driver_sql(_APPEND.replace("{schema}", place), values)
 
     def witnessed(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
@@ -217,36 +201,6 @@ class PostgreSQL(Backend):
         return postgres_causes.cause(error)
 
 
-def _asked(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:
-    """Ask on a connection of SQLAlchemy's, and tell SQLAlchemy if it was lost."""
-    try:
-        return ask(connection.connection, statements, values)
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            connection.invalidate()
-        raise
-
-
-def ask(pooled: PoolProxiedConnection, statements: str, values: Mapping[str, Any]) -> Any:
-    """Send two statements in one message, the driver's shortest way; return the row that there is.
-
-    While this process has the right to append, all others wait: for its round trips, and for what it does
-    between them.
-    """
-    import psycopg
-    from psycopg.rows import namedtuple_row
-
-    driver: Any = pooled.driver_connection
-    try:
-        cursor = psycopg.ClientCursor(driver, row_factory=namedtuple_row)
-        cursor.execute(_called(statements, str(pooled.info["schema"])), values)
-        if cursor.description is None:
-            cursor.nextset()
-        return cursor.fetchone()
-    except psycopg.Error as error:
-        raise DBAPIError(None, None, error, connection_invalidated=bool(driver.closed)) from None
-
-
 _ARGUMENTS: dict[str, Any] = {
     "connect_timeout": CONNECT_SECONDS,
     "keepalives_idle": 30,
@@ -263,6 +217,7 @@ def _engine(url: URL, wait: float) -> Engine:
             url.set(drivername="postgresql+psycopg"),
             connect_args=_ARGUMENTS,
             pool_size=4,
+            pool_pre_ping=True,
             max_overflow=-1,
             hide_parameters=True,
             isolation_level="READ COMMITTED",
@@ -279,12 +234,6 @@ def _engine(url: URL, wait: float) -> Engine:
 
     @event.listens_for(engine, "checkout")
     def checkout(connection: Any, _record: Any, _proxy: Any) -> None:
-        # An idle connection on which something can be read was closed by the server: one look at the socket
-        # tells, where a ping would cost a round trip before every transaction.
-        look = select_poll()
-        look.register(connection.fileno(), POLLIN)
-        if look.poll(0):
-            raise DisconnectionError
         if connection.read_only is False:  # as it comes back from reading: it would ask to write in its BEGIN
             connection.read_only = None
 
@@ -318,11 +267,6 @@ def _confine(engine: Engine) -> None:
     @event.listens_for(engine, "engine_connect")
     def engine_connect(connection: Connection) -> None:
         connection.execution_options(schema_translate_map={None: connection.info["schema"]})
-
-
-@lru_cache(maxsize=8)
-def _called(statement: str, place: str) -> str:
-    return statement.replace("{schema}", postgres_guard.quoted(place).replace("%", "%%"))
 
 
 def _schema(connection: Connection) -> str:

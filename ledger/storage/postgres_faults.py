@@ -52,7 +52,6 @@ _ONLY = {
 #: What ``roles.sql`` gives beside SELECT.
 _GRANTED = {
     (WRITER, "UPDATE on locks.name"),
-    (WRITER, "EXECUTE on ledger_head"),
     (WRITER, "EXECUTE on ledger_append"),
 }
 _DEFAULT, _C = 100, 950  # collations whose numbers are part of the server

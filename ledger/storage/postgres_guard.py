@@ -16,9 +16,7 @@ from string import Formatter
 
 from tabularium.ledger.events import FORMAT, KINDS
 from tabularium.ledger.records import GENESIS
-from tabularium.ledger.storage.chain_head import RECENT
 from tabularium.ledger.storage.postgres_rules import FUNCTIONS as RULES
-from tabularium.ledger.storage.postgres_rules import LAST_TERMS, last
 from tabularium.ledger.storage.schema import entries
 
 OFFICER = "tabularium_officer"
@@ -82,29 +80,6 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
     END IF;
     RETURN NEW;
-END
-""",
-    ),
-    # In one call, each statement of which sees all that was committed before it began.
-    "ledger_head": (
-        "p_release_id text, p_account text, p_period text, p_product text",
-        "TABLE (head_seq bigint, head_hashed text, recent text, charge text, terms text, account text,"
-        " period text, product text)",
-        False,
-        f"""
-#variable_conflict use_column
-BEGIN
-    PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
-    RETURN QUERY SELECT h.seq, h.hash::text || h.body,
-        array_to_string(ARRAY(
-            SELECT e.hash::text FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT {RECENT}), ''),
-        {last("release_id")},
-        {LAST_TERMS},
-        {last("account")},
-        {last("account", "period")},
-        {last("account", "product")}
-    FROM (SELECT 1) AS always LEFT JOIN (
-        SELECT e.seq, e.hash, e.body FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1) AS h ON true;
 END
 """,
     ),

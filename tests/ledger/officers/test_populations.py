@@ -302,7 +302,7 @@ def test_a_retirement_is_signed_while_officers_have_keys(books: Ledger, officer:
 def appended(books: Ledger, entries: list[Entry]) -> None:
     """Append the last entry past the program, as an owner of a ledger on PostgreSQL can."""
     backend = books._transactions.database.backend
-    with backend.appenders.begin() as connection:
+    with backend.writers.begin() as connection:
         backend.append(connection, entries[-1], columns(entries[-1].body))
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import NullPool, create_engine, event
 
 from tabularium.ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, StorageFailed
 from tabularium.ledger.chain.export import restore
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.storage import decision_queries, entry_queries, key_queries, postgres
+from tabularium.ledger.storage import decision_queries, entry_queries, key_queries
 from tabularium.ledger.storage.migration import migrate
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
@@ -52,23 +52,25 @@ def test_a_lock_that_was_lost_is_told_again_and_again_and_let_go_of_without_a_se
 
 
 @postgresql
-@pytest.mark.parametrize("moment", ["ledger_head", "ledger_append"])
+@pytest.mark.parametrize("moment", ["FOR UPDATE", "ledger_append"])
 def test_a_connection_lost_in_mid_charge_is_one_line_and_charges_nothing(
-    books: Ledger, place: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+    books: Ledger, place: Path, moment: str
 ) -> None:
     reserve(books, "r0")
-    before, ask = books.head(), postgres.ask
+    before = books.head()
 
-    def cut(connection: Any, statements: str, values: Any) -> Any:
-        if moment in statements:
+    def cut(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if moment in statement:
             cut_off(place)
-        return ask(connection, statements, values)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(postgres, "ask", cut)
+    engine = books._transactions.database.backend.engine
+    event.listen(engine, "before_cursor_execute", cut)
+    try:
         with pytest.raises(StorageFailed, match="was cut off from this process; run again") as refused:
             reserve(books, "r1")
-        assert "\n" not in str(refused.value)
+    finally:
+        event.remove(engine, "before_cursor_execute", cut)
+    assert "\n" not in str(refused.value)
     assert books.head() == before
     assert reserve(books, "r1").state == "reserved"
     books.verify()
@@ -79,22 +81,21 @@ def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
     books: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entry is committed; then the connection is gone before this process is told."""
-    ask = postgres.ask
+    commit = psycopg.Connection.commit
 
-    def lose(connection: Any, statements: str, values: Any) -> Any:
-        found = ask(connection, statements, values)
-        if "ledger_append" in statements:
-            connection.driver_connection.close()
-            return ask(connection, "SELECT 1", {})
-        return found
+    def lose(connection: Any) -> None:
+        commit(connection)
+        connection.close()
+        raise psycopg.OperationalError("the answer is lost")
 
     with monkeypatch.context() as patched:
-        patched.setattr(postgres, "ask", lose)
+        reserve(books, "r0")
+        patched.setattr(psycopg.Connection, "commit", lose)
         with pytest.raises(LedgerError):
             reserve(books, "r1")
     assert books.charge("r1") is not None
     assert reserve(books, "r1").state == "reserved"
-    assert books.balance("census") == Fraction(9, 10)
+    assert books.balance("census") == Fraction(8, 10)
     assert books.verify().charges == len(books.charges("census"))
 
 
