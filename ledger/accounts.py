@@ -15,10 +15,9 @@ from tabularium.ledger import amounts, names
 from tabularium.ledger.records import Account, Sums, Terms
 from tabularium.ledger.refusals import BadAmount, Conflict, require_same
 from tabularium.ledger.rules import guarded, known_account, usable_account
-from tabularium.ledger.storage import entry_queries
-from tabularium.ledger.storage.append import Append
+from tabularium.ledger.storage import queries
 from tabularium.ledger.terms import agreed, raised, require_no_fewer
-from tabularium.ledger.transactions import Part
+from tabularium.ledger.transactions import Append, Part
 
 _KEEP: Any = object()  # "leave it as it is", where None means "none"
 
@@ -114,7 +113,7 @@ class Accounts(Part):
             )
         )
         with self._appending() as append:
-            known = entry_queries.account(append.connection, terms.name)
+            known = queries.account(append.connection, terms.name)
             if known is None:
                 fields = {**terms.fields(), **Sums().texts("account")}
                 self._append(append, "account", fields, by, _opening(append.connection), "open")
@@ -127,7 +126,7 @@ class Accounts(Part):
 
     def _reopen(self, append: Append, terms: Terms, by: Ed25519PrivateKey | None) -> None:
         """Put other terms in the place of those of an account that was retired."""
-        if entry_queries.any_decision(append.connection, terms.name):
+        if queries.any_decision(append.connection, terms.name):
             raise Conflict(
                 "is retired, and specs were approved for it, so that its name is not used again",
                 where=f"account {terms.name}",
@@ -241,7 +240,7 @@ class Accounts(Part):
             known = known_account(append.connection, name)
             if not known.retired:
                 where = f"account {known.name}"
-                if entry_queries.any_charge(append.connection, known.name):
+                if queries.any_charge(append.connection, known.name):
                     raise Conflict(
                         "was charged, and only an account that never was can be retired",
                         where=where,

@@ -52,8 +52,7 @@ from tabularium.ledger.rules import (
     sums_after,
     usable_account,
 )
-from tabularium.ledger.storage import entry_queries
-from tabularium.ledger.storage.chain_head import read_head
+from tabularium.ledger.storage import queries
 from tabularium.ledger.transactions import Part
 from tabularium.ledger.views import is_paid
 
@@ -135,7 +134,7 @@ class Charges(Part):
         if review and partition is not None:
             raise BadValue("is not for what is to be reviewed", where="partition", hint="leave it out")
         partition = None if partition is None else partition.checked()
-        with self._appending(charge) as append:
+        with self._appending(charging=True) as append:
             stands = append.standing(charge)
             if stands.terms is None:
                 raise unknown_account(charge.account)
@@ -201,7 +200,9 @@ class Charges(Part):
             terms = found.terms
             require_same_units(terms, asked, unit, relation, definition, population)
             amounts.multiple(asked, terms.quantum, field="amount")
-            at = next_time(self._transactions.clock(), read_head(connection).at, self._transactions.tolerance)
+            at = next_time(
+                self._transactions.clock(), queries.chain_head(connection).at, self._transactions.tolerance
+            )
             try:
                 require_open(connection, terms, at)
                 require_approved(
@@ -436,7 +437,7 @@ class Charges(Part):
             review=review,
             measurements_of=names.release_id(measurements_of),
         )
-        with self._appending(charge) as append:
+        with self._appending(charging=True) as append:
             known = append.standing(charge).charge
             if known is not None:
                 require_same("release", charge.release_id, _content(charge), _content(known))
@@ -468,7 +469,7 @@ class Charges(Part):
             measurements_of=names.release_id(measurements_of),
         )
         with self._reading() as connection:
-            known = entry_queries.charge(connection, charge.release_id)
+            known = queries.charge(connection, charge.release_id)
             if known is not None and known.measurements_of == charge.measurements_of:
                 return known_charge(connection, charge.measured_as)
             return _source(connection, charge)
@@ -492,7 +493,7 @@ def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Char
 def _source(connection: Connection, charge: Charge) -> Charge:
     """Return the charge whose measurements another one is to be made from, if it may be."""
     account = usable_account(connection, charge.account)
-    found = entry_queries.charge(connection, charge.measured_as)
+    found = queries.charge(connection, charge.measured_as)
     where = f"release {charge.measured_as}"
     if found is None:
         raise unknown_release(charge.measured_as)

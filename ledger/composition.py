@@ -110,6 +110,29 @@ def group_change(
     return nothing + used - spent, nothing + spent
 
 
+def deltas(
+    added: tuple[Number, Number],
+    group: str | None,
+    part: str | None,
+    parts: Mapping[str, tuple[Number, Number]],
+    fold: int,
+) -> dict[str, tuple[Number, Number]]:
+    """Return what (reserved, spent) of each scope change by when a charge's own change by ``added``.
+
+    Parameters
+    ----------
+    group, part
+        Where the charge composes in parallel with others, else ``None``.
+    parts
+        Every part's own (reserved, spent) before.
+    """
+    if group is None or part is None:
+        return {"account": added, "period": added, "product": added}
+    inside = group_change(parts, part, added, fold)
+    in_period = added if period_of(group) is None else inside
+    return {"account": inside, "period": in_period, "product": added, "part": added}
+
+
 def _used(parts: Mapping[str, tuple[Number, Number]], fold: int) -> Number:
     return together((reserved + spent for reserved, spent in parts.values()), fold)
 

@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import URL
 
 from tabularium.ledger import names
 from tabularium.ledger.accounts import Accounts
-from tabularium.ledger.chain.restored import confirm
-from tabularium.ledger.chain.verify import Verified
 from tabularium.ledger.charges import Charges
 from tabularium.ledger.officers import Officers
 from tabularium.ledger.records import Head
@@ -21,6 +18,7 @@ from tabularium.ledger.refusals import BadValue, StorageFailed
 from tabularium.ledger.storage.backend import Held
 from tabularium.ledger.storage.database import WAIT_SECONDS, Database
 from tabularium.ledger.transactions import Transactions
+from tabularium.ledger.verify import Verified
 from tabularium.ledger.views import Views
 
 CLOCK_TOLERANCE = timedelta(minutes=10)
@@ -88,27 +86,6 @@ class Ledger(Views, Accounts, Charges, Officers):
     def unconfirmed(self) -> str | None:
         """Why no entry is accepted yet after it was put back from a backup, or ``None``."""
         return self._transactions.unconfirmed()
-
-    def confirm(self, head: str, *, by: Ed25519PrivateKey | None = None) -> None:
-        """Let a ledger that was put back from a backup accept entries; see
-        :mod:`tabularium.ledger.chain.restored`.
-
-        Parameters
-        ----------
-        head
-            The hash of the head that was put back, as somebody knows it from elsewhere.
-        by
-            The key of the officer who says so, where one is enrolled.
-
-        Raises
-        ------
-        ReadOnly
-            If it is read-only for another reason.
-        LedgerError
-            As :func:`tabularium.ledger.chain.restored.confirm`.
-        """
-        with self._appending(confirming=True) as append:
-            confirm(append, head, by)
 
     def verify(self, known_heads: Iterable[Head | tuple[int, str]] = ()) -> Verified:
         """Work out every entry again from those before it; return what was found in order.

@@ -21,11 +21,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from tabularium.ledger import amounts, names
-from tabularium.ledger.drafts import Acceptance, Draft, Withdrawal, Withheld
 from tabularium.ledger.keys import checked_public, key_id, public_hex
-from tabularium.ledger.records import ATTEMPTS, Approval, Charge, Key, Separation, Terms
+from tabularium.ledger.records import (
+    ATTEMPTS,
+    Acceptance,
+    Approval,
+    Charge,
+    Draft,
+    Key,
+    ReleaseKey,
+    Separation,
+    Terms,
+    Withdrawal,
+    Withheld,
+)
 from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState
-from tabularium.ledger.release_keys import ReleaseKey
 from tabularium.ledger.rules import (
     current_charge,
     guarded,
@@ -35,10 +45,11 @@ from tabularium.ledger.rules import (
     require_allowed,
     usable_account,
 )
-from tabularium.ledger.storage import decision_queries, entry_queries, key_queries
-from tabularium.ledger.storage.append import Append
-from tabularium.ledger.transactions import Part
+from tabularium.ledger.storage import queries
+from tabularium.ledger.transactions import Append, Part
 from tabularium.ledger.views import reserved_for
+
+_SHORTEST = 16  # digits of a head's hash that must be given
 
 
 class Officers(Part):
@@ -63,12 +74,12 @@ class Officers(Part):
         name = key_id(public)
         officer = names.line(officer, field="officer")
         with self._appending() as append:
-            known = key_queries.keys(append.connection).get(name)
+            known = queries.keys(append.connection).get(name)
             if known is not None and known.active and known.officer == officer:
                 return known
             if known is not None:
                 raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
-            if name in key_queries.release_keys(append.connection):
+            if name in queries.release_keys(append.connection):
                 raise Conflict(
                     "signs releases, so it can never be an officer's",
                     where=f"key {name}",
@@ -80,13 +91,13 @@ class Officers(Part):
     def keys(self) -> dict[str, Key]:
         """Return every officer's key that was ever enrolled, by its name."""
         with self._reading() as connection:
-            return key_queries.keys(connection)
+            return queries.keys(connection)
 
     def revoke_key(self, key: str, *, reason: str, by: Ed25519PrivateKey) -> Key:
         """Revoke a key; what it approved counts no more for new charges."""
         reason = _reason(reason)
         with self._appending() as append:
-            known = key_queries.keys(append.connection).get(key)
+            known = queries.keys(append.connection).get(key)
             if known is None:
                 raise _never_enrolled(key, "", "keys")
             if known.active:
@@ -108,12 +119,12 @@ class Officers(Part):
         name = key_id(public)
         agency = names.line(agency, field="agency")
         with self._appending() as append:
-            known = key_queries.release_keys(append.connection).get(name)
+            known = queries.release_keys(append.connection).get(name)
             if known is not None and known.active and known.agency == agency:
                 return known
             if known is not None:
                 raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
-            if name in key_queries.keys(append.connection) or name == key_id(public_hex(by)):
+            if name in queries.keys(append.connection) or name == key_id(public_hex(by)):
                 raise Conflict(
                     "is an officer's, so it can never sign releases",
                     where=f"key {name}",
@@ -125,7 +136,7 @@ class Officers(Part):
     def release_keys(self) -> dict[str, ReleaseKey]:
         """Return every key for releases that was ever enrolled, by its name."""
         with self._reading() as connection:
-            return key_queries.release_keys(connection)
+            return queries.release_keys(connection)
 
     def revoke_release_key(self, key: str, *, reason: str, by: Ed25519PrivateKey) -> ReleaseKey:
         """Revoke a key for releases: what is published from now on cannot be signed with it.
@@ -134,7 +145,7 @@ class Officers(Part):
         """
         reason = _reason(reason)
         with self._appending() as append:
-            known = key_queries.release_keys(append.connection).get(key)
+            known = queries.release_keys(append.connection).get(key)
             if known is None:
                 raise _never_enrolled(key, " for releases", "release-key")
             if known.active:
@@ -193,7 +204,7 @@ class Officers(Part):
             if amount is not None:
                 most = amounts.multiple(amount, known.terms.quantum, field="amount")
             require_active(append.connection, signer)
-            last = decision_queries.approval(append.connection, known.name, digest)
+            last = queries.approval(append.connection, known.name, digest)
             if kind == "unapproval" and (last is None or not last.approved):
                 raise NotApproved(
                     "is not approved", where=f"spec {digest}", hint="there is nothing to take back"
@@ -214,12 +225,12 @@ class Officers(Part):
         They must be as many as the account's ``terms.approvals_for(product)``.
         """
         with self._reading() as connection:
-            return decision_queries.approval(connection, account, spec_digest)
+            return queries.approval(connection, account, spec_digest)
 
     def approvals(self) -> list[Approval]:
         """Return every approval, and every taking back of one, in order."""
         with self._reading() as connection:
-            return decision_queries.approvals(connection)
+            return queries.approvals(connection)
 
     def allow_attempts(self, release_id: str, *, reason: str, by: Ed25519PrivateKey | None = None) -> int:
         """Let a release be drawn some times more whose attempts are used up; return how often in all.
@@ -242,7 +253,7 @@ class Officers(Part):
                     where=where,
                     hint="there is nothing to allow; run it, or see: tabularium ledger show",
                 )
-            allowed = entry_queries.attempts_allowed(append.connection, charge)
+            allowed = queries.attempts_allowed(append.connection, charge)
             if charge.fence < allowed:
                 return allowed
             known, allowed = known_account(append.connection, charge.account), charge.fence + ATTEMPTS
@@ -283,7 +294,7 @@ class Officers(Part):
             raise BadValue("is empty", where="criteria", hint="name at least one")
         with self._appending() as append:
             charge = current_charge(append.connection, release_id, fence)
-            known = decision_queries.draft(append.connection, charge)
+            known = queries.draft(append.connection, charge)
             if known is not None:
                 _require_same_draft(known, digest)
                 return known
@@ -301,7 +312,7 @@ class Officers(Part):
     def draft(self, release_id: str) -> Draft | None:
         """Return the draft of a release, or ``None`` if none was laid out."""
         with self._reading() as connection:
-            return decision_queries.draft(connection, known_charge(connection, release_id))
+            return queries.draft(connection, known_charge(connection, release_id))
 
     def accept(
         self, release_id: str, *, draft: str, by: Ed25519PrivateKey, consulted_confidential: bool = False
@@ -332,7 +343,7 @@ class Officers(Part):
                 return known
             require_allowed(charge, "published")
             require_active(append.connection, signer)
-            officer = key_queries.keys(append.connection)[signer].officer
+            officer = queries.keys(append.connection)[signer].officer
             if officer in {each.officer for each in known.acceptances}:
                 return known
             left = known.needed - len(known.acceptances) - 1
@@ -394,7 +405,7 @@ class Officers(Part):
     def withheld(self, account: str) -> list[Withheld]:
         """Return the drafts of an account that were withheld, each with what all its charges cost."""
         with self._reading() as connection:
-            ended = decision_queries.withheld(connection, known_account(connection, account).name)
+            ended = queries.withheld(connection, known_account(connection, account).name)
             return [
                 Withheld(
                     *(each.release_id, each.product, each.period, _cost(connection, each)),
@@ -418,7 +429,7 @@ class Officers(Part):
         reason = _reason(reason)
         with self._appending() as append:
             charge = known_charge(append.connection, release_id)
-            known = decision_queries.withdrawal(append.connection, charge)
+            known = queries.withdrawal(append.connection, charge)
             if known is not None:
                 return known
             if charge.state != "published":
@@ -435,7 +446,7 @@ class Officers(Part):
     def withdrawal(self, release_id: str) -> Withdrawal | None:
         """Return the withdrawal of a release, or ``None`` if it was not withdrawn."""
         with self._reading() as connection:
-            return decision_queries.withdrawal(connection, known_charge(connection, release_id))
+            return queries.withdrawal(connection, known_charge(connection, release_id))
 
     def separate(
         self,
@@ -464,7 +475,7 @@ class Officers(Part):
             raise BadValue("is named twice", where=f"population {population}", hint="name two populations")
         signer = key_id(public_hex(by))
         with self._appending() as append:
-            known = decision_queries.populations(append.connection)
+            known = queries.populations(append.connection)
             for name in (population, other):
                 if name not in known:
                     raise BadValue(
@@ -473,7 +484,7 @@ class Officers(Part):
                         hint="see: tabularium ledger show",
                     )
             require_active(append.connection, signer)
-            last = decision_queries.separations(append.connection).get((population, other))
+            last = queries.separations(append.connection).get((population, other))
             if not disjoint and (last is None or not last.disjoint):
                 raise Conflict(
                     "nobody said that they are disjoint",
@@ -485,12 +496,53 @@ class Officers(Part):
                 said = {"population": population, "other": other, "reason": reason}
                 self._decide(append, kind, said, by)
         with self._reading() as connection:
-            return decision_queries.separations(connection)[population, other]
+            return queries.separations(connection)[population, other]
 
     def separations(self) -> list[Separation]:
         """Return the last word on every two populations that an officer ever said to be disjoint."""
         with self._reading() as connection:
-            return list(decision_queries.separations(connection).values())
+            return list(queries.separations(connection).values())
+
+    def confirm(self, head: str, *, by: Ed25519PrivateKey | None = None) -> None:
+        """Let a ledger that was put back from a backup accept entries.
+
+        A backup cannot know what came after it, so that nothing may follow but this: the word of somebody who
+        has the head from elsewhere, from the newest certificate, an export that was given away, another
+        machine's witness. While an officer's key is enrolled it is an officer, who signs.
+
+        Parameters
+        ----------
+        head
+            The hash of the head that was put back, or its first 16 digits and more.
+
+        Raises
+        ------
+        Conflict
+            If the ledger was not put back, or that is done.
+        BadValue
+            If another hash is said.
+        ReadOnly
+            If it is read-only for another reason.
+        """
+        with self._appending(confirming=True) as append:
+            known = queries.unconfirmed(append.connection)
+            if known is None:
+                raise Conflict(
+                    "there is nothing to confirm: it was not put back from a backup, or that is done",
+                    where="ledger",
+                    hint="go on",
+                )
+            short = len(head) < _SHORTEST
+            if short or not known.hash.startswith(head.lower()):
+                raise BadValue(
+                    "is too short" if short else "is not the hash of the head that was put back",
+                    where="HASH",
+                    hint=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or"
+                    " witness; if they name another head, this ledger is not the newest",
+                )
+            what = "confirming that this head is the newest" if guarded(append.connection) else None
+            fields = {"mark": append.head.hash}
+            self._decide(append, "confirmed", fields, by, needs=what, where="ledger", command="confirm")
 
     @staticmethod
     def _decide(
@@ -522,7 +574,7 @@ def _cost(connection: Connection, ended: Charge) -> Fraction:
 def _in_review(connection: Connection, release_id: str, digest: str) -> tuple[Charge, Draft]:
     """Return a charge and its draft, which must be the one of that digest."""
     charge = known_charge(connection, release_id)
-    known = decision_queries.draft(connection, charge)
+    known = queries.draft(connection, charge)
     if known is None:
         raise WrongState(
             f"is {charge.state}, and waits for no review",

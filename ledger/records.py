@@ -1,4 +1,4 @@
-"""The values that a ledger holds, and the one table of steps that a charge may take.
+"""Values that a ledger holds, what entries tell of them, and the table of steps that a charge may take.
 
 A charge's life::
 
@@ -20,8 +20,8 @@ noise may have been drawn, nobody can prove that nobody saw it. Only ``voided`` 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
@@ -542,3 +542,263 @@ def _maybe(amount: Fraction | None) -> str | None:
 
 def _read(stored: str | None) -> Fraction | None:
     return None if stored is None else amounts.from_text(stored)
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """That an officer let a draft be published: who signed it, when, and as which entry of the ledger.
+
+    ``key`` is the name of the officer's key; ``consulted`` says whether confidential figures were consulted.
+    """
+
+    officer: str
+    key: str
+    at: str
+    consulted: bool
+    entry: int
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], officer: str) -> Acceptance:
+        """Read it from an entry's body."""
+        return cls(officer, body["by"], body["at"], body["consulted"], body["seq"])
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A release that was laid out for review, and who has accepted it.
+
+    Attributes
+    ----------
+    digest
+        SHA-256 of its certificate, which names the digest of every other file.
+    criteria
+        For what it may be withheld.
+    at
+        When it was laid out or accepted (UTC).
+    needed
+        How many different officers must accept it.
+    acceptances
+        Those that count so far, in order, of each officer one.
+    """
+
+    release_id: str
+    digest: str
+    criteria: tuple[str, ...]
+    at: str
+    needed: int = 1
+    acceptances: tuple[Acceptance, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether as many officers have accepted it as must."""
+        return len(self.acceptances) >= self.needed
+
+    @property
+    def signed(self) -> str:
+        """How many officers have accepted it, of how many: ``1 of 2``."""
+        return f"{len(self.acceptances)} of {self.needed}"
+
+    @property
+    def acceptance(self) -> dict[str, Any] | None:
+        """Who let it be published, as its statement says it; ``None`` as long as it is not accepted.
+
+        It is the last acceptance, and where several officers had to accept it, the others in ``with``.
+        """
+        if not self.accepted:
+            return None
+        *others, last = (asdict(each) for each in self.acceptances)
+        return {**last, "with": others} if others else last
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """A draft that an officer withheld.
+
+    Attributes
+    ----------
+    amount
+        What all charges of that release cost.
+    criterion
+        For what it was withheld: one of its own.
+    consulted
+        Whether confidential figures were consulted.
+    """
+
+    release_id: str
+    product: str
+    period: str
+    amount: Fraction
+    criterion: str
+    consulted: bool
+
+    def fields(self) -> dict[str, str | bool]:
+        """Return it as a certificate has it."""
+        return {**vars(self), "amount": str(self.amount)}
+
+    @classmethod
+    def of(cls, stated: Mapping[str, Any]) -> Withheld:
+        """Read it from a certificate."""
+        fields = {name: stated[name] for name in cls.__dataclass_fields__}
+        return cls(**{**fields, "amount": Fraction(stated["amount"])})
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """A published release that an officer withdrew: it is offered no more, and stays spent.
+
+    Attributes
+    ----------
+    key
+        Name of the key that signed it.
+    entry
+        Number of the entry that says so.
+    at
+        When (UTC).
+    """
+
+    release_id: str
+    reason: str
+    key: str
+    entry: int
+    at: str
+
+
+@dataclass(frozen=True)
+class ReleaseKey:
+    """A public key (32 bytes, hexadecimal) with which the agency signs its releases.
+
+    It is never an officer's: an officer decides, and a machine that publishes signs what was decided. A new
+    one is enrolled before the old one is revoked, and what the old one signed before stays signed.
+    ``enrolled`` and ``revoked`` are the numbers of the entries that say so; ``revoked`` is ``None`` while the
+    key may sign. ``key`` is its name: the beginning of its SHA-256.
+    """
+
+    key: str
+    agency: str
+    public_key: str
+    enrolled: int
+    since: str
+    revoked: int | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it may sign what is published from now on."""
+        return self.revoked is None
+
+    def vouches_for(self, published: int) -> bool:
+        """Whether it was enrolled, and not yet revoked, when the entry of that number was written."""
+        return self.enrolled < published and (self.revoked is None or published < self.revoked)
+
+
+def release_keys_of(bodies: Iterable[Mapping[str, Any]]) -> dict[str, ReleaseKey]:
+    """Return every key for releases that entries tell of, by its name; other entries are passed over.
+
+    Parameters
+    ----------
+    bodies
+        What entries of a verified chain say, in order.
+    """
+    found: dict[str, ReleaseKey] = {}
+    for body in bodies:
+        if body["kind"] == "release_key":
+            named = (body["key"], body["agency"], body["public_key"])
+            found[body["key"]] = ReleaseKey(*named, enrolled=body["seq"], since=body["at"])
+        elif body["kind"] == "revocation" and body["key"] in found:
+            found[body["key"]] = replace(found[body["key"]], revoked=body["seq"])
+    return found
+
+
+Body = Mapping[str, Any]
+
+
+def officer_keys_of(bodies: Iterable[Body]) -> dict[str, Key]:
+    """Return every officer's key that entries tell of, by its name; other entries are passed over."""
+    found: dict[str, Key] = {}
+    for body in bodies:
+        if body["kind"] == "key":
+            named = (body["key"], body["officer"], body["public_key"], body["at"], body["by"])
+            found[body["key"]] = Key(*named)
+        elif body["kind"] == "revocation" and body["key"] in found:
+            found[body["key"]] = replace(found[body["key"]], revoked=body["seq"])
+    return found
+
+
+def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | None = None) -> Approval | None:
+    """Return the last word of decisions on one spec, with all whose approvals stand together with it.
+
+    An approval of another amount begins anew, as one that follows a withdrawal: all have signed the same.
+
+    Parameters
+    ----------
+    decisions
+        What the entries say, in order.
+    at
+        The entry before which keys must not have been revoked; ``None``: now.
+    """
+    last: Body | None = None
+    standing: list[Body] = []
+    for body in decisions:
+        if body["kind"] == "unapproval" or (last is not None and last["amount"] != body["amount"]):
+            standing = []
+        if body["kind"] == "approval":
+            standing.append(body)
+        last = body
+    if last is None:
+        return None
+    return Approval(
+        last["account"],
+        last["spec_digest"],
+        None if last["amount"] is None else amounts.from_text(last["amount"]),
+        last["kind"] == "approval",
+        last["by"],
+        last["turn"],
+        last["at"],
+        last["reason"],
+        tuple(
+            Signer(keys[body["by"]].officer, body["by"], body["at"], body["seq"])
+            for body in _of_each_officer(standing, keys, at)
+        ),
+    )
+
+
+def draft_of(bodies: Sequence[Body], keys: Mapping[str, Key], needed: int = MOST_APPROVALS) -> Draft | None:
+    """Return a draft from the entries that laid it out and accepted it, in order; ``None`` if none did.
+
+    What is accepted stays so: from then on it is asked neither which keys were revoked later, nor how many
+    officers must sign by now.
+
+    Parameters
+    ----------
+    needed
+        How many officers must accept it, as far as it is not accepted.
+    """
+    if not bodies:
+        return None
+    laid_out, *accepted = bodies
+    last = accepted[-1] if accepted and "officers_left" not in accepted[-1] else None
+    counted = tuple(
+        Acceptance.of(body, keys[body["by"]].officer)
+        for body in _of_each_officer(accepted, keys, None if last is None else last["seq"])
+    )
+    return Draft(
+        laid_out["release"],
+        laid_out["draft"],
+        tuple(laid_out["criteria"]),
+        (last or laid_out)["at"],
+        len(counted) if last is not None else needed,
+        counted,
+    )
+
+
+def _of_each_officer(bodies: Iterable[Body], keys: Mapping[str, Key], at: int | None) -> list[Body]:
+    """Return the last of each officer, in order; keys that were revoked do not count.
+
+    Two keys of officers of one name are one officer's.
+    """
+    newest: dict[str, Body] = {}
+    for body in bodies:
+        key = keys.get(body["by"])
+        if key is not None and key.counts_at(at):
+            newest.pop(key.officer, None)
+            newest[key.officer] = body
+    return list(newest.values())

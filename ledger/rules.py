@@ -1,6 +1,6 @@
 """What a charge must meet to be taken, and what it costs: the rules of who writes, each in one function.
 
-A refusal says what is wrong and what to do; :mod:`tabularium.ledger.chain.verify` has the same rules for who
+A refusal says what is wrong and what to do; :mod:`tabularium.ledger.verify` has the same rules for who
 reads the whole chain.
 """
 
@@ -15,9 +15,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from tabularium.ledger import amounts, composition, names
-from tabularium.ledger.chain.continuity import require_continued
-from tabularium.ledger.drafts import Draft
-from tabularium.ledger.records import ATTEMPTS, STEPS, Account, Charge, Sums, Terms, change
+from tabularium.ledger.records import ATTEMPTS, STEPS, Account, Charge, Draft, Sums, Terms, change
 from tabularium.ledger.refusals import (
     AccountClosed,
     BudgetExhausted,
@@ -31,35 +29,26 @@ from tabularium.ledger.refusals import (
     unknown_account,
     unknown_release,
 )
-from tabularium.ledger.storage import decision_queries, entry_queries, key_queries
+from tabularium.ledger.storage import queries
+from tabularium.ledger.verify import require_continued
 from tabularium.mechanisms.accounting import PrivacyLoss
 
 
 def sums_after(
-    connection: Connection, charge: Charge, step: str, stands: entry_queries.Standing
+    connection: Connection, charge: Charge, step: str, stands: queries.Standing
 ) -> dict[str, Sums]:
     """Return what will be reserved and spent in each scope once ``charge`` has taken ``step``."""
-    added = change(step, charge.state or None, charge.amount)
-    inside, part = added, None
-    if charge.group is not None:
-        inside, part = _in_parallel(connection, charge, stands.terms, added)
-    bound = charge.group is not None and composition.period_of(charge.group) is not None
-    scopes = {"account": inside, "period": inside if bound else added, "product": added}
-    after = {scope: stands.sums[scope].plus(scopes[scope]) for scope in scopes}
-    return after if part is None else {**after, "part": part}
-
-
-def _in_parallel(
-    connection: Connection, charge: Charge, terms: Terms | None, added: tuple[Fraction, Fraction]
-) -> tuple[tuple[Fraction, Fraction], Sums]:
-    """Return what a step adds to the cost of its whole group, and how its own part stands after it."""
-    if terms is None or charge.group is None or charge.part is None or charge.contributions is None:
+    if stands.terms is None:
         raise unknown_account(charge.account)
-    parts = entry_queries.parts(connection, charge.account, charge.group)
-    pairs = {name: (sums.reserved, sums.spent) for name, sums in parts.items()}
-    fold = composition.folds(charge.contributions, terms.relation)
-    inside = composition.group_change(pairs, charge.part, added, fold)
-    return inside, parts.get(charge.part, Sums()).plus(added)
+    sums, parts, fold = dict(stands.sums), {}, 1
+    if charge.group is not None:
+        known = queries.parts(connection, charge.account, charge.group)
+        sums["part"] = known.get(charge.part or "", Sums())
+        parts = {name: (part.reserved, part.spent) for name, part in known.items()}
+        fold = composition.folds(charge.contributions or 1, stands.terms.relation)
+    added = change(step, charge.state or None, charge.amount)
+    found = composition.deltas(added, charge.group, charge.part, parts, fold)
+    return {scope: sums[scope].plus(delta) for scope, delta in found.items()}
 
 
 def require_open(connection: Connection, terms: Terms, at: str) -> None:
@@ -95,7 +84,7 @@ def require_approved(
     """
     if not (unreviewed or terms.wants_approval(product=product, exact=exact, revises=revises)):
         return
-    last = decision_queries.approval(connection, terms.name, spec_digest)
+    last = queries.approval(connection, terms.name, spec_digest)
     needed = terms.approvals_for(product)
     what = "no disclosure officer has approved this spec"
     if needed > 1:
@@ -157,12 +146,12 @@ def require_allowed(charge: Charge, step: str) -> None:
 
 def attempts_used_up(connection: Connection, charge: Charge) -> bool:
     """Whether drawing began as often as it may, of a release that is being drawn."""
-    return charge.fence >= ATTEMPTS and charge.fence >= entry_queries.attempts_allowed(connection, charge)
+    return charge.fence >= ATTEMPTS and charge.fence >= queries.attempts_allowed(connection, charge)
 
 
 def _key_option(connection: Connection, charge: Charge) -> str:
     """Return what a hint adds to a command about a charge, where its account wants an officer's key."""
-    account = entry_queries.account(connection, charge.account)
+    account = queries.account(connection, charge.account)
     return "" if account is None else key_option(connection, account.terms)
 
 
@@ -196,11 +185,11 @@ def require_offered(connection: Connection, priors: Mapping[str, str], charge: C
     if charge is not None and charge.state != "reserved":
         return
     for release, certificate in priors.items():
-        found = entry_queries.charge(connection, release)
+        found = queries.charge(connection, release)
         if found is None or (found.state, found.publication_digest) != ("published", certificate):
             what = "the ledger has not published a release of this certificate"
             hint = "name a release that this ledger published, its folder as it was"
-        elif (gone := decision_queries.withdrawal(connection, found)) is not None:
+        elif (gone := queries.withdrawal(connection, found)) is not None:
             what = f"this release was withdrawn on {gone.at[:10]}: {gone.reason}"
             hint = "name the release that stands for it now, or remove prior"
         else:
@@ -218,7 +207,7 @@ def require_one_bound(connection: Connection, charge: Charge) -> None:
     """Refuse another bound on how many parts a unit is in than the one that its assignment has already."""
     if charge.group is None:
         return
-    bound = entry_queries.group_bound(connection, charge.account, charge.group)
+    bound = queries.group_bound(connection, charge.account, charge.group)
     if bound is not None and bound != charge.contributions:
         raise Conflict(
             f"its assignment is in the ledger with {bound} contributions",
@@ -238,7 +227,7 @@ def another_is_open(
     Who may read its draft could choose by it what to publish instead.
     """
     kinds: defaultdict[str, set[str]] = defaultdict(set)
-    for step in decision_queries.reviewed_steps(connection, account, product, period):
+    for step in queries.reviewed_steps(connection, account, product, period):
         kinds[step.spec_digest].add(step.state)
     kinds.pop(spec_digest, None)
     return any("measured" in taken and "published" not in taken for taken in kinds.values())
@@ -246,7 +235,7 @@ def another_is_open(
 
 def require_published_as_accepted(connection: Connection, charge: Charge, digest: str) -> None:
     """Refuse to publish what is to be reviewed otherwise than as an officer has accepted it."""
-    own = decision_queries.draft(connection, charge)
+    own = queries.draft(connection, charge)
     if own is None and not charge.review:
         return
     drafts = [own] if own is not None else [draft for _, draft in _of_its_spec(connection, charge)]
@@ -273,7 +262,7 @@ def require_published_as_accepted(connection: Connection, charge: Charge, digest
 
 def require_in_no_draft(connection: Connection, charge: Charge, step: str) -> None:
     """Refuse to end otherwise what belongs to a draft that waits for an officer, or was accepted."""
-    own = decision_queries.draft(connection, charge)
+    own = queries.draft(connection, charge)
     others = _of_its_spec(connection, charge) if charge.review else ()
     if own is not None or any(not each.final for each, _ in others):
         raise WrongState(
@@ -285,13 +274,13 @@ def require_in_no_draft(connection: Connection, charge: Charge, step: str) -> No
 
 def _of_its_spec(connection: Connection, charge: Charge) -> Iterator[tuple[Charge, Draft]]:
     """Go through the charges of a charge's own spec that were laid out, each as it stands."""
-    steps = decision_queries.reviewed_steps(connection, charge.account, charge.product, charge.period)
+    steps = queries.reviewed_steps(connection, charge.account, charge.product, charge.period)
     newest: dict[str, Charge] = {}
     for step in steps:
         if step.spec_digest == charge.spec_digest and newest.get(step.release_id, step).seq <= step.seq:
             newest[step.release_id] = step
     for each in newest.values():
-        draft = decision_queries.draft(connection, each)
+        draft = queries.draft(connection, each)
         if draft is not None:
             yield each, draft
 
@@ -359,10 +348,10 @@ def _conversion(terms: Terms, amount: Fraction, asked: dict[str, str | None], di
 
 def known_account(connection: Connection, name: str) -> Account:
     """Return an account as it stands, or raise ``UnknownAccount``."""
-    found = entry_queries.account(connection, names.line(name, field="account"))
+    found = queries.account(connection, names.line(name, field="account"))
     if found is None:
         raise unknown_account(name)
-    require_continued(connection, entry_queries.last_of_account(connection, name))
+    require_continued(connection, queries.last_of_account(connection, name))
     return found
 
 
@@ -376,7 +365,7 @@ def usable_account(connection: Connection, name: str) -> Account:
 
 def known_charge(connection: Connection, release_id: str) -> Charge:
     """Return a charge, or raise ``UnknownRelease``."""
-    charge = entry_queries.charge(connection, names.release_id(release_id))
+    charge = queries.charge(connection, names.release_id(release_id))
     if charge is None:
         raise unknown_release(release_id)
     return charge
@@ -403,7 +392,7 @@ def stale(charge: Charge) -> StaleFence:
 
 def guarded(connection: Connection, terms: Terms | None = None) -> bool:
     """Whether what favours the spending of an account, or opens one, needs an officer's signature."""
-    return (terms is not None and terms.asks_officers) or key_queries.any_active(connection)
+    return (terms is not None and terms.asks_officers) or queries.any_active(connection)
 
 
 def key_option(connection: Connection, terms: Terms | None = None) -> str:
@@ -413,7 +402,7 @@ def key_option(connection: Connection, terms: Terms | None = None) -> str:
 
 def require_active(connection: Connection, key: str) -> None:
     """Refuse a key that is not enrolled."""
-    if not key_queries.is_active(connection, key):
+    if not queries.is_active(connection, key):
         raise NotApproved(
             "is not enrolled, or was revoked",
             where=f"key {key}",
@@ -424,7 +413,7 @@ def require_active(connection: Connection, key: str) -> None:
 
 def require_active_release_key(connection: Connection, key: str) -> None:
     """Refuse a key for releases with which nothing may be published any more."""
-    known = key_queries.release_keys(connection).get(key)
+    known = queries.release_keys(connection).get(key)
     if known is None or not known.active:
         raise NotApproved(
             "the key for releases that signed it was revoked meanwhile",

@@ -1,6 +1,6 @@
 """Reads of the ledger: how things stand, how they came to, and how they stood when a charge was reserved.
 
-Each entry is compared with its own hash, as in :mod:`tabularium.ledger.storage.entry_queries`. Where only
+Each entry is compared with its own hash, as in :mod:`tabularium.ledger.storage.queries`. Where only
 some entries are read, the statement has the order of the index that finds an account's last entry, a limit,
 and no range that a planner without statistics could take for a short one; where all are read, it is one
 statement, read piece by piece.
@@ -20,9 +20,8 @@ from tabularium.ledger import names
 from tabularium.ledger.events import canonical_text
 from tabularium.ledger.records import Account, Approved, Charge, Entry, Head, Reservation, Sums, Terms
 from tabularium.ledger.rules import attempts_used_up, key_option, known_account
-from tabularium.ledger.storage import decision_queries, entry_queries
-from tabularium.ledger.storage.decision_queries import withdrawal
-from tabularium.ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body
+from tabularium.ledger.storage import queries
+from tabularium.ledger.storage.queries import HASHED_BODY, PAGE, checked_body, withdrawal
 from tabularium.ledger.storage.schema import STATES_TERMS, entries
 from tabularium.ledger.transactions import Part
 
@@ -31,7 +30,7 @@ _PIECES = {"yield_per": PAGE}  # how many rows are fetched, and held, at once
 _c = entries.c
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
 #: A range and an order that are those of one index alone: see
-#: :func:`tabularium.ledger.storage.entry_queries.last`.
+#: :func:`tabularium.ledger.storage.queries.last`.
 _RANGE = (_c.account >= bindparam("account"), _c.account <= bindparam("account"))
 _NEWEST_FIRST = (_c.account.desc(), _c.seq.desc())
 _ENTRIES = select(_c.seq, HASHED_BODY.label("hashed_body"))
@@ -102,27 +101,27 @@ class Views(Part):
         """Return every account, in the order in which they were opened; refuses as :meth:`account` does."""
         with self._reading() as connection:
             self._transactions.require_continued(connection)
-            return [known_account(connection, name) for name in entry_queries.account_names(connection)]
+            return [known_account(connection, name) for name in queries.account_names(connection)]
 
     def sums(self, account: str, *, period: str | None = None, product: str | None = None) -> Sums:
         """Return what is reserved and spent in an account, or in one of its periods or products."""
         with self._reading() as connection:
-            return entry_queries.sums(connection, account, period=period, product=product)
+            return queries.sums(connection, account, period=period, product=product)
 
     def periods(self, account: str) -> dict[str, Sums]:
         """Return what is reserved and spent in every period of an account that was charged."""
         with self._reading() as connection:
-            return entry_queries.scopes(connection, names.line(account, field="account"), "period")
+            return queries.scopes(connection, names.line(account, field="account"), "period")
 
     def products(self, account: str) -> dict[str, Sums]:
         """Return what is reserved and spent in every product of an account that was charged."""
         with self._reading() as connection:
-            return entry_queries.scopes(connection, names.line(account, field="account"), "product")
+            return queries.scopes(connection, names.line(account, field="account"), "product")
 
     def charge(self, release_id: str) -> Charge | None:
         """Return a release's charge, or ``None`` if it was never reserved."""
         with self._reading() as connection:
-            return entry_queries.charge(connection, names.release_id(release_id))
+            return queries.charge(connection, names.release_id(release_id))
 
     def attempts_used_up(self, charge: Charge) -> bool:
         """Whether drawing began as often as it may: an officer must allow more attempts."""
@@ -144,23 +143,23 @@ class Views(Part):
     def head(self) -> Head:
         """Return the last entry's number and hash."""
         with self._reading() as connection:
-            return entry_queries.head(connection)[0]
+            return queries.head(connection)
 
     def chain(self) -> str:
         """Return the hash of the first entry, which names this ledger; zeros while it is empty."""
         with self._reading() as connection:
-            return entry_queries.first_hash(connection)
+            return queries.first_hash(connection)
 
     def holds(self, head: Head) -> bool:
         """Whether the chain holds the entry that ``head`` names."""
         with self._reading() as connection:
-            return entry_queries.holds(connection, head)
+            return queries.holds(connection, head)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Go through the entries after number ``after``; no connection is held meanwhile."""
         while True:
             with self._reading() as connection:
-                rows = entry_queries.entries_after(connection, after)
+                rows = queries.entries_after(connection, after)
             yield from (Entry(row.seq, row.prev, row.hash, row.body) for row in rows)
             if not rows:
                 return
@@ -303,7 +302,7 @@ def reserved_for(connection: Connection, account: str, spec_digest: str) -> Iter
 def is_paid(connection: Connection, account: str, spec_digest: str) -> bool:
     """Whether a spec was charged, and not all of that given back."""
     before = reserved_for(connection, account, spec_digest)
-    return entry_queries.any_counts(connection, [charge.release_id for charge in before])
+    return queries.any_counts(connection, [charge.release_id for charge in before])
 
 
 def _named(account: str) -> dict[str, str]:
@@ -350,7 +349,7 @@ def _reservation(connection: Connection, body: dict[str, Any]) -> Reservation:
 
 def _approved(connection: Connection, body: dict[str, Any], needed: int) -> Approved | None:
     """Return the approval that held: not withdrawn, and its key not revoked; with those of other officers."""
-    found = decision_queries.approval(connection, body["account"], body["spec_digest"], body["seq"])
+    found = queries.approval(connection, body["account"], body["spec_digest"], body["seq"])
     if found is None:
         return None
     each = [Approved(signer.key, signer.entry, signer.at, found.amount) for signer in found.signed_by(needed)]

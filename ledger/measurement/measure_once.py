@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 
 from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.measurement import release_lock
-from tabularium.ledger.measurement.measurement_file import Payload
-from tabularium.ledger.measurement.store import MeasurementStore, Stored
+from tabularium.ledger.measurement.store import MeasurementStore, Payload, Stored
 from tabularium.ledger.records import Charge, Head
 from tabularium.ledger.refusals import (
     DrawFailed,

@@ -1,6 +1,6 @@
 """What the two database engines have in common, as the ledger sees them.
 
-Everything is SQLAlchemy Core in :mod:`tabularium.ledger.storage.entry_queries`; an engine adds only what
+Everything is SQLAlchemy Core in :mod:`tabularium.ledger.storage.queries`; an engine adds only what
 differs: how a writer takes the one right to append, what guards the tables, how a release is held, and what
 its errors mean.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from tabularium.ledger.chain.witness import Witness
 from tabularium.ledger.records import Entry
 from tabularium.ledger.storage import schema
+from tabularium.ledger.witness import Witness
 
 
 class Held(ABC):
@@ -50,7 +50,7 @@ class Backend(ABC):
     locks
         Folder for locks of the operating system.
     witness
-        Where the head is remembered outside the database; see :mod:`tabularium.ledger.chain.witness`.
+        Where the head is remembered outside the database; see :mod:`tabularium.ledger.witness`.
     wait
         Seconds to wait for other writers.
     """

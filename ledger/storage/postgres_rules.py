@@ -1,6 +1,6 @@
 """The rules of the ledger in SQL: what an entry must be to follow from those before it, on PostgreSQL.
 
-:mod:`tabularium.ledger.chain.verify` has the same rules in Python, over the whole chain. Here each is a look
+:mod:`tabularium.ledger.verify` has the same rules in Python, over the whole chain. Here each is a look
 at the last entry of something, by one step of an index, so that an entry costs the same however long the
 chain is. What only verification sees are signatures, and who may enrol and revoke keys or separate
 populations: these kinds of entry are an officer's to write. The tables of steps, of what they add and of
@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 
 from tabularium.ledger import events
-from tabularium.ledger.chain.verify_officers import CHANGEABLE
 from tabularium.ledger.composition import LARGEST_CONTRIBUTIONS
 from tabularium.ledger.names import LONGEST_NAME, LONGEST_TEXT
 from tabularium.ledger.records import (
@@ -30,6 +29,7 @@ from tabularium.ledger.records import (
     state_after,
 )
 from tabularium.ledger.storage.schema import STATES_TERMS
+from tabularium.ledger.verify_rules import CHANGEABLE
 
 #: The types of fields as ``ledger_has_type`` knows them; a line of text is known by its greatest length.
 _TYPES: list[tuple[Any, str]] = [
@@ -52,7 +52,7 @@ _TYPES: list[tuple[Any, str]] = [
 
 def last(*columns: str, among: str = "", order: str = "") -> str:
     """Return the last entry in which columns are as asked, as
-    :func:`tabularium.ledger.storage.entry_queries.last`.
+    :func:`tabularium.ledger.storage.queries.last`.
 
     It is its hash and its text; what is asked is in variables of the columns' names after ``p_``.
     """

@@ -15,11 +15,11 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from tabularium.ledger import durable_files, names
-from tabularium.ledger.chain.witness import Witness
 from tabularium.ledger.records import GENESIS, Entry
 from tabularium.ledger.refusals import Busy
-from tabularium.ledger.storage import entry_queries, schema
+from tabularium.ledger.storage import queries, schema
 from tabularium.ledger.storage.backend import Backend, Held
+from tabularium.ledger.witness import Witness
 
 _WRITES = "ledger_writes"
 
@@ -135,7 +135,7 @@ class SQLite(Backend):
 
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Insert it."""
-        entry_queries.insert(connection, [(entry, columns)])
+        queries.insert(connection, [(entry, columns)])
 
     def hold(self, release_id: str, wait: float) -> Held | None:
         """Lock the release's file in the folder of locks."""

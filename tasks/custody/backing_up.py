@@ -28,10 +28,9 @@ from pathlib import Path
 from stat import S_IMODE
 
 from tabularium.ledger import Charge, Entry, Head, Ledger
-from tabularium.ledger.chain import export as exported
+from tabularium.ledger import export as exported
 from tabularium.ledger.durable_files import sync_folder
-from tabularium.ledger.measurement.measurement_file import read_head
-from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.measurement.store import MeasurementStore, read_head
 from tabularium.ledger.records import STEPS
 from tabularium.ledger.refusals import MeasurementDamaged
 from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError

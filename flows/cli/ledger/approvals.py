@@ -34,8 +34,7 @@ from tabularium.ledger.keys import (
     read_private,
     read_public,
 )
-from tabularium.ledger.records import Approval, Key
-from tabularium.ledger.release_keys import ReleaseKey
+from tabularium.ledger.records import Approval, Key, ReleaseKey
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 

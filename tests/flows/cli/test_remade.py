@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tabularium.ledger.keys import read_private
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.custody.home_health import looks_at

@@ -10,8 +10,8 @@ from math import gcd
 from pathlib import Path
 
 from tabularium.ledger import amounts
-from tabularium.ledger.chain.export import MAGIC
 from tabularium.ledger.events import seal, stamp
+from tabularium.ledger.export import MAGIC
 from tabularium.ledger.records import EMPTY, Entry, Head, Sums, Terms, change
 
 PER_UNIT = 10**6

@@ -12,9 +12,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Entry, Ledger
-from tabularium.ledger.chain import restored
 from tabularium.ledger.composition import Partition
 from tabularium.ledger.events import KINDS, OPTIONAL_GROUPS, canonical, digest
+from tabularium.ledger.export import append_restore_marker
 from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.records import EMPTY, Head
 from tests.ledger.scene import census, open_books, reserve
@@ -37,7 +37,7 @@ def live(folder: Path) -> list[Entry]:
         books.revoke_key(key_id(public_hex(second)), reason="left", by=officer)
         books.revoke_release_key(key_id(public_hex(agency)), reason="lost", by=officer)
         with books._transactions.database.write() as connection:
-            head = restored.mark(connection, datetime.now(UTC))
+            head = append_restore_marker(connection, datetime.now(UTC))
         assert head.seq == books.head().seq
         books.confirm([*books.entries()][-2].hash, by=officer)
         reserve(books, "last", period="2030")

@@ -14,7 +14,7 @@ import pytest
 from tabularium.ledger import ChainBroken, Entry, Ledger
 from tabularium.ledger.composition import Partition
 from tabularium.ledger.events import columns, seal
-from tabularium.ledger.storage import entry_queries
+from tabularium.ledger.storage import queries
 from tests.ledger.scene import (
     behind_the_triggers,
     census,
@@ -265,7 +265,7 @@ def plus(books: Ledger, scope: str, amount: Fraction) -> str:
 def plant(books: Ledger, entry: Entry) -> None:
     """Write an entry as whoever may write to the tables."""
     with books._transactions.database.write() as connection:
-        entry_queries.insert(connection, [(entry, columns(entry.body))])
+        queries.insert(connection, [(entry, columns(entry.body))])
 
 
 def test_nobody_goes_on_from_an_entry_that_does_not_follow(lived: Ledger, place: Path) -> None:

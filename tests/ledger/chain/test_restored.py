@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Ledger, NotApproved, ReadOnly
-from tabularium.ledger.chain.export import export, restore
 from tabularium.ledger.events import seal
+from tabularium.ledger.export import export, restore
 from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import Head
 from tabularium.ledger.refusals import BadValue, ChainBroken, Conflict

@@ -12,10 +12,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import BadValue, ChainBroken, Ledger, NotApproved
-from tabularium.ledger.chain.verify import Verification
 from tabularium.ledger.events import latest, seal
 from tabularium.ledger.keys import can_sign, is_signed, key_id, public_hex, statement
 from tabularium.ledger.records import EMPTY, GENESIS, Entry, Head
+from tabularium.ledger.verify import Verification
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import behind_the_triggers, census, open_books, reserve, sqlite, verify_entries
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, UnknownAccount
-from tabularium.ledger.chain.export import export, restore
 from tabularium.ledger.events import columns, seal
+from tabularium.ledger.export import export, restore
 from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import Entry
 from tabularium.ledger.review import Reviewer, clusters

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved
 from tabularium.ledger.keys import key_id, public_hex
-from tabularium.ledger.release_keys import release_keys_of
+from tabularium.ledger.records import release_keys_of
 from tests.ledger.officers.test_officers import enrolled, key
 from tests.ledger.scene import finish, reserve, sqlite, verify_entries
 
@@ -125,7 +125,7 @@ def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
 
 
 def test_an_export_carries_keys_and_statements(books: Ledger, place: Any) -> None:
-    from tabularium.ledger.chain.export import export, restore, verify_export
+    from tabularium.ledger.export import export, restore, verify_export
     from tests.ledger.scene import forget_witnesses
 
     for_releases(books, enrolled(books))

@@ -19,11 +19,10 @@ import pytest
 from sqlalchemy import NullPool, create_engine, event
 
 from tabularium.ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, StorageFailed
-from tabularium.ledger.chain.export import restore
+from tabularium.ledger.export import migrate, restore
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.storage import decision_queries, entry_queries, key_queries
-from tabularium.ledger.storage.migration import migrate
+from tabularium.ledger.storage import queries
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
 from tests.ledger.storage.postgres import Server, Unavailable, close_schema, running
@@ -126,7 +125,7 @@ def test_a_writer_that_hangs_is_told_of_and_in_the_end_cut_off(books: Ledger, pl
         with pytest.raises(StorageFailed, match="cut off"), asleep._transactions.appending() as page:
             time.sleep(1.5)  # as if suspended with the right to append in hand
             reserve(books, "r2")
-            entry_queries.head(page.connection)
+            queries.head(page.connection)
         assert asleep.charge("r2") is not None
     books.verify()
 
@@ -313,20 +312,20 @@ def long(place: Path) -> Ledger:
 
 #: a question of a charge, and the indexes that may answer it
 QUESTIONS = [
-    (entry_queries._CHARGE, {"release_id": "unknown"}, ["release"]),
+    (queries._CHARGE, {"release_id": "unknown"}, ["release"]),
     (
-        entry_queries.LASTS_BEFORE,
+        queries.LASTS_BEFORE,
         {"release_id": "unknown", "account": "census", "period": "2010", "product": "product-3", "before": 9},
         ["account", "period", "product", "release", "terms"],
     ),
-    (entry_queries._TERMS, {"account": "census"}, ["terms"]),
-    (entry_queries._IN_ACCOUNT, {"account": "census"}, ["account"]),
-    (entry_queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
-    (entry_queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
-    (entry_queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
-    (entry_queries.ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
-    (key_queries._KEY, {"subject": "k"}, ["subject"]),
-    (decision_queries.REVIEWED, {"account": "census", "subject": "review product-3 2010"}, ["subject"]),
+    (queries._TERMS, {"account": "census"}, ["terms"]),
+    (queries._IN_ACCOUNT, {"account": "census"}, ["account"]),
+    (queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
+    (queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
+    (queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
+    (queries.ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
+    (queries._KEY, {"subject": "k"}, ["subject"]),
+    (queries.REVIEWED, {"account": "census", "subject": "review product-3 2010"}, ["subject"]),
 ]
 
 

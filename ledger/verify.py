@@ -5,17 +5,21 @@ Each entry is taken in the order of the chain and must
 1. have the next number and the hash of its own text, and name the hash of the entry before it;
 2. be canonical JSON with exactly the fields of its kind (:mod:`tabularium.ledger.events`);
 3. be no older than the entry before it, and be what its row's columns repeat of it;
-4. follow from the state that the entries before it imply: charges in
-   :mod:`tabularium.ledger.chain.verify_charges`, accounts, keys and approvals in
-   :mod:`tabularium.ledger.chain.verify_officers`.
+4. follow from the state that the entries before it imply (:mod:`tabularium.ledger.verify_rules`).
 
 No running sum, state or column is trusted. The first entry that breaks a rule is named with the rule.
+
+The whole chain takes longer with every entry. Before anything is charged, or shown, the last entries and
+those that it rests on are therefore held against what they must follow from (:func:`require_continued`); each
+is a few steps of an index, however long the chain is. Whoever appended past the program a sum that is too
+low, or a step that cannot be, finds that nobody goes on from it. What lies deeper the whole verification
+finds, each night.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +27,20 @@ from typing import Any
 from sqlalchemy import Connection
 
 from tabularium.ledger import events
-from tabularium.ledger.chain import restored
-from tabularium.ledger.chain import verify_officers as officers
-from tabularium.ledger.chain.verify_charges import take_step
-from tabularium.ledger.chain.verify_state import LedgerState, broken
+from tabularium.ledger.books import (
+    AccountState,
+    LedgerState,
+    Measurement,
+    OpenCharge,
+    Sum,
+    broken,
+)
 from tabularium.ledger.events import FORMAT, is_whole
-from tabularium.ledger.records import EMPTY, Head
+from tabularium.ledger.records import EMPTY, Head, Sums, Terms, state_after
 from tabularium.ledger.refusals import ChainBroken
-from tabularium.ledger.storage import entry_queries as queries
+from tabularium.ledger.storage import queries
+from tabularium.ledger.storage.queries import RECENT
+from tabularium.ledger.verify_rules import add_up, apply, content, leaves_the_sums, may_begin, may_follow
 
 ANY_TIME = "~"  # sorts after every time
 _STRIDE = 5000
@@ -48,31 +58,6 @@ class Verified:
     release_keys: int = 0
     approvals: int = 0
     ahead: int | None = None  # the first entry that is dated later than the reader's clock allows
-
-
-#: What judges an entry of each type against the state, and then changes the state.
-_RULES: Mapping[type[events.Event], Callable[[LedgerState, Any], None]] = {
-    events.Opening: officers.open_account,
-    events.NewTerms: officers.change_terms,
-    events.Retirement: officers.retire_account,
-    events.ChargeStep: take_step,
-    events.Voiding: take_step,
-    events.Abandoning: take_step,
-    events.Withholding: take_step,
-    events.Enrolment: officers.enrol_key,
-    events.ReleaseKeyEnrolled: officers.enrol_release_key,
-    events.Revocation: officers.revoke_key,
-    events.SpecApproval: officers.decide,
-    events.SpecUnapproval: officers.decide,
-    events.MoreAttempts: officers.allow_attempts,
-    events.DraftSubmitted: officers.lay_out,
-    events.Acceptance: officers.accept,
-    events.Withdrawing: officers.withdraw,
-    events.InputInquiry: officers.ask_for_evidence,
-    events.PopulationsDisjoint: officers.separate,
-    events.LedgerRestored: restored.put_back,
-    events.Confirmed: restored.confirmed,
-}
 
 
 class Verification:
@@ -128,8 +113,7 @@ class Verification:
         self._is_in_time(entry)
         if columns is not None and columns != events.columns(entry.fields()):
             broken(seq, "has a column that differs from its content")
-        restored.may_follow(self.state, entry)
-        _RULES[type(entry)](self.state, entry)
+        apply(self.state, entry)
         if seq in self._known and self._known[seq] != {named}:
             broken(seq, "is not the one that a certificate, a witness or a measurement file names")
         self.head, self._at = Head(seq, named), entry.at
@@ -202,3 +186,106 @@ def without_collector() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
+
+
+def require_recent(connection: Connection, after: int = 0) -> int:
+    """Hold the last entries, those after number ``after``, against what they follow from.
+
+    Return the last one's number. No more of them are looked at than are read with the head.
+    """
+    head = queries.head(connection)
+    for row in queries.entries_after(connection, max(after, head.seq - RECENT)):
+        require_continued(connection, [row.hash + row.body])
+    return head.seq
+
+
+def require_continued(connection: Connection, hashed_bodies: Iterable[str]) -> None:
+    """Hold entries against what they follow from.
+
+    Raises
+    ------
+    ChainBroken
+        Naming the entry and the rule that it breaks.
+    """
+    for text in hashed_bodies:
+        entry = _record(queries.checked_body(text)["seq"], text)
+        if hasattr(entry, "account"):
+            _require_continued(connection, entry)
+
+
+def _require_continued(connection: Connection, entry: Any) -> None:
+    before = queries.lasts_before(connection, entry.seq, entry.fields())
+    account = _account(entry, before)
+    if not isinstance(entry, events.ChargeStep):
+        leaves_the_sums(account, entry)
+        return
+    for scope, name, sums in (
+        ("period", entry.period, account.periods),
+        ("product", entry.product, account.products),
+    ):
+        sums[name] = _sum(account, before[scope], scope)
+    if entry.in_parallel is not None:
+        for part, text in queries.parts_before(
+            connection, entry.seq, entry.account, entry.in_parallel.group
+        ).items():
+            known = _sum(account, text, "part")
+            bound = int(queries.checked_body(text)["contributions"])
+            account.groups.setdefault(entry.in_parallel.group, (bound, {}))[1][part] = (
+                *(known.reserved, known.spent),
+            )
+    charge = None if before["charge"] is None else _charge(account, entry.seq, before["charge"])
+    may_follow(entry, charge, _source(connection, entry))
+    _amount, sums_after = add_up(account, entry, charge)
+    if charge is None:
+        may_begin(account, entry, sums_after)
+
+
+def _record(seq: int, hashed_body: str) -> events.Event:
+    try:
+        return events.parse(hashed_body[64:])
+    except events.NotAnEntry as error:
+        broken(seq, str(error))
+
+
+def _account(entry: Any, before: Mapping[str, str | None]) -> AccountState:
+    """Return the account as its last entry before says that it stands."""
+    if entry.kind == "account":
+        if before["account"] is not None:
+            broken(entry.seq, "opens an account that is open")
+        return AccountState(entry.terms)
+    if before["terms"] is None or before["account"] is None:
+        broken(entry.seq, "names an account that was never opened")
+    if queries.checked_body(before["account"])["kind"] == "retired":
+        if entry.kind == "terms":  # it opens again, never having been charged
+            return AccountState(entry.terms)
+        broken(entry.seq, "names an account that was retired, which nothing may follow")
+    account = AccountState(Terms.of(queries.checked_body(before["terms"])))
+    account.total = _sum(account, before["account"], "account")
+    return account
+
+
+def _sum(account: AccountState, last: str | None, scope: str) -> Sum:
+    if last is None:
+        return Sum()
+    body = queries.checked_body(last)
+    texts = Sums.of(body, scope).texts(scope).values()
+    return Sum(*(account.quanta(body["seq"], text) for text in texts))
+
+
+def _charge(account: AccountState, seq: int, text: str) -> OpenCharge:
+    """Return the charge as its last step before left it."""
+    step = _record(queries.checked_body(text)["seq"], text)
+    if not isinstance(step, events.ChargeStep):
+        broken(seq, "takes a step of what is no charge")
+    amount = account.quanta(step.seq, step.amount)
+    return OpenCharge(state_after(step.kind), step.fence, step.measurement_digest, amount, content(step))
+
+
+def _source(connection: Connection, entry: events.ChargeStep) -> Measurement | None:
+    """Return what a release is made from, if it was published."""
+    if entry.remade is None:
+        return None
+    found = queries.charge(connection, entry.remade.measurements_of)
+    if found is None or found.state != "published" or found.measurements_of is not None:
+        return None
+    return Measurement(found.account, found.product, found.period, found.fence, found.measurement_digest)

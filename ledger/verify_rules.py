@@ -1,0 +1,567 @@
+"""Rules of the chain: which entry may follow those before it, and what it changes.
+
+A charge takes a step that its state allows, changes what the step may change, repeats the sums it counts in,
+and passes no cap. An account is opened, changed and favoured as its terms and its officers allow; what needs
+a signature has a good one, which cannot be an old one used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+from tabularium.ledger import amounts, composition, events
+from tabularium.ledger import keys as signing
+from tabularium.ledger.books import AccountState, LedgerState, Measurement, OpenCharge, Review, Sum, broken
+from tabularium.ledger.events import FIXED, Abandoning, ChargeStep, InParallel, Remade, Withholding
+from tabularium.ledger.records import ATTEMPTS, FINAL, STEPS, change, state_after
+
+
+def take_step(state: LedgerState, entry: ChargeStep) -> None:
+    """Check one step of a charge against everything before it, then take it.
+
+    Raises
+    ------
+    ChainBroken
+        Naming the entry and the rule that it breaks.
+    """
+    account = state.account(entry.seq, entry.account)
+    if isinstance(entry, Abandoning):
+        may_end(state, entry)
+    if isinstance(entry, Withholding):
+        may_withhold(state, entry)
+    before = state.charges.get(entry.release_id)
+    if before is None and entry.release_id in state.charges:
+        broken(entry.seq, "takes a step after the charge's last")
+    may_follow(entry, before, None if entry.remade is None else _source(state, entry.remade))
+    _is_as_reviewed(state, entry, before)
+    amount, sums = add_up(account, entry, before)
+    if before is None:
+        may_begin(account, entry, sums)
+        wants_approval = account.terms.wants_approval(
+            product=entry.product, exact=entry.exact, revises=entry.revises
+        )
+        if wants_approval or _another_is_open(state, entry):
+            _require_approved(state, entry, account.terms.approvals_for(entry.product))
+    allowed = ATTEMPTS if before is None else before.allowed
+    if entry.remade is None and entry.fence > allowed:
+        broken(entry.seq, "begins to draw more often than is allowed")
+    review = before.review if before is not None else _review_of(state, entry)
+    after = state_after(entry.kind)
+    review.steps.add(after)
+    charge = OpenCharge(
+        *(after, entry.fence, entry.measurement_digest, amount, content(entry), entry.product, allowed),
+        review=review,
+    )
+    state.charges[entry.release_id] = None if entry.kind in FINAL else charge
+    if entry.kind == "published":
+        state.published[entry.release_id] = account.terms.name
+        if entry.remade is None:
+            state.measurements[entry.release_id] = Measurement(
+                entry.account, entry.product, entry.period, entry.fence, entry.measurement_digest
+            )
+
+
+def _source(state: LedgerState, remade: Remade) -> Measurement | None:
+    """Return what a release is made from, if it was published."""
+    return state.measurements.get(remade.measurements_of)
+
+
+def may_follow(entry: ChargeStep, before: OpenCharge | None, source: Measurement | None) -> None:
+    """Most fields of a charge never change; each of the others is set by one step alone.
+
+    Parameters
+    ----------
+    before
+        The charge before this step; ``None`` if it begins with this one.
+    source
+        What a release is made from that has no measurements of its own.
+    """
+    step = entry.kind
+    if (before.state if before else None) not in STEPS[step]:
+        broken(entry.seq, "takes a step that its charge's state does not allow")
+    known = before or _unborn(entry, source)
+    right = {
+        "reserved_at": STEPS[step] != (None,) or entry.reserved_at == entry.at,
+        "fence": entry.fence == known.fence + (step == "drawing"),
+        "measurement_digest": entry.measurement_digest is not None
+        if step == "measured"
+        else entry.measurement_digest == known.measurement,
+        "statement": entry.statement is None or step == "published",
+        "publication_digest": (entry.publication_digest is not None) == (step == "published"),
+        "reason": (entry.reason is not None) == (step in ("voided", "abandoned")),
+        "what it is for": content(entry) == known.content,
+    }
+    if not all(right.values()):
+        wrong = ", ".join(name for name, is_right in right.items() if not is_right)
+        broken(entry.seq, f"changes what its step may not change: {wrong}")
+
+
+def _unborn(entry: ChargeStep, source: Measurement | None) -> OpenCharge:
+    """Return a charge before its first step: what is remade has the measurement of a published release."""
+    if entry.remade is None:
+        return OpenCharge("", 0, None, 0, content(entry))
+    if source is None or (source.account, source.product, source.period) != (
+        *(entry.account, entry.product, entry.period),
+    ):
+        broken(entry.seq, "is made from measurements of what was not published for its product and period")
+    return OpenCharge("", source.fence, source.digest, 0, content(entry))
+
+
+def add_up(account: AccountState, entry: ChargeStep, before: OpenCharge | None) -> tuple[int, dict[str, Sum]]:
+    """Add a step to every sum that its charge counts in, which it must repeat; return its amount and them."""
+    amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
+    sums = {
+        "account": account.total,
+        "period": account.periods[entry.period],
+        "product": account.products[entry.product],
+    }
+    _move(account, entry, sums, change(entry.kind, before.state if before else None, amount))
+    _states_its_sums(account, entry, sums)
+    return amount, sums
+
+
+def may_begin(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
+    """What costs something begins while its account is open, and passes no cap."""
+    if entry.remade is not None:
+        return
+    if not account.terms.open_on(entry.at[:10]):
+        broken(entry.seq, "charges an account that is not open at that time")
+    passed = account.passed(sums)
+    if passed is not None:
+        broken(entry.seq, f"passes the cap of its {passed}")
+
+
+def _review_of(state: LedgerState, entry: ChargeStep) -> Review:
+    """Return what its spec's charges share, if they are to be reviewed."""
+    if not entry.review:
+        return Review()
+    specs = state.reviews[entry.account, entry.product, entry.period]
+    return specs.setdefault(entry.spec_digest, Review())
+
+
+def _another_is_open(state: LedgerState, entry: ChargeStep) -> bool:
+    """Whether another spec of the product and period was to be reviewed, drawn, and not published."""
+    specs = state.reviews.get((entry.account, entry.product, entry.period), {})
+    return any(review.open for spec, review in specs.items() if spec != entry.spec_digest)
+
+
+def _is_as_reviewed(state: LedgerState, entry: ChargeStep, before: OpenCharge | None) -> None:
+    """What is to be reviewed is published as it was accepted, or withheld by an officer."""
+    if before is None or entry.kind == "withheld":
+        return
+    if entry.review and before.draft is None:
+        if entry.kind == "published" and entry.publication_digest not in before.review.accepted:
+            broken(entry.seq, "publishes what no officer has accepted")
+        undecided = [name for name in before.review.drafts if state.charges[name] is not None]
+        if entry.kind in ("voided", "abandoned") and undecided:
+            broken(entry.seq, "gives up what belongs to a draft")
+    if before.draft is None:
+        return
+    if entry.kind != "published" or not before.accepted:
+        broken(entry.seq, "ends a draft without an officer's decision")
+    if entry.publication_digest != before.draft:
+        broken(entry.seq, "publishes something else than the draft that was accepted")
+
+
+def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added: tuple[int, int]) -> None:
+    """Add what the step changes of (reserved, spent) to every sum that the charge counts in."""
+    parallel = entry.in_parallel
+    group, part, fold = None, None, 1
+    parts: dict[str, tuple[int, int]] = {}
+    if parallel is not None:
+        _fits_its_group(account, entry, parallel)
+        group, part = parallel.group, parallel.part
+        contributions, parts = account.groups[group]
+        fold = composition.folds(contributions, account.terms.relation)
+    if added == (0, 0):
+        return
+    for scope, delta in composition.deltas(added, group, part, parts, fold).items():
+        if scope == "part" and part is not None:
+            reserved, spent = parts.get(part, (0, 0))
+            parts[part] = reserved + delta[0], spent + delta[1]
+        else:
+            sums[scope].add(*delta)
+
+
+def _fits_its_group(account: AccountState, entry: ChargeStep, parallel: InParallel) -> None:
+    """Parts of a group share one period (unless the privacy unit has its own) and one bound."""
+    wanted = None if composition.per_period(account.terms.unit) else entry.period
+    if composition.period_of(parallel.group) != wanted:
+        broken(entry.seq, "composes in parallel over periods")
+    contributions, _parts = account.groups.setdefault(parallel.group, (parallel.contributions, {}))
+    if parallel.contributions != contributions:
+        broken(entry.seq, "has another bound on contributions than its group")
+
+
+def _states_its_sums(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
+    """The entry repeats every sum that its charge counts in, as it is after the step."""
+    parallel = entry.in_parallel
+    if parallel is not None:
+        part = Sum(*account.groups[parallel.group][1][parallel.part])
+        if not account.reads(part, parallel.part_reserved, parallel.part_spent):
+            broken(entry.seq, "has a wrong running sum of its part")
+    for scope, found in sums.items():
+        if not account.reads(found, getattr(entry, f"{scope}_reserved"), getattr(entry, f"{scope}_spent")):
+            broken(entry.seq, f"has a wrong running sum of its {scope}")
+
+
+def _require_approved(state: LedgerState, entry: ChargeStep, needed: int) -> None:
+    """The spec's last decision approves the amount, and so many officers by keys that are still enrolled.
+
+    Where one officer suffices, it is the one of the last decision.
+    """
+    about = entry.account, entry.spec_digest
+    last = state.decisions.get(about)
+    if last is None or last.kind != "approval":
+        broken(entry.seq, "charges for a spec that no officer has approved")
+    if last.amount is not None and amounts.from_text(entry.amount) > amounts.from_text(last.amount):
+        broken(entry.seq, "charges more than was approved for its spec")
+    signed_by = state.approvals[about] if needed > 1 else [last.signed.by]
+    if len(state.officers_of(signed_by)) < needed:
+        fewer = "fewer officers than must have" if needed > 1 else "no officer has"
+        broken(entry.seq, f"charges for a spec that {fewer} approved")
+
+
+#: Where an event has the fields :data:`tabularium.ledger.events.FIXED`, which never change about a charge.
+_PLAIN = attrgetter(*(name for name in FIXED if name in ChargeStep.model_fields))
+_PARALLEL = attrgetter(*(name for name in FIXED if name in InParallel.model_fields))
+
+
+def content(entry: ChargeStep) -> tuple[object, ...]:
+    """Return what never changes about a charge; its account comes first."""
+    parallel = entry.in_parallel
+    return (*_PLAIN(entry), entry.remade, *(_PARALLEL(parallel) if parallel else ()))
+
+
+CHANGEABLE = (
+    *("approvals", "approvals_by_product", "approve_exact", "cap", "cap_per_period", "cap_per_product"),
+    *("closes_on", "needs_approval", "opens_on"),
+)
+
+
+def open_account(state: LedgerState, entry: events.Opening) -> None:
+    """An account is opened once; while an officer has a key, with a signature."""
+    if entry.account in state.accounts:
+        broken(entry.seq, "opens an account that is open")
+    countersigned(state, entry, 0, "opens an account" if state.any_active_key() else None)
+    account = state.accounts[entry.account] = AccountState(entry.terms)
+    state.populations.add(entry.terms.population)
+    leaves_the_sums(account, entry)
+
+
+def change_terms(state: LedgerState, entry: events.NewTerms) -> None:
+    """Caps, dates and the need of approval may change; what loosens them may need a signature."""
+    known = state.accounts.get(entry.account)
+    if known is not None and known.retired:
+        _open_again(state, entry, known)
+        return
+    account, after = state.account(entry.seq, entry.account), entry.terms
+    before = account.terms
+    if after == before or after != replace(before, **{name: getattr(after, name) for name in CHANGEABLE}):
+        broken(entry.seq, "changes what its step may not change")
+    if before.lowered(after) is not None:
+        broken(entry.seq, "lowers how many officers must sign")
+    loosens = before.loosened(after) and _is_guarded(state, account)
+    countersigned(state, entry, account.changes, "loosens an account's terms" if loosens else None)
+    account.agree(after)
+    account.changes += 1
+    if account.passed({"account": account.total}):
+        broken(entry.seq, "sets a cap below what is used")
+    leaves_the_sums(account, entry)
+
+
+def _open_again(state: LedgerState, entry: events.NewTerms, retired: AccountState) -> None:
+    """An account that was retired opens on any terms, if no spec was ever approved for it.
+
+    Only of how many officers must sign it asks no fewer.
+    """
+    if any(name == entry.account for name, _spec in state.decisions):
+        broken(entry.seq, "opens an account again for which specs were approved")
+    if retired.terms.lowered(entry.terms) is not None:
+        broken(entry.seq, "lowers how many officers must sign")
+    countersigned(state, entry, retired.changes, "opens an account" if state.any_active_key() else None)
+    account = state.accounts[entry.account] = AccountState(entry.terms)
+    account.changes, account.retirements = retired.changes + 1, retired.retirements
+    state.populations.add(entry.terms.population)
+    leaves_the_sums(account, entry)
+
+
+def retire_account(state: LedgerState, entry: events.Retirement) -> None:
+    """An account may be retired while it was never charged; nothing follows but that it opens again."""
+    account = state.account(entry.seq, entry.account)
+    if account.periods:
+        broken(entry.seq, "retires an account that was charged")
+    guarded = _is_guarded(state, account)
+    countersigned(state, entry, account.retirements, "retires an account" if guarded else None)
+    leaves_the_sums(account, entry)
+    account.retired = True
+    account.retirements += 1
+
+
+def may_end(state: LedgerState, entry: events.Abandoning) -> None:
+    """What is voided gives budget back, what is abandoned may evade a review: either may need a signature."""
+    if entry.kind == "abandoned":
+        evades = entry.review and entry.measurement_digest is not None
+        countersigned(state, entry, 0, "gives up what is to be reviewed" if evades else None)
+        return
+    guarded = _is_guarded(state, state.account(entry.seq, entry.account))
+    countersigned(state, entry, 0, "voids a charge" if guarded else None)
+
+
+def enrol_key(state: LedgerState, entry: events.Enrolment) -> None:
+    """A new key is signed for by an enrolled one; the first, where none is active, by itself."""
+    _is_new(state, entry)
+    by_itself = entry.signed.by == entry.key and not state.any_active_key()
+    _is_signed(state, entry, entry.signed, state.key_changes, entry.public_key if by_itself else None)
+    state.keys[entry.key] = entry.public_key
+    state.officers[entry.key] = entry.officer
+    state.key_changes += 1
+
+
+def enrol_release_key(state: LedgerState, entry: events.ReleaseKeyEnrolled) -> None:
+    """A key for releases is no officer's, and is signed for with an officer's."""
+    _is_new(state, entry)
+    _is_signed(state, entry, entry.signed, state.key_changes)
+    state.release_keys[entry.key] = True
+    state.key_changes += 1
+
+
+def revoke_key(state: LedgerState, entry: events.Revocation) -> None:
+    """An enrolled key is revoked by an enrolled officer's, which may be the same."""
+    of_releases = state.release_keys.get(entry.key, False)
+    if not of_releases and state.keys.get(entry.key) is None:
+        broken(entry.seq, "revokes a key that is not enrolled")
+    _is_signed(state, entry, entry.signed, state.key_changes)
+    if of_releases:
+        state.release_keys[entry.key] = False
+    else:
+        state.keys[entry.key] = None
+    state.key_changes += 1
+
+
+def decide(state: LedgerState, entry: events.SpecDecision) -> None:
+    """An officer approves a spec, or takes back an approval that stands."""
+    account = state.account(entry.seq, entry.account)
+    last = state.decisions.get((entry.account, entry.spec_digest))
+    if entry.kind == "unapproval" and (last is None or last.kind != "approval"):
+        broken(entry.seq, "takes back an approval that does not stand")
+    if entry.amount is not None:
+        account.quanta(entry.seq, entry.amount)
+    _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
+    leaves_the_sums(account, entry)
+    about = entry.account, entry.spec_digest
+    if last is None or (last.kind, last.amount) != ("approval", entry.amount):
+        state.approvals[about] = []  # all must have signed the same
+    if entry.kind == "approval":
+        state.approvals[about].append(entry.signed.by)
+    state.decisions[about] = entry
+
+
+def allow_attempts(state: LedgerState, entry: events.MoreAttempts) -> None:
+    """More attempts are allowed for a release that has used up its own, which may need a signature."""
+    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
+    if charge is None or (charge.state, charge.content[0]) != ("drawing", entry.account):
+        broken(entry.seq, "allows attempts for what is not being drawn")
+    if (charge.fence, charge.fence + ATTEMPTS) != (charge.allowed, entry.allowed):
+        broken(entry.seq, "allows attempts before those there were are used up, or more than one may")
+    guarded = _is_guarded(state, account)
+    countersigned(state, entry, 0, "allows attempts" if guarded else None)
+    leaves_the_sums(account, entry)
+    state.charges[entry.release] = replace(charge, allowed=entry.allowed)
+
+
+def lay_out(state: LedgerState, entry: events.DraftSubmitted) -> None:
+    """A measured release is laid out for review once, with criteria by which it may be withheld."""
+    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
+    if charge is None or (charge.state, charge.content[0]) != ("measured", entry.account):
+        broken(entry.seq, "lays out a draft of what is not measured")
+    if charge.draft is not None or not entry.criteria:
+        broken(entry.seq, "lays out a draft a second time, or without criteria")
+    leaves_the_sums(account, entry)
+    charge.review.drafts.add(entry.release)
+    state.charges[entry.release] = replace(charge, draft=entry.draft, criteria=tuple(entry.criteria))
+
+
+def accept(state: LedgerState, entry: events.Acceptance) -> None:
+    """An officer accepts a draft once: the very one that was laid out, by the criteria it came with.
+
+    It is accepted for ever with the signature that makes as many officers as its account asks for then; a key
+    that was revoked before that does not count.
+    """
+    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
+    if charge is None or charge.accepted or charge.content[0] != entry.account:
+        broken(entry.seq, "accepts what waits for no review")
+    if (charge.draft, charge.criteria) != (entry.draft, tuple(entry.criteria)):
+        broken(entry.seq, "accepts another draft than was laid out")
+    _is_signed(state, entry, entry.signed, len(charge.signed_by))
+    leaves_the_sums(account, entry)
+    before, signed_by = state.officers_of(charge.signed_by), (*charge.signed_by, entry.signed.by)
+    officers = state.officers_of(signed_by)
+    if officers == before:
+        broken(entry.seq, "accepts a draft a second time for one officer")
+    left = account.terms.approvals_for(charge.product) - len(officers)
+    if (left or None) != (entry.still_to_sign and entry.still_to_sign.officers_left):
+        broken(entry.seq, "tells another number of officers who are still to accept a draft")
+    if not left:
+        charge.review.accepted.add(entry.draft)
+    state.charges[entry.release] = replace(charge, signed_by=signed_by, accepted=not left)
+
+
+def may_withhold(state: LedgerState, entry: events.Withholding) -> None:
+    """An officer withholds a draft that was not accepted, by one of its criteria."""
+    charge = state.charges.get(entry.release_id)
+    if charge is None or charge.draft != entry.draft or charge.accepted:
+        broken(entry.seq, "withholds what waits for no review, or another draft than was laid out")
+    if entry.criterion not in charge.criteria:
+        broken(entry.seq, "withholds a draft by a criterion that is not one of its own")
+    _is_signed(state, entry, entry.signed, 0)
+
+
+def withdraw(state: LedgerState, entry: events.Withdrawing) -> None:
+    """An officer withdraws a published release once; nothing of its budget comes back."""
+    account = state.account(entry.seq, entry.account)
+    if state.published.pop(entry.release, None) != entry.account:
+        broken(entry.seq, "withdraws what is not published, or was withdrawn before")
+    _is_signed(state, entry, entry.signed, 0)
+    leaves_the_sums(account, entry)
+
+
+def ask_for_evidence(state: LedgerState, entry: events.InputInquiry) -> None:
+    """An officer may ask about any release that the account was charged for."""
+    account = state.account(entry.seq, entry.account)
+    if entry.of_release not in state.charges:
+        broken(entry.seq, "asks about a release that was never charged")
+    _is_signed(state, entry, entry.signed, account.evidence)
+    leaves_the_sums(account, entry)
+    account.evidence += 1
+
+
+def separate(state: LedgerState, entry: events.PopulationsDisjoint) -> None:
+    """An officer says that two populations are disjoint, or withdraws what stands."""
+    pair = (entry.population, entry.other)
+    if not state.populations.issuperset(pair):
+        broken(entry.seq, "names a population that no account is about")
+    last = state.separations.get(pair)
+    if entry.kind == "overlapping" and (last is None or last.kind != "disjoint"):
+        broken(entry.seq, "withdraws that two populations are disjoint, which nobody said")
+    _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
+    state.separations[pair] = entry
+
+
+def may_follow_restore(state: LedgerState, entry: events.Event) -> None:
+    """Nothing but its confirmation follows the entry that says that the ledger was put back."""
+    if state.unconfirmed and not isinstance(entry, events.Confirmed):
+        broken(entry.seq, "follows a restore that nobody has confirmed")
+
+
+def put_back(state: LedgerState, _entry: events.LedgerRestored) -> None:
+    """A ledger may be put back at any time."""
+    state.unconfirmed = True
+
+
+def confirmed(state: LedgerState, entry: events.Confirmed) -> None:
+    """A restore is confirmed at once, while an officer has a key with a signature."""
+    if not state.unconfirmed or entry.mark != entry.prev:
+        broken(entry.seq, "confirms what was not put back")
+    countersigned(state, entry, 0, "confirms a restore" if state.any_active_key() else None)
+    state.unconfirmed = False
+
+
+def _is_new(state: LedgerState, entry: events.Enrolment | events.ReleaseKeyEnrolled) -> None:
+    """No key is enrolled twice, nor both for an officer and for releases."""
+    if not signing.can_sign(entry.public_key):
+        broken(entry.seq, "enrols a key for which anybody can sign")
+    known = entry.key in state.keys or entry.key in state.release_keys
+    if known or entry.key != signing.key_id(entry.public_key):
+        broken(entry.seq, "enrols a key that is known, or under another name")
+
+
+def _is_guarded(state: LedgerState, account: AccountState) -> bool:
+    """Whether what favours the spending of an account needs an officer's signature."""
+    return account.terms.asks_officers or state.any_active_key()
+
+
+def leaves_the_sums(
+    account: AccountState,
+    entry: events.Opening
+    | events.Retirement
+    | events.SpecDecision
+    | events.DraftSubmitted
+    | events.Acceptance
+    | events.Withdrawing
+    | events.InputInquiry
+    | events.MoreAttempts,
+) -> None:
+    """What is no step of a charge repeats the sums of its account."""
+    if not account.reads(account.total, entry.account_reserved, entry.account_spent):
+        broken(entry.seq, "has a wrong running sum of its account")
+
+
+def countersigned(
+    state: LedgerState,
+    entry: events.Opening | events.Retirement | events.Abandoning | events.MoreAttempts | events.Confirmed,
+    turn: int,
+    needs_it: str | None,
+) -> None:
+    """A signature is good if there is one; there must be one if the entry does what needs it."""
+    if entry.signed is not None:
+        _is_signed(state, entry, entry.signed, turn)
+    elif needs_it is not None:
+        broken(entry.seq, f"{needs_it} without an officer's signature")
+
+
+def _is_signed(
+    state: LedgerState,
+    entry: events.Event,
+    signed: events.Signature,
+    turn: int,
+    public_key: str | None = None,
+) -> None:
+    """The signature is of an enrolled key, or of ``public_key``, and cannot be an old one used again."""
+    key, fields = public_key or state.keys.get(signed.by), entry.fields()
+    if signed.turn != turn:
+        broken(entry.seq, "is signed for another turn")
+    if key is None:
+        broken(entry.seq, "is signed with a key that is not enrolled")
+    if not signing.is_signed(key, signed.signature, state.first, entry.kind, fields):
+        broken(entry.seq, "has a signature that is not its key's")
+
+
+#: What judges an entry of each type against the state, and then changes the state.
+_RULES: Mapping[type[events.Event], Callable[[LedgerState, Any], None]] = {
+    events.Opening: open_account,
+    events.NewTerms: change_terms,
+    events.Retirement: retire_account,
+    events.ChargeStep: take_step,
+    events.Voiding: take_step,
+    events.Abandoning: take_step,
+    events.Withholding: take_step,
+    events.Enrolment: enrol_key,
+    events.ReleaseKeyEnrolled: enrol_release_key,
+    events.Revocation: revoke_key,
+    events.SpecApproval: decide,
+    events.SpecUnapproval: decide,
+    events.MoreAttempts: allow_attempts,
+    events.DraftSubmitted: lay_out,
+    events.Acceptance: accept,
+    events.Withdrawing: withdraw,
+    events.InputInquiry: ask_for_evidence,
+    events.PopulationsDisjoint: separate,
+    events.LedgerRestored: put_back,
+    events.Confirmed: confirmed,
+}
+
+
+def apply(state: LedgerState, event: events.Event) -> None:
+    """Judge an entry against what those before it imply, then add it to that.
+
+    Raises
+    ------
+    ChainBroken
+        Naming the entry and the rule that it breaks.
+    """
+    may_follow_restore(state, event)
+    _RULES[type(event)](state, event)
