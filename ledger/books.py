@@ -6,16 +6,15 @@ a few values while one is open), not with the number of entries.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 from typing import NoReturn
 
 from tabularium.ledger import amounts
-from tabularium.ledger.events import PopulationsDisjoint, SpecDecision
-from tabularium.ledger.records import ATTEMPTS, GENESIS, Terms
+from tabularium.ledger.events import Enrolment, Event
+from tabularium.ledger.records import ATTEMPTS, GENESIS, Body, Key, ReleaseKey, Terms
 from tabularium.ledger.refusals import ChainBroken
 
 
@@ -57,10 +56,7 @@ class OpenCharge:
     content: tuple[object, ...]
     product: str = ""
     allowed: int = ATTEMPTS
-    draft: str | None = None  # digest of the certificate that was laid out for review
-    criteria: tuple[str, ...] = ()
-    signed_by: tuple[str, ...] = ()  # the keys that accepted it, as they did
-    accepted: bool = False  # by as many officers as must
+    reviewed: tuple[Body, ...] = ()  # what laid it out as a draft, and what accepted that
     review: Review = field(default_factory=Review)
 
 
@@ -85,10 +81,7 @@ class AccountState:
         self.products: defaultdict[str, Sum] = defaultdict(Sum)
         #: group -> in how many parts a unit can be, and every part's own (reserved, spent)
         self.groups: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
-        self.changes = 0  # how often the terms were changed
-        self.evidence = 0  # how often evidence was asked for
         self.retired = False
-        self.retirements = 0
         self.agree(terms)
 
     def agree(self, terms: Terms) -> None:
@@ -127,21 +120,23 @@ class LedgerState:
     #: release -> the account that paid for it; those that are published and not withdrawn
     published: dict[str, str] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)  # of all that were ever published
-    keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
-    officers: dict[str, str] = field(default_factory=dict)  # name of a key -> whose it is
-    release_keys: dict[str, bool] = field(default_factory=dict)  # name -> whether it is active
-    key_changes: int = 0
+    keys: dict[str, Key] = field(default_factory=dict)
+    release_keys: dict[str, ReleaseKey] = field(default_factory=dict)
     unconfirmed: bool = False  # whether it was put back, and nobody has said that its head is the newest
-    #: account and spec -> the last decision
-    decisions: dict[tuple[str, str], SpecDecision] = field(default_factory=dict)
-    #: account and spec -> the keys that approved it for the amount of the last decision, as they did
-    approvals: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    #: what decisions are about -> how many there were: see ``Event.about``
+    turns: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    #: account and spec -> what its decisions say
+    decisions: dict[tuple[str, str], list[Body]] = field(default_factory=dict)
     #: account, product and period -> spec -> what is to be reviewed of it
     reviews: defaultdict[tuple[str, str, str], dict[str, Review]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    #: two populations -> the last word on whether anybody is in both
-    separations: dict[tuple[str, str], PopulationsDisjoint] = field(default_factory=dict)
+    disjoint: set[tuple[str, str]] = field(default_factory=set)  # populations of which nobody is in both
+
+    def open(self, terms: Terms) -> None:
+        """Open an account, again if it was retired."""
+        self.accounts[terms.name] = AccountState(terms)
+        self.populations.add(terms.population)
 
     def account(self, seq: int, name: str) -> AccountState:
         """Return an account that was opened and not retired."""
@@ -152,13 +147,23 @@ class LedgerState:
             broken(seq, "names an account that was retired, which nothing may follow")
         return found
 
-    def officers_of(self, keys: Iterable[str]) -> set[str]:
-        """Return the officers whose keys these are, as far as they are not revoked."""
-        return {self.officers[key] for key in keys if self.keys.get(key) is not None}
-
     def any_active_key(self) -> bool:
         """Whether any officer has a key."""
-        return any(self.keys.values())
+        return any(key.active for key in self.keys.values())
+
+    def guarded(self, account: AccountState) -> bool:
+        """Whether what favours the spending of an account needs an officer's signature."""
+        return account.terms.asks_officers or self.any_active_key()
+
+    def signing_key(self, event: Event, by: str) -> str | None:
+        """Return the public key of the officer who signs an entry, if it is enrolled.
+
+        The first key, and one that is enrolled while none is active, signs for itself.
+        """
+        if isinstance(event, Enrolment) and event.key == by and not self.any_active_key():
+            return event.public_key
+        known = self.keys.get(by)
+        return None if known is None or not known.active else known.public_key
 
 
 @lru_cache(maxsize=4096)

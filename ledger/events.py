@@ -238,6 +238,10 @@ class Event(_Strict):
                 found[part] = marks | {mark for mark in inner.metadata if isinstance(mark, Mark)}
         return {name: marks for name, marks in found.items() if name not in Event.model_fields}
 
+    def about(self) -> tuple[object, ...]:
+        """Return what a decision is about: how many on it came before is its turn."""
+        return self.TURNS, *(getattr(self, name) for name in self.SAME)
+
     def fields(self) -> dict[str, Any]:
         """Return the fields as the entry has them, all on one level."""
         flat = dict(vars(self))

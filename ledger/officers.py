@@ -548,7 +548,6 @@ class Officers(Part):
     def _decide(
         append: Append, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey | None, **needs: Any
     ) -> dict[str, Any]:
-        """Append a decision, signed; ``needs`` is as for :meth:`Append.signed`. Return its body."""
         return append.append(kind, {**fields, **append.signed(kind, fields, by, **needs)})
 
 

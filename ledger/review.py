@@ -282,7 +282,6 @@ class Reviewer:
 
 
 def _times(account: Account, relation: str) -> int:
-    """Return what one unit of an account's amounts is worth under ``relation``: two steps away at most."""
     if account.relation == relation:
         return 1
     return 2 if account.definition == "pure" else 4

@@ -150,7 +150,6 @@ def attempts_used_up(connection: Connection, charge: Charge) -> bool:
 
 
 def _key_option(connection: Connection, charge: Charge) -> str:
-    """Return what a hint adds to a command about a charge, where its account wants an officer's key."""
     account = queries.account(connection, charge.account)
     return "" if account is None else key_option(connection, account.terms)
 

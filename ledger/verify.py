@@ -126,15 +126,15 @@ class Verification:
 
     def result(self) -> Verified:
         """Return what was found in order."""
-        state, decisions = self.state, self.state.decisions.values()
+        state = self.state
         return Verified(
             entries=self.head.seq,
             head=self.head,
             accounts=len(state.accounts),
             charges=len(state.charges),
-            keys=len([key for key in state.keys.values() if key is not None]),
-            release_keys=list(state.release_keys.values()).count(True),
-            approvals=len([last for last in decisions if last.kind == "approval"]),
+            keys=sum(key.active for key in state.keys.values()),
+            release_keys=sum(key.active for key in state.release_keys.values()),
+            approvals=sum(last["kind"] == "approval" for *_, last in state.decisions.values()),
             ahead=self._ahead,
         )
 

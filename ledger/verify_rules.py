@@ -16,10 +16,20 @@ from tabularium.ledger import amounts, composition, events
 from tabularium.ledger import keys as signing
 from tabularium.ledger.books import AccountState, LedgerState, Measurement, OpenCharge, Review, Sum, broken
 from tabularium.ledger.events import FIXED, Abandoning, ChargeStep, InParallel, Remade, Withholding
-from tabularium.ledger.records import ATTEMPTS, FINAL, STEPS, change, state_after
+from tabularium.ledger.records import (
+    ATTEMPTS,
+    FINAL,
+    STEPS,
+    Key,
+    ReleaseKey,
+    approval_of,
+    change,
+    draft_of,
+    state_after,
+)
 
 
-def take_step(state: LedgerState, entry: ChargeStep) -> None:
+def take_step(state: LedgerState, entry: ChargeStep) -> str | None:
     """Check one step of a charge against everything before it, then take it.
 
     Raises
@@ -28,8 +38,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         Naming the entry and the rule that it breaks.
     """
     account = state.account(entry.seq, entry.account)
-    if isinstance(entry, Abandoning):
-        may_end(state, entry)
+    needs_it = may_end(state, entry) if isinstance(entry, Abandoning) else None
     if isinstance(entry, Withholding):
         may_withhold(state, entry)
     before = state.charges.get(entry.release_id)
@@ -62,10 +71,10 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
             state.measurements[entry.release_id] = Measurement(
                 entry.account, entry.product, entry.period, entry.fence, entry.measurement_digest
             )
+    return needs_it
 
 
 def _source(state: LedgerState, remade: Remade) -> Measurement | None:
-    """Return what a release is made from, if it was published."""
     return state.measurements.get(remade.measurements_of)
 
 
@@ -143,7 +152,6 @@ def _review_of(state: LedgerState, entry: ChargeStep) -> Review:
 
 
 def _another_is_open(state: LedgerState, entry: ChargeStep) -> bool:
-    """Whether another spec of the product and period was to be reviewed, drawn, and not published."""
     specs = state.reviews.get((entry.account, entry.product, entry.period), {})
     return any(review.open for spec, review in specs.items() if spec != entry.spec_digest)
 
@@ -152,18 +160,18 @@ def _is_as_reviewed(state: LedgerState, entry: ChargeStep, before: OpenCharge | 
     """What is to be reviewed is published as it was accepted, or withheld by an officer."""
     if before is None or entry.kind == "withheld":
         return
-    if entry.review and before.draft is None:
+    draft = draft_of(before.reviewed, state.keys)
+    if draft is not None:
+        if entry.kind != "published" or not draft.accepted:
+            broken(entry.seq, "ends a draft without an officer's decision")
+        if entry.publication_digest != draft.digest:
+            broken(entry.seq, "publishes something else than the draft that was accepted")
+    elif entry.review:
         if entry.kind == "published" and entry.publication_digest not in before.review.accepted:
             broken(entry.seq, "publishes what no officer has accepted")
         undecided = [name for name in before.review.drafts if state.charges[name] is not None]
         if entry.kind in ("voided", "abandoned") and undecided:
             broken(entry.seq, "gives up what belongs to a draft")
-    if before.draft is None:
-        return
-    if entry.kind != "published" or not before.accepted:
-        broken(entry.seq, "ends a draft without an officer's decision")
-    if entry.publication_digest != before.draft:
-        broken(entry.seq, "publishes something else than the draft that was accepted")
 
 
 def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added: tuple[int, int]) -> None:
@@ -213,14 +221,12 @@ def _require_approved(state: LedgerState, entry: ChargeStep, needed: int) -> Non
 
     Where one officer suffices, it is the one of the last decision.
     """
-    about = entry.account, entry.spec_digest
-    last = state.decisions.get(about)
-    if last is None or last.kind != "approval":
+    last = approval_of(state.decisions.get((entry.account, entry.spec_digest), ()), state.keys)
+    if last is None or not last.approved:
         broken(entry.seq, "charges for a spec that no officer has approved")
-    if last.amount is not None and amounts.from_text(entry.amount) > amounts.from_text(last.amount):
+    if last.amount is not None and amounts.from_text(entry.amount) > last.amount:
         broken(entry.seq, "charges more than was approved for its spec")
-    signed_by = state.approvals[about] if needed > 1 else [last.signed.by]
-    if len(state.officers_of(signed_by)) < needed:
+    if len(last.signed_by(needed)) < needed:
         fewer = "fewer officers than must have" if needed > 1 else "no officer has"
         broken(entry.seq, f"charges for a spec that {fewer} approved")
 
@@ -242,38 +248,33 @@ CHANGEABLE = (
 )
 
 
-def open_account(state: LedgerState, entry: events.Opening) -> None:
+def open_account(state: LedgerState, entry: events.Opening) -> str | None:
     """An account is opened once; while an officer has a key, with a signature."""
     if entry.account in state.accounts:
         broken(entry.seq, "opens an account that is open")
-    countersigned(state, entry, 0, "opens an account" if state.any_active_key() else None)
-    account = state.accounts[entry.account] = AccountState(entry.terms)
-    state.populations.add(entry.terms.population)
-    leaves_the_sums(account, entry)
+    state.open(entry.terms)
+    return "opens an account" if state.any_active_key() else None
 
 
-def change_terms(state: LedgerState, entry: events.NewTerms) -> None:
+def change_terms(state: LedgerState, entry: events.NewTerms) -> str | None:
     """Caps, dates and the need of approval may change; what loosens them may need a signature."""
     known = state.accounts.get(entry.account)
     if known is not None and known.retired:
-        _open_again(state, entry, known)
-        return
+        return _open_again(state, entry, known)
     account, after = state.account(entry.seq, entry.account), entry.terms
     before = account.terms
     if after == before or after != replace(before, **{name: getattr(after, name) for name in CHANGEABLE}):
         broken(entry.seq, "changes what its step may not change")
     if before.lowered(after) is not None:
         broken(entry.seq, "lowers how many officers must sign")
-    loosens = before.loosened(after) and _is_guarded(state, account)
-    countersigned(state, entry, account.changes, "loosens an account's terms" if loosens else None)
     account.agree(after)
-    account.changes += 1
     if account.passed({"account": account.total}):
         broken(entry.seq, "sets a cap below what is used")
-    leaves_the_sums(account, entry)
+    loosens = before.loosened(after) and (before.asks_officers or state.any_active_key())
+    return "loosens an account's terms" if loosens else None
 
 
-def _open_again(state: LedgerState, entry: events.NewTerms, retired: AccountState) -> None:
+def _open_again(state: LedgerState, entry: events.NewTerms, retired: AccountState) -> str | None:
     """An account that was retired opens on any terms, if no spec was ever approved for it.
 
     Only of how many officers must sign it asks no fewer.
@@ -282,107 +283,83 @@ def _open_again(state: LedgerState, entry: events.NewTerms, retired: AccountStat
         broken(entry.seq, "opens an account again for which specs were approved")
     if retired.terms.lowered(entry.terms) is not None:
         broken(entry.seq, "lowers how many officers must sign")
-    countersigned(state, entry, retired.changes, "opens an account" if state.any_active_key() else None)
-    account = state.accounts[entry.account] = AccountState(entry.terms)
-    account.changes, account.retirements = retired.changes + 1, retired.retirements
-    state.populations.add(entry.terms.population)
-    leaves_the_sums(account, entry)
+    state.open(entry.terms)
+    return "opens an account" if state.any_active_key() else None
 
 
-def retire_account(state: LedgerState, entry: events.Retirement) -> None:
+def retire_account(state: LedgerState, entry: events.Retirement) -> str | None:
     """An account may be retired while it was never charged; nothing follows but that it opens again."""
     account = state.account(entry.seq, entry.account)
     if account.periods:
         broken(entry.seq, "retires an account that was charged")
-    guarded = _is_guarded(state, account)
-    countersigned(state, entry, account.retirements, "retires an account" if guarded else None)
-    leaves_the_sums(account, entry)
     account.retired = True
-    account.retirements += 1
+    return "retires an account" if state.guarded(account) else None
 
 
-def may_end(state: LedgerState, entry: events.Abandoning) -> None:
+def may_end(state: LedgerState, entry: events.Abandoning) -> str | None:
     """What is voided gives budget back, what is abandoned may evade a review: either may need a signature."""
     if entry.kind == "abandoned":
         evades = entry.review and entry.measurement_digest is not None
-        countersigned(state, entry, 0, "gives up what is to be reviewed" if evades else None)
-        return
-    guarded = _is_guarded(state, state.account(entry.seq, entry.account))
-    countersigned(state, entry, 0, "voids a charge" if guarded else None)
+        return "gives up what is to be reviewed" if evades else None
+    return "voids a charge" if state.guarded(state.account(entry.seq, entry.account)) else None
 
 
 def enrol_key(state: LedgerState, entry: events.Enrolment) -> None:
     """A new key is signed for by an enrolled one; the first, where none is active, by itself."""
     _is_new(state, entry)
-    by_itself = entry.signed.by == entry.key and not state.any_active_key()
-    _is_signed(state, entry, entry.signed, state.key_changes, entry.public_key if by_itself else None)
-    state.keys[entry.key] = entry.public_key
-    state.officers[entry.key] = entry.officer
-    state.key_changes += 1
+    state.keys[entry.key] = Key(entry.key, entry.officer, entry.public_key, entry.at, entry.signed.by)
 
 
 def enrol_release_key(state: LedgerState, entry: events.ReleaseKeyEnrolled) -> None:
     """A key for releases is no officer's, and is signed for with an officer's."""
     _is_new(state, entry)
-    _is_signed(state, entry, entry.signed, state.key_changes)
-    state.release_keys[entry.key] = True
-    state.key_changes += 1
+    known = ReleaseKey(entry.key, entry.agency, entry.public_key, entry.seq, entry.at)
+    state.release_keys[entry.key] = known
 
 
 def revoke_key(state: LedgerState, entry: events.Revocation) -> None:
     """An enrolled key is revoked by an enrolled officer's, which may be the same."""
-    of_releases = state.release_keys.get(entry.key, False)
-    if not of_releases and state.keys.get(entry.key) is None:
-        broken(entry.seq, "revokes a key that is not enrolled")
-    _is_signed(state, entry, entry.signed, state.key_changes)
-    if of_releases:
-        state.release_keys[entry.key] = False
+    officer, release = state.keys.get(entry.key), state.release_keys.get(entry.key)
+    if officer is not None and officer.active:
+        state.keys[entry.key] = replace(officer, revoked=entry.seq)
+    elif release is not None and release.active:
+        state.release_keys[entry.key] = replace(release, revoked=entry.seq)
     else:
-        state.keys[entry.key] = None
-    state.key_changes += 1
+        broken(entry.seq, "revokes a key that is not enrolled")
 
 
 def decide(state: LedgerState, entry: events.SpecDecision) -> None:
     """An officer approves a spec, or takes back an approval that stands."""
     account = state.account(entry.seq, entry.account)
-    last = state.decisions.get((entry.account, entry.spec_digest))
-    if entry.kind == "unapproval" and (last is None or last.kind != "approval"):
+    decisions = state.decisions.setdefault((entry.account, entry.spec_digest), [])
+    if entry.kind == "unapproval" and not (decisions and decisions[-1]["kind"] == "approval"):
         broken(entry.seq, "takes back an approval that does not stand")
     if entry.amount is not None:
         account.quanta(entry.seq, entry.amount)
-    _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
-    leaves_the_sums(account, entry)
-    about = entry.account, entry.spec_digest
-    if last is None or (last.kind, last.amount) != ("approval", entry.amount):
-        state.approvals[about] = []  # all must have signed the same
-    if entry.kind == "approval":
-        state.approvals[about].append(entry.signed.by)
-    state.decisions[about] = entry
+    decisions.append(entry.fields())
 
 
-def allow_attempts(state: LedgerState, entry: events.MoreAttempts) -> None:
+def allow_attempts(state: LedgerState, entry: events.MoreAttempts) -> str | None:
     """More attempts are allowed for a release that has used up its own, which may need a signature."""
     account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
     if charge is None or (charge.state, charge.content[0]) != ("drawing", entry.account):
         broken(entry.seq, "allows attempts for what is not being drawn")
     if (charge.fence, charge.fence + ATTEMPTS) != (charge.allowed, entry.allowed):
         broken(entry.seq, "allows attempts before those there were are used up, or more than one may")
-    guarded = _is_guarded(state, account)
-    countersigned(state, entry, 0, "allows attempts" if guarded else None)
-    leaves_the_sums(account, entry)
     state.charges[entry.release] = replace(charge, allowed=entry.allowed)
+    return "allows attempts" if state.guarded(account) else None
 
 
 def lay_out(state: LedgerState, entry: events.DraftSubmitted) -> None:
     """A measured release is laid out for review once, with criteria by which it may be withheld."""
-    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
+    state.account(entry.seq, entry.account)
+    charge = state.charges.get(entry.release)
     if charge is None or (charge.state, charge.content[0]) != ("measured", entry.account):
         broken(entry.seq, "lays out a draft of what is not measured")
-    if charge.draft is not None or not entry.criteria:
+    if charge.reviewed or not entry.criteria:
         broken(entry.seq, "lays out a draft a second time, or without criteria")
-    leaves_the_sums(account, entry)
     charge.review.drafts.add(entry.release)
-    state.charges[entry.release] = replace(charge, draft=entry.draft, criteria=tuple(entry.criteria))
+    state.charges[entry.release] = replace(charge, reviewed=(entry.fields(),))
 
 
 def accept(state: LedgerState, entry: events.Acceptance) -> None:
@@ -392,51 +369,46 @@ def accept(state: LedgerState, entry: events.Acceptance) -> None:
     that was revoked before that does not count.
     """
     account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
-    if charge is None or charge.accepted or charge.content[0] != entry.account:
+    if charge is None or charge.content[0] != entry.account:
         broken(entry.seq, "accepts what waits for no review")
-    if (charge.draft, charge.criteria) != (entry.draft, tuple(entry.criteria)):
+    draft = draft_of(charge.reviewed, state.keys, account.terms.approvals_for(charge.product))
+    if draft is None or draft.accepted:
+        broken(entry.seq, "accepts what waits for no review")
+    if (draft.digest, draft.criteria) != (entry.draft, tuple(entry.criteria)):
         broken(entry.seq, "accepts another draft than was laid out")
-    _is_signed(state, entry, entry.signed, len(charge.signed_by))
-    leaves_the_sums(account, entry)
-    before, signed_by = state.officers_of(charge.signed_by), (*charge.signed_by, entry.signed.by)
-    officers = state.officers_of(signed_by)
-    if officers == before:
+    by = state.keys.get(entry.signed.by)
+    if by is not None and by.officer in {each.officer for each in draft.acceptances}:
         broken(entry.seq, "accepts a draft a second time for one officer")
-    left = account.terms.approvals_for(charge.product) - len(officers)
+    left = draft.needed - len(draft.acceptances) - 1
     if (left or None) != (entry.still_to_sign and entry.still_to_sign.officers_left):
         broken(entry.seq, "tells another number of officers who are still to accept a draft")
     if not left:
         charge.review.accepted.add(entry.draft)
-    state.charges[entry.release] = replace(charge, signed_by=signed_by, accepted=not left)
+    state.charges[entry.release] = replace(charge, reviewed=(*charge.reviewed, entry.fields()))
 
 
 def may_withhold(state: LedgerState, entry: events.Withholding) -> None:
     """An officer withholds a draft that was not accepted, by one of its criteria."""
     charge = state.charges.get(entry.release_id)
-    if charge is None or charge.draft != entry.draft or charge.accepted:
+    draft = None if charge is None else draft_of(charge.reviewed, state.keys)
+    if draft is None or draft.digest != entry.draft or draft.accepted:
         broken(entry.seq, "withholds what waits for no review, or another draft than was laid out")
-    if entry.criterion not in charge.criteria:
+    if entry.criterion not in draft.criteria:
         broken(entry.seq, "withholds a draft by a criterion that is not one of its own")
-    _is_signed(state, entry, entry.signed, 0)
 
 
 def withdraw(state: LedgerState, entry: events.Withdrawing) -> None:
     """An officer withdraws a published release once; nothing of its budget comes back."""
-    account = state.account(entry.seq, entry.account)
+    state.account(entry.seq, entry.account)
     if state.published.pop(entry.release, None) != entry.account:
         broken(entry.seq, "withdraws what is not published, or was withdrawn before")
-    _is_signed(state, entry, entry.signed, 0)
-    leaves_the_sums(account, entry)
 
 
 def ask_for_evidence(state: LedgerState, entry: events.InputInquiry) -> None:
     """An officer may ask about any release that the account was charged for."""
-    account = state.account(entry.seq, entry.account)
+    state.account(entry.seq, entry.account)
     if entry.of_release not in state.charges:
         broken(entry.seq, "asks about a release that was never charged")
-    _is_signed(state, entry, entry.signed, account.evidence)
-    leaves_the_sums(account, entry)
-    account.evidence += 1
 
 
 def separate(state: LedgerState, entry: events.PopulationsDisjoint) -> None:
@@ -444,17 +416,12 @@ def separate(state: LedgerState, entry: events.PopulationsDisjoint) -> None:
     pair = (entry.population, entry.other)
     if not state.populations.issuperset(pair):
         broken(entry.seq, "names a population that no account is about")
-    last = state.separations.get(pair)
-    if entry.kind == "overlapping" and (last is None or last.kind != "disjoint"):
+    if entry.kind == "overlapping" and pair not in state.disjoint:
         broken(entry.seq, "withdraws that two populations are disjoint, which nobody said")
-    _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
-    state.separations[pair] = entry
-
-
-def may_follow_restore(state: LedgerState, entry: events.Event) -> None:
-    """Nothing but its confirmation follows the entry that says that the ledger was put back."""
-    if state.unconfirmed and not isinstance(entry, events.Confirmed):
-        broken(entry.seq, "follows a restore that nobody has confirmed")
+    if entry.kind == "disjoint":
+        state.disjoint.add(pair)
+    else:
+        state.disjoint.remove(pair)
 
 
 def put_back(state: LedgerState, _entry: events.LedgerRestored) -> None:
@@ -462,12 +429,12 @@ def put_back(state: LedgerState, _entry: events.LedgerRestored) -> None:
     state.unconfirmed = True
 
 
-def confirmed(state: LedgerState, entry: events.Confirmed) -> None:
+def confirmed(state: LedgerState, entry: events.Confirmed) -> str | None:
     """A restore is confirmed at once, while an officer has a key with a signature."""
     if not state.unconfirmed or entry.mark != entry.prev:
         broken(entry.seq, "confirms what was not put back")
-    countersigned(state, entry, 0, "confirms a restore" if state.any_active_key() else None)
     state.unconfirmed = False
+    return "confirms a restore" if state.any_active_key() else None
 
 
 def _is_new(state: LedgerState, entry: events.Enrolment | events.ReleaseKeyEnrolled) -> None:
@@ -479,50 +446,16 @@ def _is_new(state: LedgerState, entry: events.Enrolment | events.ReleaseKeyEnrol
         broken(entry.seq, "enrols a key that is known, or under another name")
 
 
-def _is_guarded(state: LedgerState, account: AccountState) -> bool:
-    """Whether what favours the spending of an account needs an officer's signature."""
-    return account.terms.asks_officers or state.any_active_key()
-
-
-def leaves_the_sums(
-    account: AccountState,
-    entry: events.Opening
-    | events.Retirement
-    | events.SpecDecision
-    | events.DraftSubmitted
-    | events.Acceptance
-    | events.Withdrawing
-    | events.InputInquiry
-    | events.MoreAttempts,
-) -> None:
+def leaves_the_sums(account: AccountState, entry: Any) -> None:
     """What is no step of a charge repeats the sums of its account."""
     if not account.reads(account.total, entry.account_reserved, entry.account_spent):
         broken(entry.seq, "has a wrong running sum of its account")
 
 
-def countersigned(
-    state: LedgerState,
-    entry: events.Opening | events.Retirement | events.Abandoning | events.MoreAttempts | events.Confirmed,
-    turn: int,
-    needs_it: str | None,
-) -> None:
-    """A signature is good if there is one; there must be one if the entry does what needs it."""
-    if entry.signed is not None:
-        _is_signed(state, entry, entry.signed, turn)
-    elif needs_it is not None:
-        broken(entry.seq, f"{needs_it} without an officer's signature")
-
-
-def _is_signed(
-    state: LedgerState,
-    entry: events.Event,
-    signed: events.Signature,
-    turn: int,
-    public_key: str | None = None,
-) -> None:
-    """The signature is of an enrolled key, or of ``public_key``, and cannot be an old one used again."""
-    key, fields = public_key or state.keys.get(signed.by), entry.fields()
-    if signed.turn != turn:
+def _is_signed(state: LedgerState, entry: events.Event, signed: events.Signature, key: str | None) -> None:
+    """The signature is of an enrolled ``key``, and cannot be an old one used again."""
+    fields = entry.fields()
+    if signed.turn != state.turns[entry.about()]:
         broken(entry.seq, "is signed for another turn")
     if key is None:
         broken(entry.seq, "is signed with a key that is not enrolled")
@@ -530,8 +463,9 @@ def _is_signed(
         broken(entry.seq, "has a signature that is not its key's")
 
 
-#: What judges an entry of each type against the state, and then changes the state.
-_RULES: Mapping[type[events.Event], Callable[[LedgerState, Any], None]] = {
+#: What judges an entry of each type against the state, and then changes the state. Each returns what of the
+#: entry needs an officer's signature, where one is not part of its form anyway.
+_RULES: Mapping[type[events.Event], Callable[[LedgerState, Any], str | None]] = {
     events.Opening: open_account,
     events.NewTerms: change_terms,
     events.Retirement: retire_account,
@@ -555,7 +489,7 @@ _RULES: Mapping[type[events.Event], Callable[[LedgerState, Any], None]] = {
 }
 
 
-def apply(state: LedgerState, event: events.Event) -> None:
+def apply(state: LedgerState, event: Any) -> None:
     """Judge an entry against what those before it imply, then add it to that.
 
     Raises
@@ -563,5 +497,16 @@ def apply(state: LedgerState, event: events.Event) -> None:
     ChainBroken
         Naming the entry and the rule that it breaks.
     """
-    may_follow_restore(state, event)
-    _RULES[type(event)](state, event)
+    if state.unconfirmed and not isinstance(event, events.Confirmed):
+        broken(event.seq, "follows a restore that nobody has confirmed")
+    signed: events.Signature | None = getattr(event, "signed", None)
+    key = None if signed is None else state.signing_key(event, signed.by)
+    needs_it = _RULES[type(event)](state, event)
+    if signed is not None:
+        _is_signed(state, event, signed, key)
+    elif needs_it is not None:
+        broken(event.seq, f"{needs_it} without an officer's signature")
+    if event.TURNS:
+        state.turns[event.about()] += 1
+    if hasattr(event, "account") and not isinstance(event, events.ChargeStep):
+        leaves_the_sums(state.accounts[event.account], event)

@@ -320,7 +320,6 @@ def _entries(connection: Connection, statement: Select[Any], **asked: Any) -> li
 
 
 def _entry(row: Row[Any]) -> Entry:
-    """Return an entry that was compared with its own hash."""
     return Entry(row.seq, checked_body(row.hashed_body)["prev"], row.hashed_body[:64], row.hashed_body[64:])
 
 

@@ -140,7 +140,6 @@ def measure_once(
 
 
 def _recorded(store: MeasurementStore, charge: Charge) -> Stored:
-    """Read the file whose digest the ledger holds; what a late writer left is removed."""
     stored = store.read(charge.release_id, charge.fence, digest=charge.measurement_digest)
     store.destroy_older_fences(charge.release_id, charge.fence)
     return stored

@@ -265,7 +265,6 @@ def _schema(connection: Connection) -> str:
 
 
 def _key(kind: str, name: str) -> int:
-    """Return the advisory lock's key: 64 bits; two names that share one can only make somebody wait."""
     return int.from_bytes(sha256(f"tabularium {kind} {name}".encode()).digest()[:8], "big", signed=True)
 
 

@@ -57,7 +57,6 @@ _c = entries.c
 
 
 def _hashed_body(columns: Any) -> ColumnElement[str]:
-    """Return 64 characters of hash, then what it is the hash of; both are of the operator's own type."""
     joined: ColumnElement[str] = cast(columns.hash, Text) + columns.body
     return joined
 
@@ -264,7 +263,6 @@ def last_of_account(connection: Connection, name: str) -> list[str]:
 
 
 def _is_retired(last_of_account: Mapping[str, Any] | None) -> bool:
-    """Whether an account is retired: nothing follows the entry that says so, but that it is opened again."""
     return last_of_account is not None and last_of_account["kind"] == "retired"
 
 
@@ -464,7 +462,6 @@ def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
 
 
 def _about(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
-    """Return what the entries of some kinds about something say, in order."""
     asked = {"account": account, "subject": subject}
     found = [checked_body(text) for text in connection.execute(REVIEWED, asked).scalars()]
     return sorted((body for body in found if body["kind"] in kinds), key=lambda body: body["seq"])

@@ -40,7 +40,6 @@ metadata = MetaData()
 
 
 def _name(length: int) -> String:
-    """Return a text type that compares byte by byte, whatever the server's locale."""
     return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tabularium.ledger import ChainBroken, Entry, Ledger
-from tabularium.ledger import verify_rules
+from tabularium.ledger import ChainBroken, Entry, Ledger, verify_rules
 from tabularium.ledger.events import FIXED, ChargeStep, NotAnEntry, parse
 from tabularium.ledger.export import MAGIC, _last_line, verify_export
 from tabularium.ledger.records import Head
