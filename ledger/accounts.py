@@ -14,16 +14,20 @@ from sqlalchemy import Connection
 from tabularium.ledger import amounts, names
 from tabularium.ledger.records import Account, Sums, Terms
 from tabularium.ledger.refusals import BadAmount, Conflict, require_same
-from tabularium.ledger.rules import guarded, known_account, usable_account
+from tabularium.ledger.rules import get_account, get_open_account, signature_required
 from tabularium.ledger.storage import queries
-from tabularium.ledger.terms import agreed, raised, require_no_fewer
+from tabularium.ledger.terms import raised, require_no_fewer, validate_terms
 from tabularium.ledger.transactions import Append, Part
 
 _KEEP: Any = object()  # "leave it as it is", where None means "none"
 
 
 class Accounts(Part):
-    """Accounts, opened and changed by disclosure officers."""
+    """Accounts, opened and changed by disclosure officers.
+
+    ``by`` is the enrolled key that signs. Every method raises ``NotApproved`` if a signature is needed and
+    there is none, or ``by`` is not an enrolled key.
+    """
 
     def open_account(
         self,
@@ -82,17 +86,13 @@ class Accounts(Part):
             approved.
         approvals_by_product
             The same for the products that ask for more than the account.
-        by
-            The enrolled key that signs.
 
         Raises
         ------
         Conflict
             If the account is open on other terms, or was retired after specs were approved for it.
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
-        terms = agreed(
+        terms = validate_terms(
             Terms(
                 name=names.line(name, field="account"),
                 unit=names.line(unit, field="unit"),
@@ -161,8 +161,6 @@ class Accounts(Part):
         ----------
         approvals_by_product
             Of some products; those of others stay, as far as they ask for more than the account.
-        by
-            The enrolled key that signs; a change that only tightens needs none.
 
         Raises
         ------
@@ -170,8 +168,6 @@ class Accounts(Part):
             If the new cap is below what is reserved and spent.
         BadValue
             If fewer officers would have to sign.
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         asked: dict[str, Any] = {
@@ -184,9 +180,11 @@ class Accounts(Part):
             "approve_exact": approve_exact,
         }
         with self._appending() as append:
-            known = usable_account(append.connection, name)
+            known = get_open_account(append.connection, name)
             before = known.terms
-            after = agreed(replace(before, **{term: new for term, new in asked.items() if new is not _KEEP}))
+            after = validate_terms(
+                replace(before, **{term: new for term, new in asked.items() if new is not _KEEP})
+            )
             after = raised(
                 after,
                 before.approvals if approvals is _KEEP else approvals,
@@ -201,11 +199,11 @@ class Accounts(Part):
                 )
             if after != before:
                 fields = {**after.fields(), **sums.texts("account"), "reason": reason}
-                loosened = before.loosened(after)
+                relaxed = before.relaxed_terms(after)
                 what = None
-                if loosened and guarded(append.connection, before):
-                    what = f"loosening {', '.join(loosened)}"
-                self._append(append, "terms", fields, by, what, "change", in_time=bool(loosened))
+                if relaxed and signature_required(append.connection, before):
+                    what = f"loosening {', '.join(relaxed)}"
+                self._append(append, "terms", fields, by, what, "change", in_time=bool(relaxed))
         return self._account(before.name)
 
     def close_account(self, name: str, *, reason: str) -> Account:
@@ -223,21 +221,14 @@ class Accounts(Part):
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
 
-        Parameters
-        ----------
-        by
-            The enrolled key that signs.
-
         Raises
         ------
         Conflict
             If the account was ever charged.
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         with self._appending() as append:
-            known = known_account(append.connection, name)
+            known = get_account(append.connection, name)
             if not known.retired:
                 where = f"account {known.name}"
                 if queries.any_charge(append.connection, known.name):
@@ -247,7 +238,7 @@ class Accounts(Part):
                         hint=f"close it: tabularium ledger close {known.name} --reason …",
                     )
                 fields = {"account": known.name, "reason": reason, **Sums().texts("account")}
-                what = "retiring an account" if guarded(append.connection, known.terms) else None
+                what = "retiring an account" if signature_required(append.connection, known.terms) else None
                 self._append(append, "retired", fields, by, what, "retire")
         return self._account(known.name)
 
@@ -269,8 +260,8 @@ class Accounts(Part):
 
     def _account(self, name: str) -> Account:
         with self._reading() as connection:
-            return known_account(connection, name)
+            return get_account(connection, name)
 
 
 def _opening(connection: Connection) -> str | None:
-    return "opening an account" if guarded(connection) else None
+    return "opening an account" if signature_required(connection) else None

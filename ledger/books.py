@@ -82,15 +82,15 @@ class AccountState:
         #: group -> in how many parts a unit can be, and every part's own (reserved, spent)
         self.groups: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
         self.retired = False
-        self.agree(terms)
+        self.set_terms(terms)
 
-    def agree(self, terms: Terms) -> None:
+    def set_terms(self, terms: Terms) -> None:
         """Put terms in force."""
         caps = {"account": terms.cap, "period": terms.cap_per_period, "product": terms.cap_per_product}
         self.terms = terms
         self.caps = {scope: int(cap * self.per_unit) for scope, cap in caps.items() if cap is not None}
 
-    def passed(self, sums: dict[str, Sum]) -> str | None:
+    def exceeded_cap(self, sums: dict[str, Sum]) -> str | None:
         """Return the scope whose cap is passed by what is reserved and spent in it, if there is one."""
         for scope, found in sums.items():
             if scope in self.caps and found.reserved + found.spent > self.caps[scope]:
@@ -101,10 +101,10 @@ class AccountState:
         """Return an amount as a number of quanta."""
         count = amounts.from_text(amount) * self.per_unit
         if count.denominator != 1:
-            broken(seq, "has an amount that is no multiple of its account's quantum")
+            fail(seq, "has an amount that is no multiple of its account's quantum")
         return count.numerator
 
-    def reads(self, found: Sum, reserved: str, spent: str) -> bool:
+    def matches(self, found: Sum, reserved: str, spent: str) -> bool:
         """Whether two texts in an entry are those of a sum."""
         return _text(found.reserved, self.per_unit) == reserved and _text(found.spent, self.per_unit) == spent
 
@@ -142,16 +142,16 @@ class LedgerState:
         """Return an account that was opened and not retired."""
         found = self.accounts.get(name)
         if found is None:
-            broken(seq, "names an account that was never opened")
+            fail(seq, "names an account that was never opened")
         if found.retired:
-            broken(seq, "names an account that was retired, which nothing may follow")
+            fail(seq, "names an account that was retired, which nothing may follow")
         return found
 
     def any_active_key(self) -> bool:
         """Whether any officer has a key."""
         return any(key.active for key in self.keys.values())
 
-    def guarded(self, account: AccountState) -> bool:
+    def signature_required(self, account: AccountState) -> bool:
         """Whether what favours the spending of an account needs an officer's signature."""
         return account.terms.asks_officers or self.any_active_key()
 
@@ -172,7 +172,7 @@ def _text(count: int, per_unit: int) -> str:
     return f"{count // common}/{per_unit // common}"
 
 
-def broken(seq: int, what: str) -> NoReturn:
+def fail(seq: int, what: str) -> NoReturn:
     """Name the first bad entry."""
     raise ChainBroken(
         f"entry {seq} {what}", where="ledger", hint="stop releases and restore the last good backup"

@@ -33,24 +33,24 @@ from tabularium.ledger.refusals import (
 from tabularium.ledger.rules import (
     another_is_open,
     current_charge,
-    guarded,
+    get_account,
+    get_open_account,
     key_option,
-    known_account,
     known_charge,
     require_active_release_key,
     require_allowed,
     require_approved,
     require_attempt,
-    require_in_no_draft,
+    require_no_draft,
     require_offered,
     require_one_bound,
     require_open,
     require_published_as_accepted,
     require_same_units,
     require_within_caps,
+    signature_required,
     stale,
     sums_after,
-    usable_account,
 )
 from tabularium.ledger.storage import queries
 from tabularium.ledger.transactions import Part
@@ -196,7 +196,7 @@ class Charges(Part):
         asked = amounts.positive(amount, field="amount")
         digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
         with self._reading() as connection:
-            found = usable_account(connection, account)
+            found = get_open_account(connection, account)
             terms = found.terms
             require_same_units(terms, asked, unit, relation, definition, population)
             amounts.multiple(asked, terms.quantum, field="amount")
@@ -315,15 +315,7 @@ class Charges(Part):
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
 
-        Parameters
-        ----------
-        by
-            The enrolled key that signs.
-
-        Raises
-        ------
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        ``NotApproved`` is raised if there is no signature of an enrolled key then.
         """
         return self._end(release_id, "voided", reason, None, by)
 
@@ -344,8 +336,6 @@ class Charges(Part):
         ----------
         fence
             The caller's own fence, if it may not abandon what another attempt has taken over.
-        by
-            The enrolled key that signs.
 
         Raises
         ------
@@ -373,12 +363,12 @@ class Charges(Part):
             if charge.state == state:
                 return charge
             require_allowed(charge, state)
-            require_in_no_draft(append.connection, charge, state)
+            require_no_draft(append.connection, charge, state)
             ended, where = replace(charge, reason=reason), f"release {release_id}"
             if state == "voided":
-                terms = known_account(append.connection, charge.account).terms
+                terms = get_account(append.connection, charge.account).terms
                 what, command = "voiding a charge", "void"
-                needed = guarded(append.connection, terms)
+                needed = signature_required(append.connection, terms)
             else:
                 what, command = "giving up what is measured and to be reviewed", "abandon"
                 needed = charge.review and charge.state == "measured"
@@ -492,7 +482,7 @@ def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Char
 
 def _source(connection: Connection, charge: Charge) -> Charge:
     """Return the charge whose measurements another one is to be made from, if it may be."""
-    account = usable_account(connection, charge.account)
+    account = get_open_account(connection, charge.account)
     found = queries.charge(connection, charge.measured_as)
     where = f"release {charge.measured_as}"
     if found is None:

@@ -26,9 +26,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from tabularium.ledger import amounts, names
 from tabularium.ledger.composition import Partition
-from tabularium.ledger.records import STEPS, Entry, Head, Terms
+from tabularium.ledger.records import TRANSITIONS, Entry, Head, Terms
 from tabularium.ledger.refusals import BadValue, ClockBehind
-from tabularium.ledger.terms import agreed
+from tabularium.ledger.terms import validate_terms
 
 #: Every entry says which format it has, so that a later release can tell.
 FORMAT = 1
@@ -52,26 +52,26 @@ def digest(text: str) -> str:
     return sha256(text.encode("ascii")).hexdigest()
 
 
-def is_whole(text: object, named: object) -> bool:
+def hash_matches(text: object, named: object) -> bool:
     """Whether ``named`` is the hash of ``text``; a database may hand back values of any kind."""
     return isinstance(text, str) and text.isascii() and digest(text) == named
 
 
-def seal(head: Head, kind: str, at: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], Entry]:
+def make_entry(head: Head, kind: str, at: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], Entry]:
     """Return the body and the entry that continue ``head`` with ``fields``."""
     body = {**fields, "at": at, "kind": kind, "prev": head.hash, "seq": head.seq + 1, "v": FORMAT}
     text = canonical(body)
     return body, Entry(seq=head.seq + 1, prev=head.hash, hash=digest(text), text=text)
 
 
-def stamp(now: datetime) -> str:
+def format_time(now: datetime) -> str:
     """Return a time as entries have it: UTC, microseconds, sorting as text."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def latest(now: datetime) -> str:
     """Return the latest time that an entry can have which was written before ``now``, by whatever clock."""
-    return stamp(now + LONGEST_LEAD)
+    return format_time(now + LONGEST_LEAD)
 
 
 def next_time(now: datetime, last: str, tolerance: timedelta | None) -> str:
@@ -83,10 +83,10 @@ def next_time(now: datetime, last: str, tolerance: timedelta | None) -> str:
         If the clock is further behind than ``tolerance``. With ``None`` any clock is taken: a step that
         records what has already happened must not fail for a clock.
     """
-    at = stamp(now)
+    at = format_time(now)
     if at >= last:
         return at
-    if tolerance is not None and stamp(now + tolerance) < last:
+    if tolerance is not None and format_time(now + tolerance) < last:
         raise ClockBehind(
             "the clock of this machine is behind the ledger's last entry",
             hint="set the clock; if that entry's time was wrong, set TABULARIUM_CLOCK_TOLERANCE (minutes)",
@@ -349,7 +349,7 @@ class Opening(_OfAccount):
 
     @model_validator(mode="after")
     def _may_be_agreed(self) -> Opening:
-        found = agreed(self.terms)
+        found = validate_terms(self.terms)
         if (self.of_several is not None) != ("approvals" in found.fields()):
             raise BadValue("is not written where one officer suffices", where="approvals")
         return self
@@ -538,7 +538,7 @@ class Confirmed(Event):
 
 SpecDecision = SpecApproval | SpecUnapproval
 KINDS: Mapping[str, type[Event]] = {
-    **dict.fromkeys(STEPS, ChargeStep),
+    **dict.fromkeys(TRANSITIONS, ChargeStep),
     "voided": Voiding,
     "abandoned": Abandoning,
     "withheld": Withholding,

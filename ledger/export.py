@@ -27,7 +27,7 @@ from uuid import uuid4
 from sqlalchemy import URL, Connection
 
 from tabularium.ledger import durable_files as files
-from tabularium.ledger.events import columns, is_whole, latest, next_time, seal
+from tabularium.ledger.events import columns, hash_matches, latest, make_entry, next_time
 from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.records import EMPTY, Entry, Head
 from tabularium.ledger.refusals import ChainBroken, Conflict, ReadOnly, StorageFailed
@@ -148,7 +148,7 @@ def restore(
     """
     database, verification = Database(url, wait), Verification(latest(datetime.now(UTC)))
     backend = database.backend
-    witness = Witness(backend.witness, None, wait) if scratch else backend.witnessed()
+    witness = Witness(backend.witness, None, wait) if scratch else backend.open_witness()
     try:
         with database.write() as connection, without_collector():
             if queries.head(connection) != EMPTY:
@@ -179,7 +179,7 @@ def append_restore_marker(connection: Connection, now: datetime) -> Head:
     head = queries.chain_head(connection)
     if head.kind == "restored":
         return head.head
-    body, entry = seal(head.head, "restored", next_time(now, head.at, None), {})
+    body, entry = make_entry(head.head, "restored", next_time(now, head.at, None), {})
     queries.insert(connection, [(entry, columns(body))])
     return Head(entry.seq, entry.hash)
 
@@ -194,7 +194,7 @@ def _lines(ledger: Ledger) -> Iterator[tuple[bytes, Head, bool]]:
             _broken(f"entry {entry.seq} has been altered: it is not canonical JSON")
         follows = (before.seq + 1, before.hash) == (entry.seq, entry.prev)
         before = Head(entry.seq, entry.hash)
-        yield line.encode("ascii"), before, follows and is_whole(entry.text, entry.hash)
+        yield line.encode("ascii"), before, follows and hash_matches(entry.text, entry.hash)
 
 
 def _read(path: Path, verification: Verification) -> Iterator[Entry]:
@@ -274,7 +274,7 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
             raise StorageFailed("is not a ledger", where=database.name, hint="check the URL")
         with database.write() as connection:
             found = verify_rows(connection)
-            heads = backend.witnessed().heads(queries.first_hash(connection))
+            heads = backend.open_witness().heads(queries.first_hash(connection))
             lacking = next((head for head in heads if not queries.holds(connection, head)), None)
             if lacking is not None:
                 raise ReadOnly(
@@ -283,6 +283,6 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
                     hint="restore the newest backup, then migrate that",
                 )
             backend.guard(connection)
-            return Migrated(found, backend.unguarded(connection))
+            return Migrated(found, backend.guard_fault(connection))
     finally:
         database.close()

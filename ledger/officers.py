@@ -38,12 +38,12 @@ from tabularium.ledger.records import (
 from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState
 from tabularium.ledger.rules import (
     current_charge,
-    guarded,
-    known_account,
+    get_account,
+    get_open_account,
     known_charge,
     require_active,
     require_allowed,
-    usable_account,
+    signature_required,
 )
 from tabularium.ledger.storage import queries
 from tabularium.ledger.transactions import Append, Part
@@ -199,7 +199,7 @@ class Officers(Part):
         reason = None if reason is None else _reason(reason)
         signer = key_id(public_hex(by))
         with self._appending() as append:
-            known = usable_account(append.connection, account)
+            known = get_open_account(append.connection, account)
             most = None
             if amount is not None:
                 most = amounts.multiple(amount, known.terms.quantum, field="amount")
@@ -256,9 +256,9 @@ class Officers(Part):
             allowed = queries.attempts_allowed(append.connection, charge)
             if charge.fence < allowed:
                 return allowed
-            known, allowed = known_account(append.connection, charge.account), charge.fence + ATTEMPTS
+            known, allowed = get_account(append.connection, charge.account), charge.fence + ATTEMPTS
             fields = {"allowed": allowed, "reason": reason, "release": charge.release_id}
-            what = "allowing more attempts" if guarded(append.connection, known.terms) else None
+            what = "allowing more attempts" if signature_required(append.connection, known.terms) else None
             words = {**known.stated(), **fields}
             self._decide(append, "attempts", words, by, needs=what, where=where, command="allow-attempts")
             return allowed
@@ -267,7 +267,7 @@ class Officers(Part):
         """Record that an officer asks from which input a release was made."""
         reason = None if reason is None else _reason(reason)
         with self._appending() as append:
-            known = known_account(append.connection, charge.account)
+            known = get_account(append.connection, charge.account)
             fields = {"of_release": charge.release_id, "reason": reason}
             self._decide(append, "evidence", {**known.stated(), **fields}, by)
 
@@ -305,7 +305,7 @@ class Officers(Part):
                     hint="see: tabularium ledger show",
                 )
             fields = {"criteria": listed, "draft": digest, "release": charge.release_id}
-            account = known_account(append.connection, charge.account)
+            account = get_account(append.connection, charge.account)
             body = append.append("drafted", {**fields, **account.stated()})
             return Draft(charge.release_id, digest, tuple(listed), body["at"])
 
@@ -353,7 +353,7 @@ class Officers(Part):
                 "draft": known.digest,
                 "release": charge.release_id,
                 **({"officers_left": left} if left else {}),
-                **known_account(append.connection, charge.account).stated(),
+                **get_account(append.connection, charge.account).stated(),
             }
             body = self._decide(append, "acceptance", fields, by)
             acceptances = (*known.acceptances, Acceptance.of(body, officer))
@@ -405,7 +405,7 @@ class Officers(Part):
     def withheld(self, account: str) -> list[Withheld]:
         """Return the drafts of an account that were withheld, each with what all its charges cost."""
         with self._reading() as connection:
-            ended = queries.withheld(connection, known_account(connection, account).name)
+            ended = queries.withheld(connection, get_account(connection, account).name)
             return [
                 Withheld(
                     *(each.release_id, each.product, each.period, _cost(connection, each)),
@@ -438,7 +438,7 @@ class Officers(Part):
                     where=f"release {release_id}",
                     hint="see: tabularium ledger show",
                 )
-            account = known_account(append.connection, charge.account)
+            account = get_account(append.connection, charge.account)
             fields = {"reason": reason, "release": charge.release_id, **account.stated()}
             body = self._decide(append, "withdrawn", fields, by)
             return Withdrawal(charge.release_id, reason, body["by"], body["seq"], body["at"])
@@ -540,7 +540,9 @@ class Officers(Part):
                     hint=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or"
                     " witness; if they name another head, this ledger is not the newest",
                 )
-            what = "confirming that this head is the newest" if guarded(append.connection) else None
+            what = (
+                "confirming that this head is the newest" if signature_required(append.connection) else None
+            )
             fields = {"mark": append.head.hash}
             self._decide(append, "confirmed", fields, by, needs=what, where="ledger", command="confirm")
 

@@ -31,7 +31,7 @@ from tabularium.ledger.refusals import ChainBroken
 GENESIS = "0" * 64  # what the first entry names as the one before it
 
 #: step -> the states it may follow (``None``: there is no such charge yet)
-STEPS: Mapping[str, tuple[str | None, ...]] = {
+TRANSITIONS: Mapping[str, tuple[str | None, ...]] = {
     "reserved": (None,),
     "remade": (None,),
     "drawing": ("reserved", "drawing"),
@@ -148,10 +148,6 @@ class Sums:
 #: What the amounts of an account are called, by its definition.
 SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 _AMOUNTS = ("cap", "quantum", "cap_per_period", "cap_per_product", "delta")
-_WORDS = (
-    *("unit", "population", "relation", "definition", "opens_on", "closes_on"),
-    *("needs_approval", "approve_exact"),
-)
 MOST_APPROVALS = 9
 #: What has a cap inside the cap of an account.
 Scope = Literal["period", "product"]
@@ -249,7 +245,7 @@ class Terms:
             return "approvals_by_product"
         return None
 
-    def loosened(self, after: Terms) -> list[str]:
+    def relaxed_terms(self, after: Terms) -> list[str]:
         """Return the names of the terms that allow more in ``after`` than in these."""
         wider = {
             "cap": after.cap > self.cap,
@@ -287,6 +283,10 @@ class Terms:
         by_product = tuple(sorted(body.get("approvals_by_product", {}).items()))
         approvals = {"approvals": body.get("approvals", 1), "approvals_by_product": by_product}
         return cls(name=body["account"], **read, **words, **approvals)
+
+
+_APART = ("name", *_AMOUNTS, "approvals", "approvals_by_product")
+_WORDS = tuple(each.name for each in fields(Terms) if each.name not in _APART)
 
 
 @dataclass(frozen=True)
@@ -565,20 +565,11 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Draft:
-    """A release that was laid out for review, and who has accepted it.
+    """A release that was laid out for review (or accepted) at a time, and who has accepted it.
 
-    Attributes
-    ----------
-    digest
-        SHA-256 of its certificate, which names the digest of every other file.
-    criteria
-        For what it may be withheld.
-    at
-        When it was laid out or accepted (UTC).
-    needed
-        How many different officers must accept it.
-    acceptances
-        Those that count so far, in order, of each officer one.
+    ``digest`` is the SHA-256 of its certificate, which names the digest of every other file; ``criteria`` are
+    those for which it may be withheld. So many different officers as are ``needed`` must accept it;
+    ``acceptances`` are those that count so far, in order, of each officer one.
     """
 
     release_id: str
@@ -612,16 +603,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class Withheld:
-    """A draft that an officer withheld.
+    """A draft that an officer withheld, by one of its criteria, with what all charges of its release cost.
 
-    Attributes
-    ----------
-    amount
-        What all charges of that release cost.
-    criterion
-        For what it was withheld: one of its own.
-    consulted
-        Whether confidential figures were consulted.
+    ``consulted`` says whether confidential figures were consulted.
     """
 
     release_id: str
@@ -644,17 +628,7 @@ class Withheld:
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """A published release that an officer withdrew: it is offered no more, and stays spent.
-
-    Attributes
-    ----------
-    key
-        Name of the key that signed it.
-    entry
-        Number of the entry that says so.
-    at
-        When (UTC).
-    """
+    """A published release that an officer withdrew: it is offered no more, and stays spent."""
 
     release_id: str
     reason: str

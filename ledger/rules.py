@@ -15,7 +15,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from tabularium.ledger import amounts, composition, names
-from tabularium.ledger.records import ATTEMPTS, STEPS, Account, Charge, Draft, Sums, Terms, change
+from tabularium.ledger.records import ATTEMPTS, TRANSITIONS, Account, Charge, Draft, Sums, Terms, change
 from tabularium.ledger.refusals import (
     AccountClosed,
     BudgetExhausted,
@@ -35,7 +35,7 @@ from tabularium.mechanisms.accounting import PrivacyLoss
 
 
 def sums_after(
-    connection: Connection, charge: Charge, step: str, stands: queries.Standing
+    connection: Connection, charge: Charge, step: str, stands: queries.ScopeUsage
 ) -> dict[str, Sums]:
     """Return what will be reserved and spent in each scope once ``charge`` has taken ``step``."""
     if stands.terms is None:
@@ -45,7 +45,7 @@ def sums_after(
         known = queries.parts(connection, charge.account, charge.group)
         sums["part"] = known.get(charge.part or "", Sums())
         parts = {name: (part.reserved, part.spent) for name, part in known.items()}
-        fold = composition.folds(charge.contributions or 1, stands.terms.relation)
+        fold = composition.affected_parts(charge.contributions or 1, stands.terms.relation)
     added = change(step, charge.state or None, charge.amount)
     found = composition.deltas(added, charge.group, charge.part, parts, fold)
     return {scope: sums[scope].plus(delta) for scope, delta in found.items()}
@@ -133,7 +133,7 @@ def require_within_caps(
 
 def require_allowed(charge: Charge, step: str) -> None:
     """Refuse a step that the charge's state does not allow."""
-    if charge.state not in STEPS[step]:
+    if charge.state not in TRANSITIONS[step]:
         hint = {
             "reserved": "begin its drawing, or void it",
             "drawing": "finish it, or abandon it",
@@ -259,7 +259,7 @@ def require_published_as_accepted(connection: Connection, charge: Charge, digest
         )
 
 
-def require_in_no_draft(connection: Connection, charge: Charge, step: str) -> None:
+def require_no_draft(connection: Connection, charge: Charge, step: str) -> None:
     """Refuse to end otherwise what belongs to a draft that waits for an officer, or was accepted."""
     own = queries.draft(connection, charge)
     others = _of_its_spec(connection, charge) if charge.review else ()
@@ -345,7 +345,7 @@ def _conversion(terms: Terms, amount: Fraction, asked: dict[str, str | None], di
     return f"charge {charge}, which is what it implies here"
 
 
-def known_account(connection: Connection, name: str) -> Account:
+def get_account(connection: Connection, name: str) -> Account:
     """Return an account as it stands, or raise ``UnknownAccount``."""
     found = queries.account(connection, names.line(name, field="account"))
     if found is None:
@@ -354,9 +354,9 @@ def known_account(connection: Connection, name: str) -> Account:
     return found
 
 
-def usable_account(connection: Connection, name: str) -> Account:
+def get_open_account(connection: Connection, name: str) -> Account:
     """Return an account about which entries may follow, or raise ``UnknownAccount`` or ``Conflict``."""
-    found = known_account(connection, name)
+    found = get_account(connection, name)
     if found.retired:
         raise retired_account(found.name, key_option(connection))
     return found
@@ -389,14 +389,14 @@ def stale(charge: Charge) -> StaleFence:
     )
 
 
-def guarded(connection: Connection, terms: Terms | None = None) -> bool:
+def signature_required(connection: Connection, terms: Terms | None = None) -> bool:
     """Whether what favours the spending of an account, or opens one, needs an officer's signature."""
     return (terms is not None and terms.asks_officers) or queries.any_active(connection)
 
 
 def key_option(connection: Connection, terms: Terms | None = None) -> str:
     """Return what a hint adds to a command that favours the spending of an account, or opens one."""
-    return " --key FILE" if guarded(connection, terms) else ""
+    return " --key FILE" if signature_required(connection, terms) else ""
 
 
 def require_active(connection: Connection, key: str) -> None:

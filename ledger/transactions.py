@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from tabularium.ledger import rules
-from tabularium.ledger.events import IN_TIME, columns, latest, next_time, seal
+from tabularium.ledger.events import IN_TIME, columns, latest, make_entry, next_time
 from tabularium.ledger.keys import key_id, public_hex, statement
-from tabularium.ledger.records import GENESIS, STEPS, Charge, Entry, Head
+from tabularium.ledger.records import GENESIS, TRANSITIONS, Charge, Entry, Head
 from tabularium.ledger.refusals import RESTORE, ChainBroken, NotApproved, ReadOnly
 from tabularium.ledger.storage import queries
 from tabularium.ledger.storage.database import NOT_A_LEDGER, Database
@@ -63,8 +63,8 @@ class Append:
             Whether the clock may not be behind; ``None``: as its kind needs it.
         """
         at = self.time(in_time=kind in IN_TIME if in_time is None else in_time)
-        begins = {"reserved_at": at} if STEPS.get(kind) == (None,) else {}
-        body, entry = seal(self.head, kind, at, {**fields, **begins})
+        begins = {"reserved_at": at} if TRANSITIONS.get(kind) == (None,) else {}
+        body, entry = make_entry(self.head, kind, at, {**fields, **begins})
         self.entry, self.head = (entry, columns(body)), Head(entry.seq, entry.hash)
         return body
 
@@ -116,14 +116,14 @@ class Append:
                 hint=f"sign it with an enrolled key: tabularium ledger {command} … --key FILE",
             )
         signer = key_id(public_hex(by))
-        if not (kind == "key" and signer == fields["key"] and not rules.guarded(self.connection)):
+        if not (kind == "key" and signer == fields["key"] and not rules.signature_required(self.connection)):
             rules.require_active(self.connection, signer)
         turn = queries.turn(self.connection, kind, fields)
         words = {**fields, "by": signer, "turn": turn}
         signature = by.sign(statement(queries.first_hash(self.connection), kind, words)).hex()
         return {"by": signer, "signature": signature, "turn": turn}
 
-    def standing(self, charge: Charge) -> queries.Standing:
+    def standing(self, charge: Charge) -> queries.ScopeUsage:
         """Return how a charge and all that its caps are compared with stand, once that is seen to hold."""
         stands = queries.standing(self.connection, self.start.head.seq, charge)
         require_continued(self.connection, stands.lasts - self._continued)
@@ -149,7 +149,7 @@ class Transactions:
         self.clock = clock
         self.tolerance = tolerance
         self.read_only = database.fault
-        self.witness = database.backend.witnessed()
+        self.witness = database.backend.open_witness()
         self.reading = database.read
         self._first_hash: str | None = None  # which names the chain
         self._continued = 0  # the number of the last entry that was seen to follow from those before it
@@ -175,7 +175,9 @@ class Transactions:
         with self.database.write() as connection:
             append = Append(connection, self.clock(), queries.chain_head(connection), self.tolerance)
             # A backup may be put in place while this process runs: look at the witness every time.
-            unwitnessed = self._unwitnessed(connection, self._first(connection), append.start.contains_recent)
+            unwitnessed = self._witness_mismatch(
+                connection, self._first(connection), append.start.contains_recent
+            )
             waits = append.start.kind == "restored" and not confirming
             self.read_only = unwitnessed or (UNCONFIRMED if waits else None)
             self.require_writable()
@@ -203,7 +205,7 @@ class Transactions:
         with self.reading() as connection:
             first = self._first(connection)
         with self.reading() as connection:  # its view begins with the first query, after the witness
-            reason = self._unwitnessed(connection, first)
+            reason = self._witness_mismatch(connection, first)
             missing = next((head for head in sorted(heads) if not queries.holds(connection, head)), None)
         if missing is not None:
             return (
@@ -243,7 +245,7 @@ class Transactions:
             return first
         return self._first_hash
 
-    def _unwitnessed(
+    def _witness_mismatch(
         self, connection: Connection, first: str, is_recent: Callable[[Head], bool] = lambda _head: False
     ) -> str | None:
         """Return what is wrong between ledger and witness; ``is_recent`` is a quick look that may suffice."""

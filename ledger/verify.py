@@ -33,9 +33,9 @@ from tabularium.ledger.books import (
     Measurement,
     OpenCharge,
     Sum,
-    broken,
+    fail,
 )
-from tabularium.ledger.events import FORMAT, is_whole
+from tabularium.ledger.events import FORMAT, hash_matches
 from tabularium.ledger.records import EMPTY, Head, Sums, Terms, state_after
 from tabularium.ledger.refusals import ChainBroken
 from tabularium.ledger.storage import queries
@@ -102,20 +102,20 @@ class Verification:
         seq = self.head.seq + 1
         if number != seq:
             later = isinstance(number, int) and number > seq
-            broken(seq, "is missing" if later else "stands twice or out of order")
-        if not is_whole(text, named):
-            broken(seq, "has been altered: its hash is not that of its content")
+            fail(seq, "is missing" if later else "stands twice or out of order")
+        if not hash_matches(text, named):
+            fail(seq, "has been altered: its hash is not that of its content")
         try:
             entry = events.parse(text)
         except events.NotAnEntry as error:
-            broken(seq, str(error))
+            fail(seq, str(error))
         self._continues_the_chain(entry, prev)
         self._is_in_time(entry)
         if columns is not None and columns != events.columns(entry.fields()):
-            broken(seq, "has a column that differs from its content")
+            fail(seq, "has a column that differs from its content")
         apply(self.state, entry)
         if seq in self._known and self._known[seq] != {named}:
-            broken(seq, "is not the one that a certificate, a witness or a measurement file names")
+            fail(seq, "is not the one that a certificate, a witness or a measurement file names")
         self.head, self._at = Head(seq, named), entry.at
         if seq == 1:
             self.state.first = named
@@ -140,16 +140,16 @@ class Verification:
 
     def _continues_the_chain(self, entry: events.Event, prev: object) -> None:
         if not entry.prev == prev == self.head.hash:
-            broken(
+            fail(
                 self.head.seq + 1,
                 "does not continue the entry before it, which has been altered or exchanged",
             )
         if (entry.seq, entry.v) != (self.head.seq + 1, FORMAT):
-            broken(self.head.seq + 1, "has another number or format inside")
+            fail(self.head.seq + 1, "has another number or format inside")
 
     def _is_in_time(self, entry: events.Event) -> None:
         if entry.at < self._at:
-            broken(entry.seq, "is older than the entry before it")
+            fail(entry.seq, "is older than the entry before it")
         if entry.at > self._latest and self._ahead is None:
             self._ahead = entry.seq
 
@@ -244,21 +244,21 @@ def _record(seq: int, hashed_body: str) -> events.Event:
     try:
         return events.parse(hashed_body[64:])
     except events.NotAnEntry as error:
-        broken(seq, str(error))
+        fail(seq, str(error))
 
 
 def _account(entry: Any, before: Mapping[str, str | None]) -> AccountState:
     """Return the account as its last entry before says that it stands."""
     if entry.kind == "account":
         if before["account"] is not None:
-            broken(entry.seq, "opens an account that is open")
+            fail(entry.seq, "opens an account that is open")
         return AccountState(entry.terms)
     if before["terms"] is None or before["account"] is None:
-        broken(entry.seq, "names an account that was never opened")
+        fail(entry.seq, "names an account that was never opened")
     if queries.checked_body(before["account"])["kind"] == "retired":
         if entry.kind == "terms":  # it opens again, never having been charged
             return AccountState(entry.terms)
-        broken(entry.seq, "names an account that was retired, which nothing may follow")
+        fail(entry.seq, "names an account that was retired, which nothing may follow")
     account = AccountState(Terms.of(queries.checked_body(before["terms"])))
     account.total = _sum(account, before["account"], "account")
     return account
@@ -276,7 +276,7 @@ def _charge(account: AccountState, seq: int, text: str) -> OpenCharge:
     """Return the charge as its last step before left it."""
     step = _record(queries.checked_body(text)["seq"], text)
     if not isinstance(step, events.ChargeStep):
-        broken(seq, "takes a step of what is no charge")
+        fail(seq, "takes a step of what is no charge")
     amount = account.quanta(step.seq, step.amount)
     return OpenCharge(state_after(step.kind), step.fence, step.measurement_digest, amount, content(step))
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from tabularium.ledger import amounts, composition, events
 from tabularium.ledger import keys as signing
-from tabularium.ledger.books import AccountState, LedgerState, Measurement, OpenCharge, Review, Sum, broken
+from tabularium.ledger.books import AccountState, LedgerState, Measurement, OpenCharge, Review, Sum, fail
 from tabularium.ledger.events import FIXED, Abandoning, ChargeStep, InParallel, Remade, Withholding
 from tabularium.ledger.records import (
     ATTEMPTS,
     FINAL,
-    STEPS,
+    TRANSITIONS,
     Key,
     ReleaseKey,
     approval_of,
@@ -43,7 +43,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> str | None:
         may_withhold(state, entry)
     before = state.charges.get(entry.release_id)
     if before is None and entry.release_id in state.charges:
-        broken(entry.seq, "takes a step after the charge's last")
+        fail(entry.seq, "takes a step after the charge's last")
     may_follow(entry, before, None if entry.remade is None else _source(state, entry.remade))
     _is_as_reviewed(state, entry, before)
     amount, sums = add_up(account, entry, before)
@@ -56,7 +56,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> str | None:
             _require_approved(state, entry, account.terms.approvals_for(entry.product))
     allowed = ATTEMPTS if before is None else before.allowed
     if entry.remade is None and entry.fence > allowed:
-        broken(entry.seq, "begins to draw more often than is allowed")
+        fail(entry.seq, "begins to draw more often than is allowed")
     review = before.review if before is not None else _review_of(state, entry)
     after = state_after(entry.kind)
     review.steps.add(after)
@@ -89,11 +89,11 @@ def may_follow(entry: ChargeStep, before: OpenCharge | None, source: Measurement
         What a release is made from that has no measurements of its own.
     """
     step = entry.kind
-    if (before.state if before else None) not in STEPS[step]:
-        broken(entry.seq, "takes a step that its charge's state does not allow")
+    if (before.state if before else None) not in TRANSITIONS[step]:
+        fail(entry.seq, "takes a step that its charge's state does not allow")
     known = before or _unborn(entry, source)
     right = {
-        "reserved_at": STEPS[step] != (None,) or entry.reserved_at == entry.at,
+        "reserved_at": TRANSITIONS[step] != (None,) or entry.reserved_at == entry.at,
         "fence": entry.fence == known.fence + (step == "drawing"),
         "measurement_digest": entry.measurement_digest is not None
         if step == "measured"
@@ -105,7 +105,7 @@ def may_follow(entry: ChargeStep, before: OpenCharge | None, source: Measurement
     }
     if not all(right.values()):
         wrong = ", ".join(name for name, is_right in right.items() if not is_right)
-        broken(entry.seq, f"changes what its step may not change: {wrong}")
+        fail(entry.seq, f"changes what its step may not change: {wrong}")
 
 
 def _unborn(entry: ChargeStep, source: Measurement | None) -> OpenCharge:
@@ -115,7 +115,7 @@ def _unborn(entry: ChargeStep, source: Measurement | None) -> OpenCharge:
     if source is None or (source.account, source.product, source.period) != (
         *(entry.account, entry.product, entry.period),
     ):
-        broken(entry.seq, "is made from measurements of what was not published for its product and period")
+        fail(entry.seq, "is made from measurements of what was not published for its product and period")
     return OpenCharge("", source.fence, source.digest, 0, content(entry))
 
 
@@ -137,10 +137,10 @@ def may_begin(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) ->
     if entry.remade is not None:
         return
     if not account.terms.open_on(entry.at[:10]):
-        broken(entry.seq, "charges an account that is not open at that time")
-    passed = account.passed(sums)
-    if passed is not None:
-        broken(entry.seq, f"passes the cap of its {passed}")
+        fail(entry.seq, "charges an account that is not open at that time")
+    exceeded_cap = account.exceeded_cap(sums)
+    if exceeded_cap is not None:
+        fail(entry.seq, f"passes the cap of its {exceeded_cap}")
 
 
 def _review_of(state: LedgerState, entry: ChargeStep) -> Review:
@@ -163,15 +163,15 @@ def _is_as_reviewed(state: LedgerState, entry: ChargeStep, before: OpenCharge | 
     draft = draft_of(before.reviewed, state.keys)
     if draft is not None:
         if entry.kind != "published" or not draft.accepted:
-            broken(entry.seq, "ends a draft without an officer's decision")
+            fail(entry.seq, "ends a draft without an officer's decision")
         if entry.publication_digest != draft.digest:
-            broken(entry.seq, "publishes something else than the draft that was accepted")
+            fail(entry.seq, "publishes something else than the draft that was accepted")
     elif entry.review:
         if entry.kind == "published" and entry.publication_digest not in before.review.accepted:
-            broken(entry.seq, "publishes what no officer has accepted")
+            fail(entry.seq, "publishes what no officer has accepted")
         undecided = [name for name in before.review.drafts if state.charges[name] is not None]
         if entry.kind in ("voided", "abandoned") and undecided:
-            broken(entry.seq, "gives up what belongs to a draft")
+            fail(entry.seq, "gives up what belongs to a draft")
 
 
 def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added: tuple[int, int]) -> None:
@@ -183,7 +183,7 @@ def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added:
         _fits_its_group(account, entry, parallel)
         group, part = parallel.group, parallel.part
         contributions, parts = account.groups[group]
-        fold = composition.folds(contributions, account.terms.relation)
+        fold = composition.affected_parts(contributions, account.terms.relation)
     if added == (0, 0):
         return
     for scope, delta in composition.deltas(added, group, part, parts, fold).items():
@@ -198,10 +198,10 @@ def _fits_its_group(account: AccountState, entry: ChargeStep, parallel: InParall
     """Parts of a group share one period (unless the privacy unit has its own) and one bound."""
     wanted = None if composition.per_period(account.terms.unit) else entry.period
     if composition.period_of(parallel.group) != wanted:
-        broken(entry.seq, "composes in parallel over periods")
+        fail(entry.seq, "composes in parallel over periods")
     contributions, _parts = account.groups.setdefault(parallel.group, (parallel.contributions, {}))
     if parallel.contributions != contributions:
-        broken(entry.seq, "has another bound on contributions than its group")
+        fail(entry.seq, "has another bound on contributions than its group")
 
 
 def _states_its_sums(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
@@ -209,11 +209,11 @@ def _states_its_sums(account: AccountState, entry: ChargeStep, sums: dict[str, S
     parallel = entry.in_parallel
     if parallel is not None:
         part = Sum(*account.groups[parallel.group][1][parallel.part])
-        if not account.reads(part, parallel.part_reserved, parallel.part_spent):
-            broken(entry.seq, "has a wrong running sum of its part")
+        if not account.matches(part, parallel.part_reserved, parallel.part_spent):
+            fail(entry.seq, "has a wrong running sum of its part")
     for scope, found in sums.items():
-        if not account.reads(found, getattr(entry, f"{scope}_reserved"), getattr(entry, f"{scope}_spent")):
-            broken(entry.seq, f"has a wrong running sum of its {scope}")
+        if not account.matches(found, getattr(entry, f"{scope}_reserved"), getattr(entry, f"{scope}_spent")):
+            fail(entry.seq, f"has a wrong running sum of its {scope}")
 
 
 def _require_approved(state: LedgerState, entry: ChargeStep, needed: int) -> None:
@@ -223,12 +223,12 @@ def _require_approved(state: LedgerState, entry: ChargeStep, needed: int) -> Non
     """
     last = approval_of(state.decisions.get((entry.account, entry.spec_digest), ()), state.keys)
     if last is None or not last.approved:
-        broken(entry.seq, "charges for a spec that no officer has approved")
+        fail(entry.seq, "charges for a spec that no officer has approved")
     if last.amount is not None and amounts.from_text(entry.amount) > last.amount:
-        broken(entry.seq, "charges more than was approved for its spec")
+        fail(entry.seq, "charges more than was approved for its spec")
     if len(last.signed_by(needed)) < needed:
         fewer = "fewer officers than must have" if needed > 1 else "no officer has"
-        broken(entry.seq, f"charges for a spec that {fewer} approved")
+        fail(entry.seq, f"charges for a spec that {fewer} approved")
 
 
 #: Where an event has the fields :data:`tabularium.ledger.events.FIXED`, which never change about a charge.
@@ -251,7 +251,7 @@ CHANGEABLE = (
 def open_account(state: LedgerState, entry: events.Opening) -> str | None:
     """An account is opened once; while an officer has a key, with a signature."""
     if entry.account in state.accounts:
-        broken(entry.seq, "opens an account that is open")
+        fail(entry.seq, "opens an account that is open")
     state.open(entry.terms)
     return "opens an account" if state.any_active_key() else None
 
@@ -264,13 +264,13 @@ def change_terms(state: LedgerState, entry: events.NewTerms) -> str | None:
     account, after = state.account(entry.seq, entry.account), entry.terms
     before = account.terms
     if after == before or after != replace(before, **{name: getattr(after, name) for name in CHANGEABLE}):
-        broken(entry.seq, "changes what its step may not change")
+        fail(entry.seq, "changes what its step may not change")
     if before.lowered(after) is not None:
-        broken(entry.seq, "lowers how many officers must sign")
-    account.agree(after)
-    if account.passed({"account": account.total}):
-        broken(entry.seq, "sets a cap below what is used")
-    loosens = before.loosened(after) and (before.asks_officers or state.any_active_key())
+        fail(entry.seq, "lowers how many officers must sign")
+    account.set_terms(after)
+    if account.exceeded_cap({"account": account.total}):
+        fail(entry.seq, "sets a cap below what is used")
+    loosens = before.relaxed_terms(after) and (before.asks_officers or state.any_active_key())
     return "loosens an account's terms" if loosens else None
 
 
@@ -280,9 +280,9 @@ def _open_again(state: LedgerState, entry: events.NewTerms, retired: AccountStat
     Only of how many officers must sign it asks no fewer.
     """
     if any(name == entry.account for name, _spec in state.decisions):
-        broken(entry.seq, "opens an account again for which specs were approved")
+        fail(entry.seq, "opens an account again for which specs were approved")
     if retired.terms.lowered(entry.terms) is not None:
-        broken(entry.seq, "lowers how many officers must sign")
+        fail(entry.seq, "lowers how many officers must sign")
     state.open(entry.terms)
     return "opens an account" if state.any_active_key() else None
 
@@ -291,9 +291,9 @@ def retire_account(state: LedgerState, entry: events.Retirement) -> str | None:
     """An account may be retired while it was never charged; nothing follows but that it opens again."""
     account = state.account(entry.seq, entry.account)
     if account.periods:
-        broken(entry.seq, "retires an account that was charged")
+        fail(entry.seq, "retires an account that was charged")
     account.retired = True
-    return "retires an account" if state.guarded(account) else None
+    return "retires an account" if state.signature_required(account) else None
 
 
 def may_end(state: LedgerState, entry: events.Abandoning) -> str | None:
@@ -301,7 +301,7 @@ def may_end(state: LedgerState, entry: events.Abandoning) -> str | None:
     if entry.kind == "abandoned":
         evades = entry.review and entry.measurement_digest is not None
         return "gives up what is to be reviewed" if evades else None
-    return "voids a charge" if state.guarded(state.account(entry.seq, entry.account)) else None
+    return "voids a charge" if state.signature_required(state.account(entry.seq, entry.account)) else None
 
 
 def enrol_key(state: LedgerState, entry: events.Enrolment) -> None:
@@ -325,7 +325,7 @@ def revoke_key(state: LedgerState, entry: events.Revocation) -> None:
     elif release is not None and release.active:
         state.release_keys[entry.key] = replace(release, revoked=entry.seq)
     else:
-        broken(entry.seq, "revokes a key that is not enrolled")
+        fail(entry.seq, "revokes a key that is not enrolled")
 
 
 def decide(state: LedgerState, entry: events.SpecDecision) -> None:
@@ -333,7 +333,7 @@ def decide(state: LedgerState, entry: events.SpecDecision) -> None:
     account = state.account(entry.seq, entry.account)
     decisions = state.decisions.setdefault((entry.account, entry.spec_digest), [])
     if entry.kind == "unapproval" and not (decisions and decisions[-1]["kind"] == "approval"):
-        broken(entry.seq, "takes back an approval that does not stand")
+        fail(entry.seq, "takes back an approval that does not stand")
     if entry.amount is not None:
         account.quanta(entry.seq, entry.amount)
     decisions.append(entry.fields())
@@ -343,11 +343,11 @@ def allow_attempts(state: LedgerState, entry: events.MoreAttempts) -> str | None
     """More attempts are allowed for a release that has used up its own, which may need a signature."""
     account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
     if charge is None or (charge.state, charge.content[0]) != ("drawing", entry.account):
-        broken(entry.seq, "allows attempts for what is not being drawn")
+        fail(entry.seq, "allows attempts for what is not being drawn")
     if (charge.fence, charge.fence + ATTEMPTS) != (charge.allowed, entry.allowed):
-        broken(entry.seq, "allows attempts before those there were are used up, or more than one may")
+        fail(entry.seq, "allows attempts before those there were are used up, or more than one may")
     state.charges[entry.release] = replace(charge, allowed=entry.allowed)
-    return "allows attempts" if state.guarded(account) else None
+    return "allows attempts" if state.signature_required(account) else None
 
 
 def lay_out(state: LedgerState, entry: events.DraftSubmitted) -> None:
@@ -355,9 +355,9 @@ def lay_out(state: LedgerState, entry: events.DraftSubmitted) -> None:
     state.account(entry.seq, entry.account)
     charge = state.charges.get(entry.release)
     if charge is None or (charge.state, charge.content[0]) != ("measured", entry.account):
-        broken(entry.seq, "lays out a draft of what is not measured")
+        fail(entry.seq, "lays out a draft of what is not measured")
     if charge.reviewed or not entry.criteria:
-        broken(entry.seq, "lays out a draft a second time, or without criteria")
+        fail(entry.seq, "lays out a draft a second time, or without criteria")
     charge.review.drafts.add(entry.release)
     state.charges[entry.release] = replace(charge, reviewed=(entry.fields(),))
 
@@ -370,18 +370,18 @@ def accept(state: LedgerState, entry: events.Acceptance) -> None:
     """
     account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
     if charge is None or charge.content[0] != entry.account:
-        broken(entry.seq, "accepts what waits for no review")
+        fail(entry.seq, "accepts what waits for no review")
     draft = draft_of(charge.reviewed, state.keys, account.terms.approvals_for(charge.product))
     if draft is None or draft.accepted:
-        broken(entry.seq, "accepts what waits for no review")
+        fail(entry.seq, "accepts what waits for no review")
     if (draft.digest, draft.criteria) != (entry.draft, tuple(entry.criteria)):
-        broken(entry.seq, "accepts another draft than was laid out")
+        fail(entry.seq, "accepts another draft than was laid out")
     by = state.keys.get(entry.signed.by)
     if by is not None and by.officer in {each.officer for each in draft.acceptances}:
-        broken(entry.seq, "accepts a draft a second time for one officer")
+        fail(entry.seq, "accepts a draft a second time for one officer")
     left = draft.needed - len(draft.acceptances) - 1
     if (left or None) != (entry.still_to_sign and entry.still_to_sign.officers_left):
-        broken(entry.seq, "tells another number of officers who are still to accept a draft")
+        fail(entry.seq, "tells another number of officers who are still to accept a draft")
     if not left:
         charge.review.accepted.add(entry.draft)
     state.charges[entry.release] = replace(charge, reviewed=(*charge.reviewed, entry.fields()))
@@ -392,32 +392,32 @@ def may_withhold(state: LedgerState, entry: events.Withholding) -> None:
     charge = state.charges.get(entry.release_id)
     draft = None if charge is None else draft_of(charge.reviewed, state.keys)
     if draft is None or draft.digest != entry.draft or draft.accepted:
-        broken(entry.seq, "withholds what waits for no review, or another draft than was laid out")
+        fail(entry.seq, "withholds what waits for no review, or another draft than was laid out")
     if entry.criterion not in draft.criteria:
-        broken(entry.seq, "withholds a draft by a criterion that is not one of its own")
+        fail(entry.seq, "withholds a draft by a criterion that is not one of its own")
 
 
 def withdraw(state: LedgerState, entry: events.Withdrawing) -> None:
     """An officer withdraws a published release once; nothing of its budget comes back."""
     state.account(entry.seq, entry.account)
     if state.published.pop(entry.release, None) != entry.account:
-        broken(entry.seq, "withdraws what is not published, or was withdrawn before")
+        fail(entry.seq, "withdraws what is not published, or was withdrawn before")
 
 
 def ask_for_evidence(state: LedgerState, entry: events.InputInquiry) -> None:
     """An officer may ask about any release that the account was charged for."""
     state.account(entry.seq, entry.account)
     if entry.of_release not in state.charges:
-        broken(entry.seq, "asks about a release that was never charged")
+        fail(entry.seq, "asks about a release that was never charged")
 
 
 def separate(state: LedgerState, entry: events.PopulationsDisjoint) -> None:
     """An officer says that two populations are disjoint, or withdraws what stands."""
     pair = (entry.population, entry.other)
     if not state.populations.issuperset(pair):
-        broken(entry.seq, "names a population that no account is about")
+        fail(entry.seq, "names a population that no account is about")
     if entry.kind == "overlapping" and pair not in state.disjoint:
-        broken(entry.seq, "withdraws that two populations are disjoint, which nobody said")
+        fail(entry.seq, "withdraws that two populations are disjoint, which nobody said")
     if entry.kind == "disjoint":
         state.disjoint.add(pair)
     else:
@@ -432,7 +432,7 @@ def put_back(state: LedgerState, _entry: events.LedgerRestored) -> None:
 def confirmed(state: LedgerState, entry: events.Confirmed) -> str | None:
     """A restore is confirmed at once, while an officer has a key with a signature."""
     if not state.unconfirmed or entry.mark != entry.prev:
-        broken(entry.seq, "confirms what was not put back")
+        fail(entry.seq, "confirms what was not put back")
     state.unconfirmed = False
     return "confirms a restore" if state.any_active_key() else None
 
@@ -440,27 +440,27 @@ def confirmed(state: LedgerState, entry: events.Confirmed) -> str | None:
 def _is_new(state: LedgerState, entry: events.Enrolment | events.ReleaseKeyEnrolled) -> None:
     """No key is enrolled twice, nor both for an officer and for releases."""
     if not signing.can_sign(entry.public_key):
-        broken(entry.seq, "enrols a key for which anybody can sign")
+        fail(entry.seq, "enrols a key for which anybody can sign")
     known = entry.key in state.keys or entry.key in state.release_keys
     if known or entry.key != signing.key_id(entry.public_key):
-        broken(entry.seq, "enrols a key that is known, or under another name")
+        fail(entry.seq, "enrols a key that is known, or under another name")
 
 
 def leaves_the_sums(account: AccountState, entry: Any) -> None:
     """What is no step of a charge repeats the sums of its account."""
-    if not account.reads(account.total, entry.account_reserved, entry.account_spent):
-        broken(entry.seq, "has a wrong running sum of its account")
+    if not account.matches(account.total, entry.account_reserved, entry.account_spent):
+        fail(entry.seq, "has a wrong running sum of its account")
 
 
 def _is_signed(state: LedgerState, entry: events.Event, signed: events.Signature, key: str | None) -> None:
     """The signature is of an enrolled ``key``, and cannot be an old one used again."""
     fields = entry.fields()
     if signed.turn != state.turns[entry.about()]:
-        broken(entry.seq, "is signed for another turn")
+        fail(entry.seq, "is signed for another turn")
     if key is None:
-        broken(entry.seq, "is signed with a key that is not enrolled")
+        fail(entry.seq, "is signed with a key that is not enrolled")
     if not signing.is_signed(key, signed.signature, state.first, entry.kind, fields):
-        broken(entry.seq, "has a signature that is not its key's")
+        fail(entry.seq, "has a signature that is not its key's")
 
 
 #: What judges an entry of each type against the state, and then changes the state. Each returns what of the
@@ -498,15 +498,18 @@ def apply(state: LedgerState, event: Any) -> None:
         Naming the entry and the rule that it breaks.
     """
     if state.unconfirmed and not isinstance(event, events.Confirmed):
-        broken(event.seq, "follows a restore that nobody has confirmed")
+        fail(event.seq, "follows a restore that nobody has confirmed")
     signed: events.Signature | None = getattr(event, "signed", None)
     key = None if signed is None else state.signing_key(event, signed.by)
-    needs_it = _RULES[type(event)](state, event)
-    if signed is not None:
+    is_step = isinstance(event, ChargeStep)  # what an officer signed of a charge is named before its step
+    if signed is not None and is_step:
         _is_signed(state, event, signed, key)
-    elif needs_it is not None:
-        broken(event.seq, f"{needs_it} without an officer's signature")
+    needs_it = _RULES[type(event)](state, event)
+    if signed is not None and not is_step:
+        _is_signed(state, event, signed, key)
+    if signed is None and needs_it is not None:
+        fail(event.seq, f"{needs_it} without an officer's signature")
     if event.TURNS:
         state.turns[event.about()] += 1
-    if hasattr(event, "account") and not isinstance(event, events.ChargeStep):
+    if hasattr(event, "account") and not is_step:
         leaves_the_sums(state.accounts[event.account], event)

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, 
 from tabularium.ledger import names
 from tabularium.ledger.events import canonical_text
 from tabularium.ledger.records import Account, Approved, Charge, Entry, Head, Reservation, Sums, Terms
-from tabularium.ledger.rules import attempts_used_up, key_option, known_account
+from tabularium.ledger.rules import attempts_used_up, get_account, key_option
 from tabularium.ledger.storage import queries
 from tabularium.ledger.storage.queries import HASHED_BODY, PAGE, checked_body, withdrawal
 from tabularium.ledger.storage.schema import STATES_TERMS, entries
@@ -95,13 +95,13 @@ class Views(Part):
         """
         with self._reading() as connection:
             self._transactions.require_continued(connection)
-            return known_account(connection, name)
+            return get_account(connection, name)
 
     def accounts(self) -> list[Account]:
         """Return every account, in the order in which they were opened; refuses as :meth:`account` does."""
         with self._reading() as connection:
             self._transactions.require_continued(connection)
-            return [known_account(connection, name) for name in queries.account_names(connection)]
+            return [get_account(connection, name) for name in queries.account_names(connection)]
 
     def sums(self, account: str, *, period: str | None = None, product: str | None = None) -> Sums:
         """Return what is reserved and spent in an account, or in one of its periods or products."""
@@ -137,7 +137,7 @@ class Views(Part):
             None for opening one.
         """
         with self._reading() as connection:
-            terms = None if account is None else known_account(connection, account).terms
+            terms = None if account is None else get_account(connection, account).terms
             return key_option(connection, terms)
 
     def head(self) -> Head:

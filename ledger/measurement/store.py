@@ -75,7 +75,7 @@ class Payload:
 
 
 @dataclass(frozen=True)
-class Whose:
+class FileKey:
     """Which file it is.
 
     Attributes
@@ -105,14 +105,14 @@ class Content:
         SHA-256 of the whole file, hexadecimal.
     """
 
-    whose: Whose
+    whose: FileKey
     head: Head
     meta: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
     digest: str
 
 
-def write_file(path: Path, whose: Whose, head: Head, payload: Payload) -> str:
+def write_file(path: Path, whose: FileKey, head: Head, payload: Payload) -> str:
     """Write and sync a whole new file; return its digest."""
     check = sha256()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -151,7 +151,7 @@ def read_head(path: Path) -> Head:
         return Head(*_read_header(file.fileno())[0]["head"])
 
 
-def _header(whose: Whose, head: Head, payload: Payload) -> bytes:
+def _header(whose: FileKey, head: Head, payload: Payload) -> bytes:
     """Return the magic line, the header and its padding; offsets count from where the arrays begin."""
     table, offset = [], 0
     for name, array in payload.arrays.items():
@@ -226,7 +226,7 @@ def _content(descriptor: int, header: dict[str, Any], start: int, digest: str) -
         flat = np.frombuffer(data, kind, count, start + entry["offset"]) if count else np.empty(0, kind)
         flat.flags.writeable = False
         arrays[entry["name"]] = flat.reshape(entry["shape"])
-    whose = Whose(header["release_id"], header["fence"], header["part"])
+    whose = FileKey(header["release_id"], header["fence"], header["part"])
     return Content(whose, Head(*header["head"]), header["meta"], arrays, digest)
 
 
@@ -241,20 +241,10 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One table at one level, or whatever else is drawn at once, as it was stored.
+    """One table at one level, or whatever else is drawn at once, as the attempt ``fence`` stored it.
 
-    Attributes
-    ----------
-    fence
-        The attempt that drew it.
-    head
-        The ledger's head when it was written.
-    meta
-        What the release task noted beside the arrays.
-    arrays
-        Name to array, read-only views of the mapped file.
-    digest
-        SHA-256 of the whole file, hexadecimal.
+    ``head`` is the ledger's when it was written, ``meta`` what the release task noted; the arrays are
+    read-only views of the mapped file, and ``digest`` is the SHA-256 of all of it.
     """
 
     name: str
@@ -269,16 +259,8 @@ class Part:
 class Stored:
     """The whole measurement of a release, every byte of it checked.
 
-    Attributes
-    ----------
-    fence
-        The attempt that completed it.
-    head
-        The ledger's head when it was complete.
-    parts
-        Name to part, in the order in which they were asked for.
-    digest
-        SHA-256 of the file that names the parts, hexadecimal.
+    The attempt ``fence`` completed it, when the ledger's head was ``head``; ``digest`` is the SHA-256 of the
+    file that names the parts, which come in the order in which they were asked for.
     """
 
     release_id: str
@@ -305,7 +287,7 @@ class MeasurementStore:
             If the file cannot be written; nothing stands under its name then.
         """
         path = self.part_path(release_id, name)
-        return self._write(path, Whose(release_id, fence, name), head, payload)
+        return self._write(path, FileKey(release_id, fence, name), head, payload)
 
     def write(self, release_id: str, fence: int, head: Head, parts: Mapping[str, str]) -> str:
         """Write the file that names the ``parts`` (name to digest), durably, and return its digest.
@@ -318,7 +300,7 @@ class MeasurementStore:
             As ``write_part``.
         """
         named = Payload.of({"parts": [[name, digest] for name, digest in parts.items()]}, {})
-        return self._write(self.path(release_id, fence), Whose(release_id, fence), head, named)
+        return self._write(self.path(release_id, fence), FileKey(release_id, fence), head, named)
 
     def has_part(self, release_id: str, name: str) -> bool:
         """Whether something stands under the name of this part."""
@@ -354,7 +336,7 @@ class MeasurementStore:
         content = self._read(self.path(release_id, fence), release_id)
         if digest is not None and content.digest != digest:
             raise _damaged(release_id, "is not the one that the ledger holds the digest of")
-        if content.whose != Whose(release_id, fence):
+        if content.whose != FileKey(release_id, fence):
             raise _damaged(release_id, "belongs to another release or attempt")
         try:
             named = {str(name): str(of_part) for name, of_part in content.meta["parts"]}
@@ -413,13 +395,13 @@ class MeasurementStore:
         digest = sha256(names.line(name, field="part", longest=names.LONGEST_TEXT).encode()).hexdigest()
         return self.folder / names.release_id(release_id) / f"{_PART}{digest[:32]}"
 
-    def _write(self, path: Path, whose: Whose, head: Head, payload: Payload) -> str:
+    def _write(self, path: Path, whose: FileKey, head: Head, payload: Payload) -> str:
         draft = path.with_name(f"{_DRAFT}{whose.fence}-{uuid4().hex}")
         try:
             durable_files.make_folder(path.parent)
             try:
                 digest = write_file(draft, whose, head, payload)
-                _name_for_good(draft, path, whose.release_id)
+                _link_exclusive(draft, path, whose.release_id)
             finally:
                 draft.unlink(missing_ok=True)
             self.settle(whose.release_id)
@@ -463,7 +445,7 @@ def _older(name: str, fence: int) -> bool:
     return name.isdecimal() and int(name) < fence
 
 
-def _name_for_good(draft: Path, path: Path, release_id: str) -> None:
+def _link_exclusive(draft: Path, path: Path, release_id: str) -> None:
     try:
         os.link(draft, path)
     except FileExistsError:

@@ -77,7 +77,7 @@ class Backend(ABC):
         """Create what protects the tables."""
 
     @abstractmethod
-    def unguarded(self, connection: Connection) -> str | None:
+    def guard_fault(self, connection: Connection) -> str | None:
         """Return what is wrong with that protection, or ``None``."""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Backend(ABC):
         """Return whether it was only busy, what is wrong, and the hint."""
 
     @abstractmethod
-    def witnessed(self) -> Witness:
+    def open_witness(self) -> Witness:
         """Return the witness beside, or far from, the database."""
 
     @property

@@ -102,7 +102,7 @@ class Database:
                 self.backend.make()
             with self.read() as connection:
                 found = schema.revision(connection)
-                self.fault = self.backend.unguarded(connection) if found == schema.REVISION else None
+                self.fault = self.backend.guard_fault(connection) if found == schema.REVISION else None
         except OSError:
             self.close()
             raise self._unopened(self.name) from None

@@ -144,7 +144,7 @@ class PostgreSQL(Backend):
         for statement in postgres_guard.statements(place):
             connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
 
-    def unguarded(self, connection: Connection) -> str | None:
+    def guard_fault(self, connection: Connection) -> str | None:
         """Compare tables, triggers, functions and grants with what they were created from."""
         return postgres_faults.fault(connection, _schema(connection))
 
@@ -159,7 +159,7 @@ class PostgreSQL(Backend):
         values = {"body": entry.text, "hash": entry.hash}
         connection.exec_driver_sql(_APPEND.replace("{schema}", place), values)
 
-    def witnessed(self) -> Witness:
+    def open_witness(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
         return Witness(self.witness, self.witness.parent, self.wait)
 

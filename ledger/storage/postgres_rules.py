@@ -23,7 +23,7 @@ from tabularium.ledger.records import (
     ATTEMPTS,
     FINAL,
     MOST_APPROVALS,
-    STEPS,
+    TRANSITIONS,
     Terms,
     change,
     state_after,
@@ -116,11 +116,11 @@ def _literal(value: Any) -> str:
 
 
 _FORMS = _literal({kind: _form(record) for kind, record in events.KINDS.items()})
-_STEPS = _literal({step: [state or "" for state in before] for step, before in STEPS.items()})
+_STEPS = _literal({step: [state or "" for state in before] for step, before in TRANSITIONS.items()})
 _ADDS = _literal(
-    {step: {state or "": change(step, state, 1) for state in before} for step, before in STEPS.items()}
+    {step: {state or "": change(step, state, 1) for state in before} for step, before in TRANSITIONS.items()}
 )
-_MEASURED = ", ".join(f"'{step}'" for step in STEPS if state_after(step) == "measured")
+_MEASURED = ", ".join(f"'{step}'" for step in TRANSITIONS if state_after(step) == "measured")
 _FINAL = ", ".join(f"'{step}'" for step in sorted(FINAL))
 _NEEDED = """coalesce(({0} -> 'approvals_by_product' ->> p_product)::integer,
         ({0} ->> 'approvals')::integer, 1)"""

@@ -27,7 +27,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from tabularium.ledger.events import COLUMNS, KINDS, columns, is_whole, subject
+from tabularium.ledger.events import COLUMNS, KINDS, columns, hash_matches, subject
 from tabularium.ledger.records import (
     ATTEMPTS,
     EMPTY,
@@ -180,7 +180,7 @@ INSERT = entries.insert()
 
 
 @dataclass(frozen=True)
-class Standing:
+class ScopeUsage:
     """All that a step of a charge depends on, read at once; ``lasts``: the entries, each after its hash."""
 
     charge: Charge | None
@@ -202,12 +202,12 @@ def holds(connection: Connection, named: Head) -> bool:
     return connection.execute(_HASH, {"seq": named.seq}).scalar() == named.hash
 
 
-def standing(connection: Connection, after: int, charge: Charge) -> Standing:
+def standing(connection: Connection, after: int, charge: Charge) -> ScopeUsage:
     """Return how a charge and all that its caps are compared with stand after entry number ``after``."""
     found = lasts_before(connection, after + 1, vars(charge))
     terms, bodies = _body(found.pop("terms")), {name: _body(text) for name, text in found.items()}
     known = bodies.pop("charge")
-    return Standing(
+    return ScopeUsage(
         None if known is None else Charge.of(known),
         None if terms is None else Terms.of(terms),
         _is_retired(bodies["account"]),
@@ -353,7 +353,7 @@ def _body(hashed_body: str | None) -> dict[str, Any] | None:
 
 def checked_body(hashed_body: str) -> dict[str, Any]:
     """Return the body of an entry, whose text is compared with its hash first."""
-    if not is_whole(hashed_body[64:], hashed_body[:64]):
+    if not hash_matches(hashed_body[64:], hashed_body[:64]):
         raise ChainBroken(
             "an entry has been altered: its hash is not that of its content",
             where="ledger",

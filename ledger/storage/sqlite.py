@@ -65,7 +65,7 @@ class HeldFile(Held):
 
     def stands(self) -> bool:
         """Whether the lock file is still in place; a careless operator may have removed it."""
-        return durable_files.stands_at(self._descriptor, self._path)
+        return durable_files.same_inode(self._descriptor, self._path)
 
     def free(self) -> None:
         """Let go."""
@@ -120,7 +120,7 @@ class SQLite(Backend):
             connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
             connection.exec_driver_sql(trigger)
 
-    def unguarded(self, connection: Connection) -> str | None:
+    def guard_fault(self, connection: Connection) -> str | None:
         """Compare the triggers with the text they were created from, and count the file's names."""
         if self.path.stat().st_nlink > 1:
             # Its log, its locks and its witness are named after the file: under two names it is two ledgers.
@@ -150,7 +150,7 @@ class SQLite(Backend):
         what, hint = known or ("refused a statement", "check the disk and verify the ledger")
         return code.startswith("SQLITE_BUSY"), what, hint
 
-    def witnessed(self) -> Witness:
+    def open_witness(self) -> Witness:
         """Return the witness beside the file."""
         return Witness(self.witness, self._witnesses, self.wait)
 

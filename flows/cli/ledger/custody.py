@@ -16,7 +16,7 @@ from tabularium.ledger import ChainBroken, Charge, Entry, Head, Ledger, ReadOnly
 from tabularium.ledger import export as exported
 from tabularium.ledger.export import migrate as migrate_ledger
 from tabularium.ledger.measurement.store import MeasurementStore
-from tabularium.ledger.records import STEPS
+from tabularium.ledger.records import TRANSITIONS
 from tabularium.ledger.refusals import RESTORE
 from tabularium.ledger.storage.schema import REVISION
 from tabularium.ledger.transactions import CONFIRM, GUARD
@@ -187,7 +187,7 @@ def _verified_export(export: Path, certificates: list[Path]) -> Verified:
     names = {path: _named(path)[0] for path in certificates}
 
     def see(entry: Entry) -> None:
-        if any(name in entry.text for name in names.values()) and entry.body["kind"] in STEPS:
+        if any(name in entry.text for name in names.values()) and entry.body["kind"] in TRANSITIONS:
             charge = Charge.of(entry.body)
             charges[charge.release_id] = charge
 

@@ -82,7 +82,7 @@ def _with_officers(books: Ledger, by: Ed25519PrivateKey) -> None:
     books.approve("strict", "s", by=by, amount=Fraction(1, 2))
     reserve(books, "r5", "strict")
     books.void("r5", "mistake", by=by)
-    books.approve("strict", "t", by=by, reason="agreed")
+    books.approve("strict", "t", by=by, reason="validate_terms")
     books.unapprove("strict", "t", reason="an error", by=by)
     books.approve("census", "remade", by=by)
     books.remake(

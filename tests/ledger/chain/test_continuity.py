@@ -13,7 +13,7 @@ import pytest
 
 from tabularium.ledger import ChainBroken, Entry, Ledger
 from tabularium.ledger.composition import Partition
-from tabularium.ledger.events import columns, seal
+from tabularium.ledger.events import columns, make_entry
 from tabularium.ledger.storage import queries
 from tests.ledger.scene import (
     behind_the_triggers,
@@ -84,7 +84,7 @@ def again(books: Ledger, kind: str, **change: Any) -> Entry:
 
 
 def sealed(books: Ledger, kind: str, fields: dict[str, Any]) -> Entry:
-    return seal(books.head(), kind, fields["at"], fields)[1]
+    return make_entry(books.head(), kind, fields["at"], fields)[1]
 
 
 def new(books: Ledger, release: str = "more", **change: Any) -> Entry:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, UnknownAccount
-from tabularium.ledger.events import columns, seal
+from tabularium.ledger.events import columns, make_entry
 from tabularium.ledger.export import export, restore
 from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import Entry
@@ -35,7 +35,7 @@ def officer(books: Ledger) -> Ed25519PrivateKey:
 def put(books: Ledger, kind: str, fields: dict[str, object]) -> list[Entry]:
     """Return the ledger's entries and one more, which the program itself did not write."""
     entries = list(books.entries())
-    return [*entries, seal(books.head(), kind, entries[-1].body["at"], fields)[1]]
+    return [*entries, make_entry(books.head(), kind, entries[-1].body["at"], fields)[1]]
 
 
 # Populations and entities

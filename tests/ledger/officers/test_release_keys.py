@@ -103,7 +103,7 @@ def test_what_is_published_names_its_statement(books: Ledger) -> None:
 @sqlite
 def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
     """As the very officer would write them who has both private halves."""
-    from tabularium.ledger.events import seal
+    from tabularium.ledger.events import make_entry
     from tabularium.ledger.keys import statement
     from tabularium.ledger.records import Entry
 
@@ -113,7 +113,9 @@ def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
 
     def next_entry(kind: str, fields: dict[str, Any]) -> Entry:
         signature = officer.sign(statement(first, kind, fields)).hex()
-        return seal(books.head(), kind, "2999-01-01T00:00:00.000000Z", {**fields, "signature": signature})[1]
+        return make_entry(
+            books.head(), kind, "2999-01-01T00:00:00.000000Z", {**fields, "signature": signature}
+        )[1]
 
     turn = {"by": name["key"], "turn": 1}
     for kind, fields in (

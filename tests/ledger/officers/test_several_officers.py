@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Entry, Ledger, NotApproved, WrongState
-from tabularium.ledger.events import seal
+from tabularium.ledger.events import make_entry
 from tabularium.ledger.export import export, migrate, restore, verify_export
 from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import EMPTY, GENESIS, Head
@@ -293,7 +293,7 @@ class Chain:
 
     def put(self, kind: str, fields: dict[str, Any]) -> None:
         head = Head(self.entries[-1].seq, self.entries[-1].hash) if self.entries else EMPTY
-        self.entries.append(seal(head, kind, AT, fields)[1])
+        self.entries.append(make_entry(head, kind, AT, fields)[1])
 
     def signed(self, kind: str, by: Ed25519PrivateKey, **fields: Any) -> Chain:
         fields["by"] = key_id(public_hex(by))
