@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from tabularium.ledger import amounts, names
 from tabularium.ledger.records import Account, Sums, Terms
 from tabularium.ledger.refusals import BadAmount, Conflict, require_same
-from tabularium.ledger.rules import get_account, get_open_account, signature_required
+from tabularium.ledger.requirements import get_account, get_open_account, signature_required
 from tabularium.ledger.storage import queries
 from tabularium.ledger.terms import raised, require_no_fewer, validate_terms
 from tabularium.ledger.transactions import Append, Part

@@ -110,7 +110,7 @@ class AccountState:
 
 
 @dataclass
-class LedgerState:
+class Books:
     """The whole ledger as the entries so far imply it."""
 
     first: str = GENESIS  # the first entry's hash, which names the ledger

@@ -3,7 +3,7 @@
 Every decision and its entry are one transaction that first takes the one right to append, so that no two
 processes can spend the same budget, and every step of a charge is a comparison with the state and fence that
 stand in the ledger at that moment. What is refused, and what a charge adds to the sums that the caps are
-compared with, is in :mod:`tabularium.ledger.rules`.
+compared with, is in :mod:`tabularium.ledger.requirements`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tabularium.ledger.refusals import (
     unknown_account,
     unknown_release,
 )
-from tabularium.ledger.rules import (
+from tabularium.ledger.requirements import (
     another_is_open,
     current_charge,
     get_account,

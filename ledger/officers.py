@@ -36,7 +36,7 @@ from tabularium.ledger.records import (
     Withheld,
 )
 from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState
-from tabularium.ledger.rules import (
+from tabularium.ledger.requirements import (
     current_charge,
     get_account,
     get_open_account,

@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger import rules
+from tabularium.ledger import requirements
 from tabularium.ledger.events import IN_TIME, columns, latest, make_entry, next_time
 from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import GENESIS, TRANSITIONS, Charge, Entry, Head
@@ -77,7 +77,7 @@ class Append:
             What an officer decided about it, signed.
         """
         fields = {**charge.fields(), **(decided or {})}
-        sums = rules.sums_after(self.connection, charge, step, self.standing(charge))
+        sums = requirements.sums_after(self.connection, charge, step, self.standing(charge))
         for scope, after in sums.items():
             fields.update(after.texts(scope))
         return Charge.of(self.append(step, fields))
@@ -116,8 +116,9 @@ class Append:
                 hint=f"sign it with an enrolled key: tabularium ledger {command} … --key FILE",
             )
         signer = key_id(public_hex(by))
-        if not (kind == "key" and signer == fields["key"] and not rules.signature_required(self.connection)):
-            rules.require_active(self.connection, signer)
+        by_itself = kind == "key" and signer == fields["key"]
+        if not by_itself or requirements.signature_required(self.connection):
+            requirements.require_active(self.connection, signer)
         turn = queries.turn(self.connection, kind, fields)
         words = {**fields, "by": signer, "turn": turn}
         signature = by.sign(statement(queries.first_hash(self.connection), kind, words)).hex()

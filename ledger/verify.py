@@ -5,7 +5,7 @@ Each entry is taken in the order of the chain and must
 1. have the next number and the hash of its own text, and name the hash of the entry before it;
 2. be canonical JSON with exactly the fields of its kind (:mod:`tabularium.ledger.events`);
 3. be no older than the entry before it, and be what its row's columns repeat of it;
-4. follow from the state that the entries before it imply (:mod:`tabularium.ledger.verify_rules`).
+4. follow from the state that the entries before it imply (:mod:`tabularium.ledger.rules`).
 
 No running sum, state or column is trusted. The first entry that breaks a rule is named with the rule.
 
@@ -29,7 +29,7 @@ from sqlalchemy import Connection
 from tabularium.ledger import events
 from tabularium.ledger.books import (
     AccountState,
-    LedgerState,
+    Books,
     Measurement,
     OpenCharge,
     Sum,
@@ -38,9 +38,9 @@ from tabularium.ledger.books import (
 from tabularium.ledger.events import FORMAT, hash_matches
 from tabularium.ledger.records import EMPTY, Head, Sums, Terms, state_after
 from tabularium.ledger.refusals import ChainBroken
+from tabularium.ledger.rules import add_up, apply, content, leaves_the_sums, may_begin, may_follow
 from tabularium.ledger.storage import queries
 from tabularium.ledger.storage.queries import RECENT
-from tabularium.ledger.verify_rules import add_up, apply, content, leaves_the_sums, may_begin, may_follow
 
 ANY_TIME = "~"  # sorts after every time
 _STRIDE = 5000
@@ -70,7 +70,7 @@ class Verification:
     """
 
     def __init__(self, latest: str = ANY_TIME) -> None:
-        self.state = LedgerState()
+        self.state = Books()
         self.head = EMPTY
         self._latest, self._at = latest, ""
         self._ahead: int | None = None

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, 
 from tabularium.ledger import names
 from tabularium.ledger.events import canonical_text
 from tabularium.ledger.records import Account, Approved, Charge, Entry, Head, Reservation, Sums, Terms
-from tabularium.ledger.rules import attempts_used_up, get_account, key_option
+from tabularium.ledger.requirements import attempts_used_up, get_account, key_option
 from tabularium.ledger.storage import queries
 from tabularium.ledger.storage.queries import HASHED_BODY, PAGE, checked_body, withdrawal
 from tabularium.ledger.storage.schema import STATES_TERMS, entries

@@ -28,8 +28,8 @@ from tabularium.ledger.records import (
     change,
     state_after,
 )
+from tabularium.ledger.rules import CHANGEABLE
 from tabularium.ledger.storage.schema import STATES_TERMS
-from tabularium.ledger.verify_rules import CHANGEABLE
 
 #: The types of fields as ``ledger_has_type`` knows them; a line of text is known by its greatest length.
 _TYPES: list[tuple[Any, str]] = [
