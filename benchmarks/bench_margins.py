@@ -43,7 +43,7 @@ from tabularium.mechanisms.inference import (
     nonnegativity,
     rounding,
 )
-from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source

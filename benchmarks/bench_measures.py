@@ -34,8 +34,11 @@ from tabularium.mechanisms.channel import SecureChannel
 from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
 from tabularium.mechanisms.histograms.quantile_choices import QuantileChoices
 from tabularium.mechanisms.inference import margins
-from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
-from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import (
+    chosen_interval,
+    chosen_position,
+    tree_over,
+)
 from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, ratio_of
 from tabularium.mechanisms.noise.synthetic import generator
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import Estimate
-from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tree_over
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.measure_margins import measure_numbers
 from tabularium.tasks.postprocess.agreement import Agreement

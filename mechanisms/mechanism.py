@@ -66,7 +66,7 @@ class Mechanism(ABC):
                 where=self.name,
                 hint="choose another mechanism or another definition",
             )
-        checked = self.bounded(counts)
+        checked = self.validated(counts)
         start = len(channel.transcript)
         arrays, meta = self.draw(checked, facade(channel))
         return Measured(
@@ -81,7 +81,7 @@ class Mechanism(ABC):
             insecure=getattr(channel, "insecure", True),
         )
 
-    def bounded(self, counts: ArrayLike) -> Counts:
+    def validated(self, counts: ArrayLike) -> Counts:
         """Return the counts as ``draw`` takes them; see ``check_counts``."""
         return check_counts(counts, where=self.name)
 
@@ -105,12 +105,12 @@ class Mechanism(ABC):
         return None
 
     @property
-    def made_of(self) -> tuple[str, ...]:
+    def components(self) -> tuple[str, ...]:
         """The names of the mechanisms that it runs: its own."""
         return (self.name,)
 
     @property
-    def draws_cells_alone(self) -> bool:
+    def per_cell_noise(self) -> bool:
         """Whether all it draws is noise on every cell, ``cells``, for the whole budget.
 
         Then one draw on the cells of many tables is its draws of each of them.
@@ -137,7 +137,7 @@ class Mechanism(ABC):
         """
         return None
 
-    def rehearsed(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def probe_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a table that it refuses for the same public reasons as one of this shape."""
         return shape
 

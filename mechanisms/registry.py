@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tabularium.mechanisms.measured import Measured
     from tabularium.mechanisms.mechanism import Mechanism
 
-_PLACES = {
+_CLASSES = {
     "identity": "tabularium.mechanisms.histograms.cellwise:Identity",
     "cells": "tabularium.mechanisms.histograms.cellwise:Identity",
     "gaussian": "tabularium.mechanisms.histograms.cellwise:Gaussian",
@@ -22,9 +22,9 @@ _PLACES = {
     "boost": "tabularium.mechanisms.histograms.boost:Boost",
     "privelet": "tabularium.mechanisms.histograms.privelet:Privelet",
     "mwem": "tabularium.mechanisms.histograms.mwem:Mwem",
-    "fpa": "tabularium.mechanisms.histograms.spectral.spectral:Fpa",
-    "spa": "tabularium.mechanisms.histograms.spectral.spectral:Spa",
-    "efpa": "tabularium.mechanisms.histograms.spectral.spectral:Efpa",
+    "fpa": "tabularium.mechanisms.histograms.spectral:Fpa",
+    "spa": "tabularium.mechanisms.histograms.spectral:Spa",
+    "efpa": "tabularium.mechanisms.histograms.spectral:Efpa",
     "p_hpartition": "tabularium.mechanisms.histograms.p_hpartition:PHPartition",
     "noise_first": "tabularium.mechanisms.histograms.noise_first:NoiseFirst",
     "denoise": "tabularium.mechanisms.histograms.denoise.denoise:Denoise",
@@ -34,12 +34,12 @@ _PLACES = {
     "sreb_gca": "tabularium.mechanisms.histograms.clustering:SrebGca",
     "ahp": "tabularium.mechanisms.histograms.clustering:Ahp",
     "dawa": "tabularium.mechanisms.histograms.dawa:Dawa",
-    "privhist": "tabularium.mechanisms.histograms.privhist.privhist:PrivHist",
+    "privhist": "tabularium.mechanisms.histograms.privhist:PrivHist",
     "sorted_isotonic": "tabularium.mechanisms.histograms.sorted_isotonic:SortedIsotonic",
 }
 #: Built and restored like the others, but never chosen for a table by name: what measures things other than
 #: counts, and what runs another mechanism many times.
-_UNCHOSEN = {
+_INTERNAL = {
     "bounded_sums": "tabularium.mechanisms.histograms.bounded_sums:BoundedSums",
     "quantile_choices": "tabularium.mechanisms.histograms.quantile_choices:QuantileChoices",
     "per_region": "tabularium.mechanisms.histograms.per_region:PerRegion",
@@ -49,20 +49,20 @@ _UNCHOSEN = {
 class Registry(Mapping[str, "type[Mechanism]"]):
     """Name -> mechanism class. A class is imported when it is looked up, not before.
 
-    A mechanism is added by one file and one line in ``_PLACES``; the privacy audit then takes it up.
+    A mechanism is added by one file and one line in ``_CLASSES``; the privacy audit then takes it up.
     """
 
     def __getitem__(self, name: str) -> type[Mechanism]:
-        return _imported(_PLACES[name])
+        return _imported(_CLASSES[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        return iter(_CLASSES)
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(_CLASSES)
 
     def __contains__(self, name: object) -> bool:
-        return name in _PLACES
+        return name in _CLASSES
 
 
 MECHANISMS = Registry()
@@ -81,7 +81,7 @@ def build(name: str, **parameters: Any) -> Mechanism:
     >>> build("identity").name
     'identity'
     """
-    if name not in MECHANISMS and name not in _UNCHOSEN:
+    if name not in MECHANISMS and name not in _INTERNAL:
         close = get_close_matches(str(name), MECHANISMS, n=1)
         guess = f"did you mean {close[0]}? " if close else ""
         raise MechanismError(
@@ -89,7 +89,7 @@ def build(name: str, **parameters: Any) -> Mechanism:
             where="mechanism",
             hint=f"{guess}known are {', '.join(sorted(MECHANISMS))}",
         )
-    kind = MECHANISMS[name] if name in MECHANISMS else _imported(_UNCHOSEN[name])
+    kind = MECHANISMS[name] if name in MECHANISMS else _imported(_INTERNAL[name])
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for parameter in parameters:
         if parameter not in known:
@@ -106,7 +106,7 @@ def _imported(place: str) -> type[Mechanism]:
     return cast("type[Mechanism]", getattr(import_module(module), attribute))
 
 
-def import_whole(name: str) -> None:
+def preload(name: str) -> None:
     """Import all that a mechanism may ever import: a broken installation shows before anything is charged.
 
     Modules import at their top, but for the compiler of the kernels, which is imported here. What numba
@@ -117,7 +117,7 @@ def import_whole(name: str) -> None:
     ImportError
         Something cannot be imported.
     """
-    _imported(_PLACES.get(name) or _UNCHOSEN[name])
+    _imported(_CLASSES.get(name) or _INTERNAL[name])
     import_module("numba")
 
 

@@ -17,8 +17,8 @@ from tabularium.ledger.measurement.store import Payload
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import InputError, MechanismError
-from tabularium.mechanisms.inference.prior_table import LEAST
-from tabularium.mechanisms.registry import import_whole
+from tabularium.mechanisms.inference.draw_towards import LEAST
+from tabularium.mechanisms.registry import preload
 from tabularium.tasks.margins.known_levels import below
 from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
@@ -91,15 +91,15 @@ def dry_run_mechanisms(run: Run) -> None:
             loss,
             loss * (table.margin_share or 0),
             mechanism,
-            partial(_nobody, mechanism.rehearsed(_drawn_at_once(run, table, level))),
+            partial(_nobody, mechanism.probe_shape(_drawn_at_once(run, table, level))),
         )
         for table, level, loss, mechanism in shares(run)
     ]
     nothing = partial(_nobody, (1, 2))
     jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
     for job in jobs:
-        for name in job.mechanism.made_of:
-            import_whole(name)
+        for name in job.mechanism.components:
+            preload(name)
         try:
             _try(job, run.loaded.spec.privacy.definition)
         except MechanismError as error:

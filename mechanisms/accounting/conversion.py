@@ -79,7 +79,7 @@ def epsilon_at(events: Iterable[Event], delta: float, *, group: int = 1, fixed_p
     ]
     if not fixed_plan:
         return min(bounds)
-    steps = worst_record(events)
+    steps = worst_case_steps(events)
     bounds += [_pure(steps, group), zcdp_epsilon(_rho(steps, group), delta)]
     if delta > 0 and (distribution := _distribution(steps, group)) is not None:
         bounds.append(max(0.0, float(distribution.get_epsilon_for_delta(delta))))
@@ -97,7 +97,7 @@ def delta_at(events: Iterable[Event], epsilon: float, *, group: int = 1, fixed_p
         bounds.append(zcdp_delta(_above(concentrated), nextafter(left, 0)))
     if not fixed_plan:
         return min(bounds)
-    steps = worst_record(events)
+    steps = worst_case_steps(events)
     if _pure(steps, group) <= epsilon:
         return 0.0
     bounds.append(zcdp_delta(_rho(steps, group), epsilon))
@@ -155,7 +155,7 @@ def _lowest(function: Callable[[float], float]) -> float:
     return best
 
 
-def worst_record(events: Iterable[Event], depth: int = 0) -> list[Step]:
+def worst_case_steps(events: Iterable[Event], depth: int = 0) -> list[Step]:
     """Return what one record can meet: everything outside parallel scopes, one branch of each scope.
 
     If all branches of a scope draw the same, one of them stands for the scope. Otherwise the scope counts as
@@ -164,7 +164,7 @@ def worst_record(events: Iterable[Event], depth: int = 0) -> list[Step]:
     outside, scopes = by_scope(events, depth)
     steps = [_step(event) for event in outside]
     for branches in scopes:
-        inside = [worst_record(branch, depth + 1) for branch in branches]
+        inside = [worst_case_steps(branch, depth + 1) for branch in branches]
         if all(Counter(branch) == Counter(inside[0]) for branch in inside):
             steps.extend(inside[0])
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tabularium.mechanisms.accounting.transcript import Definition, Event
 from tabularium.mechanisms.channel.arguments import Amount, exact
 from tabularium.mechanisms.channel.budget_meter import Meter
-from tabularium.mechanisms.channel.metered_channel import Channel, Place
+from tabularium.mechanisms.channel.metered_channel import Channel, ScopePath
 from tabularium.mechanisms.channel.noise_source import Sampler, Source
 from tabularium.mechanisms.channel.replay.replay_audit import replay, replay_loss
 from tabularium.mechanisms.channel.replay.replay_findings import Replay
@@ -74,4 +74,4 @@ def _open(channel: Channel, budget: Amount, definition: Definition, source: Sour
         raise MechanismError(
             "no such definition of differential privacy", where="channel", hint="use pure or zcdp"
         )
-    Channel.__init__(channel, Meter(exact(budget, "channel")), source, definition, place=Place())
+    Channel.__init__(channel, Meter(exact(budget, "channel")), source, definition, place=ScopePath())

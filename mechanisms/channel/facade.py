@@ -72,17 +72,17 @@ class Facade:
 class Branches:
     """A parallel scope's public face."""
 
-    __slots__ = ("branch", "stand_ins")
+    __slots__ = ("branch", "representatives")
 
     def __init__(self, scope: Parallel[Channel]) -> None:
         def branch(bins: slice | ArrayLike, purpose: str = "") -> Channel:
             return facade(scope.branch(bins, purpose))
 
-        def stand_ins() -> list[int]:
-            return scope.stand_ins()
+        def representatives() -> list[int]:
+            return scope.representatives()
 
         self.branch = branch
-        self.stand_ins = stand_ins
+        self.representatives = representatives
 
 
 def _window(channel: Channel) -> Callable[..., Any]:

@@ -51,7 +51,7 @@ class Channel:
         definition: Definition,
         *,
         transcript: SharedTranscript | None = None,
-        place: Place,
+        place: ScopePath,
     ) -> None:
         self._meter = meter
         self._source = source
@@ -131,7 +131,7 @@ class Channel:
             if folded is not None:
                 folded.begin(name)
             meter = Meter(share, above=self._meter)
-            place = Place(f"{path}/{name}", (*self._place.branches, (opened, branch)))
+            place = ScopePath(f"{path}/{name}", (*self._place.branches, (opened, branch)))
             return self._child(meter, place), meter
 
         scope = Parallel(cells, open_branch, path, folded)
@@ -383,7 +383,7 @@ class Channel:
         event = self._events.choice("least_noisy_partition", spend, bound, cost.shape, purpose)
         return self._source.partition(cost, start, stop, cells, self._charge(event))
 
-    def _child(self, meter: Meter, place: Place) -> Channel:
+    def _child(self, meter: Meter, place: ScopePath) -> Channel:
         return Channel(meter, self._source, self._definition, transcript=self._shared, place=place)
 
     def _charge(self, event: Event) -> Event:
@@ -397,7 +397,7 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScopePath:
     """Where a channel stands below the one that was opened."""
 
     path: str = ""
@@ -413,7 +413,7 @@ class EventBuilder:
     """Makes the events of one channel: losses in its definition, purposes and branches of its place."""
 
     definition: Definition
-    place: Place
+    place: ScopePath
 
     def _cost(self, epsilon: Fraction) -> Fraction:
         return epsilon if self.definition == "pure" else epsilon**2 / 2

@@ -64,9 +64,9 @@ class Parallel(Generic[Branch]):
             self._meters.append(meter)
             return channel
 
-    def stand_ins(self) -> list[int]:
+    def representatives(self) -> list[int]:
         """Return, of a folded scope that has closed, the number of the branch that stands for each."""
-        return [] if self._folded is None else list(self._folded.stand_ins)
+        return [] if self._folded is None else list(self._folded.representatives)
 
     def _take(self, bins: slice | ArrayLike, where: str) -> None:
         index = bins if isinstance(bins, slice) else np.asarray(bins)
@@ -126,7 +126,7 @@ class FoldedBranches:
 
     Attributes
     ----------
-    stand_ins
+    representatives
         The number of the branch that stands for each that has ended.
     """
 
@@ -136,7 +136,7 @@ class FoldedBranches:
         self._path, self._depth = path, depth
         self._begun = len(transcript.events)
         self._name: str | None = None
-        self.stand_ins: list[int] = []
+        self.representatives: list[int] = []
         self._kinds: dict[Kind, tuple[slice, int, int]] = {}
 
     def begin(self, name: str) -> None:
@@ -150,14 +150,14 @@ class FoldedBranches:
         own = slice(self._begun, len(events))
         if self._name is None:
             return
-        prefix, number = f"{self._path}/{self._name}/", len(self.stand_ins)
+        prefix, number = f"{self._path}/{self._name}/", len(self.representatives)
         if all(event.purpose.startswith(prefix) for event in events[own]):
             kind = _nameless(events[own], len(prefix), self._depth)
             first, alike, number = self._kinds.get(kind, (own, 0, number))
             self._kinds[kind] = first, alike + 1, number
             if alike:
                 self._transcript.drop(self._begun, prefix)
-        self.stand_ins.append(number)
+        self.representatives.append(number)
         self._begun = len(events)
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class FoldedBranches:
         self._end()
         for first, alike, _ in self._kinds.values():
             if alike > 1:
-                self._transcript.stand_for(first, alike)
+                self._transcript.mark_repeated(first, alike)
         self._transcript.end_folding()
 
 
@@ -241,7 +241,7 @@ class SharedTranscript:
         with self._lock:
             self._folding = False
 
-    def stand_for(self, places: slice, alike: int) -> None:
+    def mark_repeated(self, places: slice, alike: int) -> None:
         """Note of some events how many branches drew them in the same way."""
         with self._lock:
             self.events[places] = [replace(event, alike=event.alike * alike) for event in self.events[places]]

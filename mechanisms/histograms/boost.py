@@ -25,8 +25,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from tabularium.mechanisms.histograms.parameter_checks import switch, whole_number
 from tabularium.mechanisms.inference import Hierarchy, consistency
-from tabularium.mechanisms.inference.even_trees import EvenTree, height, level_variances
-from tabularium.mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.inference.even_trees import EvenTree, height, level_variances, one_tree
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
@@ -113,7 +112,7 @@ class Boost(Mechanism):
         """Return the number of children of a node of the tree over so many cells."""
         if isinstance(self.branching, int):
             return self.branching
-        choices = _worth_a_look(cells)
+        choices = _candidate_branchings(cells)
         starts, stops = some_ranges(cells)
         means = [
             float(self._tree(cells, b, budget, definition).range_variances(starts, stops).mean())
@@ -167,7 +166,7 @@ class Boost(Mechanism):
         return range(0 if self.root or levels == 1 else 1, levels)
 
 
-def _worth_a_look(cells: int) -> list[int]:
+def _candidate_branchings(cells: int) -> list[int]:
     """Return, for each height that a tree can have, the least branching that reaches all cells; ascending."""
     return sorted({_least_branching(cells, levels) for levels in range(1, max(1, height(cells, 2)) + 1)})
 

@@ -83,7 +83,7 @@ class BoundedSums(Mechanism):
         if type(self.axis) is not int or self.axis < 0:
             raise MechanismError("the axis must be a whole number from 0", where="axis", hint="count from 0")
 
-    def bounded(self, counts: ArrayLike) -> Counts:
+    def validated(self, counts: ArrayLike) -> Counts:
         """Return the sums, which may be negative; to cut them off at ±2^61 brings no two further apart."""
         array = np.asarray(counts)
         if array.size == 0 or array.dtype.kind not in "iu":

@@ -34,7 +34,7 @@ from tabularium.mechanisms.histograms.dawa_intervals import (
 from tabularium.mechanisms.histograms.noisy_sums import addable
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from tabularium.mechanisms.inference import Hierarchy, consistency
-from tabularium.mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.inference.even_trees import one_tree
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release

@@ -176,7 +176,7 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
 
         if 2 * count + 2 > room:
             room *= 4
-            pieces, begins = _roomier(pieces, begins, room)
+            pieces, begins = _grow(pieces, begins, room)
         ceiling = best + price
         then, kept = 1 - now, 0
         edge = left = -inf  # where the piece begins, and where the last one that was kept ends
@@ -219,7 +219,7 @@ def _open(
 
 
 @compiled
-def _roomier(pieces: Floats, begins: Integers, room: int) -> tuple[Floats, Integers]:
+def _grow(pieces: Floats, begins: Integers, room: int) -> tuple[Floats, Integers]:
     """Return the two banks with more room."""
     wider = np.zeros((2, room, 4), dtype=np.float64)
     longer = np.zeros((2, room), dtype=np.int64)

@@ -143,7 +143,7 @@ SPREAD = 0.2  # a uniformly distributed share would have 0.29
 
 
 @compiled
-def grown(
+def grow_tree(
     cells: Floats,
     shape: Integers,
     variance: float,
@@ -189,7 +189,7 @@ def grown(
     while waiting:
         waiting -= 1
         count = counts[waiting]
-        axis, size = _take(lows, highs, waiting, low, high)
+        axis, size = _pop_box(lows, highs, waiting, low, high)
         width = high[axis] - low[axis]
         cutting, whole = False, 0.0
         if width > 1:
@@ -201,10 +201,10 @@ def grown(
             if not cutting:
                 mean = whole / size
                 seen, farthest = _deviations(cells, strides, low, high, mean, place)
-                cutting = _stands_out(seen, farthest, size, uneven, tolerance, variance, deviation)
+                cutting = _has_outlier(seen, farthest, size, uneven, tolerance, variance, deviation)
         if not cutting:
             if found == found_low.shape[0]:
-                found_low, found_high = _twice(found_low), _twice(found_high)
+                found_low, found_high = _double_capacity(found_low), _double_capacity(found_high)
             for other in range(shape.size):
                 found_low[found, other], found_high[found, other] = low[other], high[other]
             found += 1
@@ -241,7 +241,9 @@ def _halvings(shape: Integers) -> int:
 
 
 @compiled
-def _take(lows: Integers, highs: Integers, number: int, low: Integers, high: Integers) -> tuple[int, float]:
+def _pop_box(
+    lows: Integers, highs: Integers, number: int, low: Integers, high: Integers
+) -> tuple[int, float]:
     """Copy a box to ``low`` and ``high``; return its longest dimension, the first of equals, and its size."""
     axis, size = 0, 1.0
     for other in range(low.size):
@@ -303,7 +305,7 @@ def _deviations(
 
 
 @compiled
-def _stands_out(
+def _has_outlier(
     found: float,
     farthest: float,
     size: float,
@@ -378,7 +380,7 @@ def _left_count(lines: Floats, cut: int, width: int, whole: float, count: float,
 
 
 @compiled
-def _twice(corners: Corners) -> Corners:
+def _double_capacity(corners: Corners) -> Corners:
     longer = np.empty((2 * corners.shape[0], corners.shape[1]), np.int32)
     for row in range(corners.shape[0]):
         for axis in range(corners.shape[1]):

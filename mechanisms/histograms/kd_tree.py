@@ -21,7 +21,13 @@ from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.kd_boxes import box_sizes, box_sums, boxes_of_cells, fill_boxes, grown
+from tabularium.mechanisms.histograms.kd_boxes import (
+    box_sizes,
+    box_sums,
+    boxes_of_cells,
+    fill_boxes,
+    grow_tree,
+)
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
@@ -162,7 +168,7 @@ class KdTree(Mechanism):
     def _grow(self, noisy: dict[str, Array], first: Noise, fresh: Noise) -> tuple[Array, Array]:
         """Return the corners of the boxes; sees outputs of the channel only."""
         most = DEFAULT_MOST * sqrt(fresh.variance / 2) if self.xi0 is None else float(self.xi0)
-        return grown(
+        return grow_tree(
             noisy["cells"].reshape(-1).astype(np.float64),
             sides(noisy["cells"].shape),
             first.variance,

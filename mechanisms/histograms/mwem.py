@@ -29,7 +29,7 @@ from tabularium.mechanisms.histograms.mwem_workloads import (
     Workload,
     block_runs,
     prefixes,
-    scattered,
+    random_ranges,
     tilings,
 )
 from tabularium.mechanisms.histograms.noisy_sums import addable
@@ -190,7 +190,7 @@ class Mwem(Mechanism):
         elif self.candidates == "prefixes":
             ranges = prefixes(cells, narrowest, self.queries)
         else:
-            ranges = scattered(cells, self.seed, narrowest, self.queries)
+            ranges = random_ranges(cells, self.seed, narrowest, self.queries)
         return RangeWorkload(shape, *ranges)
 
     def _split(self, share: Fraction, channel: Channel) -> tuple[Fraction, Fraction]:

@@ -310,7 +310,7 @@ def prefixes(cells: int, narrowest: int, most: int) -> Ranges:
     return np.zeros_like(stops), stops
 
 
-def scattered(cells: int, seed: int, narrowest: int, number: int) -> Ranges:
+def random_ranges(cells: int, seed: int, narrowest: int, number: int) -> Ranges:
     """Return up to ``number`` different ranges with ends that are spread at random, by a public seed."""
     if cells == 1:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)

@@ -88,7 +88,7 @@ class NoiseFirst(Mechanism):
         return noisy_counts(measured)
 
     @property
-    def draws_cells_alone(self) -> bool:
+    def per_cell_noise(self) -> bool:
         """Yes: all that follows is made of the noisy cells."""
         return True
 

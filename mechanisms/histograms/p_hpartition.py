@@ -26,8 +26,8 @@ from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.deviations import bisection_costs, split_order
-from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
+from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release

@@ -30,7 +30,7 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import (
     NoisyCells,
     noisy_counts,
 )
-from tabularium.mechanisms.linear_measurements.measured_apart import side_by_side
+from tabularium.mechanisms.linear_measurements.noisy_tree import side_by_side
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 
@@ -71,11 +71,11 @@ class PerRegion(Mechanism):
         return build(self.mechanism, **self.parameters_of_each)
 
     @property
-    def made_of(self) -> tuple[str, ...]:
+    def components(self) -> tuple[str, ...]:
         """The names of the mechanisms that it runs, its own first."""
-        return self.name, *self.each.made_of
+        return self.name, *self.each.components
 
-    def rehearsed(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def probe_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape with two regions: one is as good as another."""
         return tuple(min(side, 2) if a == self.axis else side for a, side in enumerate(shape))
 
@@ -96,20 +96,20 @@ class PerRegion(Mechanism):
                 hint="choose another mechanism or another definition",
             )
         each.check_shape(tables.shape[1:])
-        if each.draws_cells_alone:
+        if each.per_cell_noise:
             return {_CELLS: channel.add_noise(counts, channel.remaining, purpose=_CELLS)}, {"notes": [{}]}
         arrays, notes = [], []
         cells = tables[0].size
         with channel.parallel(channel.remaining, cells=counts.size, purpose="regions", fold=True) as scope:
             for region, table in enumerate(tables):
                 branch = scope.branch(slice(region * cells, (region + 1) * cells), str(region))
-                drawn, note = each.draw(each.bounded(table), branch)
+                drawn, note = each.draw(each.validated(table), branch)
                 # As in ``measure``: the order of an array in memory must not be the data's choice.
                 arrays.append({name: np.asarray(array, order="C") for name, array in drawn.items()})
                 notes.append(note)
-        stands = np.array(scope.stand_ins(), dtype=np.int64)
+        stands = np.array(scope.representatives(), dtype=np.int64)
         alike = all(note == notes[0] for note in notes)
-        return {**joined(arrays), _STANDS: stands}, {"notes": notes[:1] if alike else notes}
+        return {**stack_ragged(arrays), _STANDS: stands}, {"notes": notes[:1] if alike else notes}
 
     def finish(self, measured: Measured) -> Release:
         """Return what the mechanism makes of each region, in the shape of the counts.
@@ -174,7 +174,7 @@ class PerRegion(Mechanism):
             transcripts: list[tuple[Event, ...]] = [(event,)] * len(tables)
         else:
             stands = measured.arrays[_STANDS].tolist()
-            arrays = parted({k: a for k, a in measured.arrays.items() if k != _STANDS}, len(stands))
+            arrays = split_ragged({k: a for k, a in measured.arrays.items() if k != _STANDS}, len(stands))
             drawn = _by_branch(measured.transcript)
             transcripts = [drawn.get(number, ()) for number in stands]
         return [
@@ -250,7 +250,7 @@ def summary(diagnostics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 _SHAPES = "_shapes"
 
 
-def joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+def stack_ragged(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
     """Return the arrays of all parts by name: (parts, …), or flat, with their shapes beside them.
 
     Shapes are rows of the number of dimensions, and then the sides; -1 for an array that a part has not.
@@ -271,7 +271,7 @@ def joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
     return found
 
 
-def parted(arrays: Mapping[str, Array], parts: int) -> list[dict[str, Array]]:
+def split_ragged(arrays: Mapping[str, Array], parts: int) -> list[dict[str, Array]]:
     """Return the arrays of each part again."""
     found: list[dict[str, Array]] = [{} for _ in range(parts)]
     for name, array in arrays.items():

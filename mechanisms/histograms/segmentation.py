@@ -54,7 +54,7 @@ def segment(table: NDArray[Any], centre: Centre, price: float, *, unit: float) -
         whole = round(price / step)
         distinct, ranks = np.unique(levels, return_inverse=True)
         starts, _ = median_layer(distinct, ranks, whole, np.zeros(0, dtype=np.int64), 0)
-    return traced(starts)
+    return backtrack(starts)
 
 
 def segment_into(table: NDArray[Any], centre: Centre, runs: int, *, unit: float) -> Integers:
@@ -215,7 +215,7 @@ def mean_layer(
         now, count = then, kept
         if 2 * count + 1 > room:
             room *= 4
-            reals, wholes = _wider(reals, room), _wider(wholes, room)
+            reals, wholes = _grow_banks(reals, room), _grow_banks(wholes, room)
     return starts, costs
 
 
@@ -238,7 +238,7 @@ def _move_ends(reals: Floats, bank: int, count: int, move: float) -> None:
 
 
 @compiled
-def _wider(banks: NDArray[Any], room: int) -> NDArray[Any]:
+def _grow_banks(banks: NDArray[Any], room: int) -> NDArray[Any]:
     """Return the two banks with more room."""
     wider = np.zeros((2, room, 2), dtype=banks.dtype)
     for bank in range(2):
@@ -249,7 +249,7 @@ def _wider(banks: NDArray[Any], room: int) -> NDArray[Any]:
 
 
 @compiled
-def traced(starts: Starts) -> Integers:
+def backtrack(starts: Starts) -> Integers:
     """Return where the segments begin, ascending, from the last starts of all beginnings of the sequence."""
     n = starts.size - 1
     count, end = 0, n
@@ -327,7 +327,7 @@ def median_layer(
             ceiling = before[t + 1] - total
 
         if 2 * count + 1 > room:
-            pieces, order = _longer(pieces, order, now, 4 * room)
+            pieces, order = _grow_pieces(pieces, order, now, 4 * room)
             room *= 4
         # The segment that begins with this level holds what lies between the pieces, up to the ceiling.
         base = flat - least
@@ -526,7 +526,7 @@ def _last_to(levels: Integers, rank: int, bound: int) -> int:
 
 
 @compiled
-def _longer(pieces: Integers, order: Integers, now: int, room: int) -> tuple[Integers, Integers]:
+def _grow_pieces(pieces: Integers, order: Integers, now: int, room: int) -> tuple[Integers, Integers]:
     """Return more rows, the new ones free."""
     rows = np.zeros((room, COLUMNS), dtype=np.int64)
     banks = np.zeros((2, room), dtype=np.int64)

@@ -33,7 +33,7 @@ from tabularium.mechanisms.histograms.optimal_histograms import (
 )
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from tabularium.mechanisms.inference import Hierarchy, consistency
-from tabularium.mechanisms.kernels.bin_trees import stands
+from tabularium.mechanisms.inference.even_trees import stands
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release

@@ -35,11 +35,12 @@ from itertools import combinations
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
-from tabularium.mechanisms.planning.node_classes import NodeClasses
+from tabularium.mechanisms.noise.synthetic import generator
 
 DIMENSIONS = 16
 """Flat dimensions of one table; it has 2^d terms."""
@@ -308,3 +309,124 @@ class _Tree:
                 + (share**2)[:, None] * parent.slopes[above]
             )
         return found
+
+
+# Two nodes have the same variance when the path from the root to them, and what hangs below every node of
+# that path, are measured alike. A code list of 70 000 areas has some hundreds of such classes, or one for
+# each level where all families are of one size. What is worked out for a class holds for each of its nodes.
+
+
+@dataclass(frozen=True, eq=False)
+class NodeClasses:
+    """The classes of a hierarchy's nodes, level by level, the classes in one family side by side.
+
+    Attributes
+    ----------
+    of
+        (nodes,) class of every node.
+    nodes
+        (classes,) one node of each.
+    parents
+        (classes,) class of the parent, -1 for roots.
+    counts
+        (classes,) how many nodes of the class one family has; of roots, how many there are.
+    depth
+        (classes,) 0 for roots.
+    """
+
+    of: Indices
+    nodes: Indices
+    parents: Indices
+    counts: Floats
+    depth: Indices
+
+    @classmethod
+    def among(cls, tree: Hierarchy, measured: Bools) -> NodeClasses:
+        """Tell nodes apart by what is measured of them, (nodes, measurements), and by where they lie."""
+        depth = tree.depth.astype(np.int64)
+        types = _types(tree, depth, _numbered(measured))
+        found = np.zeros(tree.nodes, np.int64)
+        first = 0
+        for level in range(tree.depths):
+            there = np.flatnonzero(depth == level)
+            above = tree.parents[there]
+            families = np.where(above < 0, -1, found[above])
+            found[there] = first + _numbered(np.stack([families, types[there]], axis=1))
+            first = int(found[there].max()) + 1
+        nodes = np.unique(found, return_index=True)[1]
+        parents = tree.parents[nodes]
+        parents = np.where(parents < 0, -1, found[parents])
+        sizes = np.bincount(found)
+        return cls(found, nodes, parents, sizes / np.where(parents < 0, 1, sizes[parents]), depth[nodes])
+
+
+def _types(tree: Hierarchy, depth: Indices, labels: Indices) -> Indices:
+    """Return a number for each node that says how it and all below it are measured, deepest level first.
+
+    Families are told apart by the sum of a random number for each type of child: of 64 bits, so that two
+    different ones of a million have the same with a chance of one in ten million.
+    """
+    draw = generator(7)
+    types = np.zeros(tree.nodes, np.int64)
+    sums = np.zeros(tree.nodes, np.uint64)
+    for level in range(tree.depths - 1, -1, -1):
+        there = np.flatnonzero(depth == level)
+        types[there] = _numbered(np.stack([labels[there], sums[there].view(np.int64)], axis=1))
+        marks = draw.integers(1, 2**63, int(types[there].max()) + 1, dtype=np.uint64)
+        inner = there[tree.parents[there] >= 0]
+        np.add.at(sums, tree.parents[inner], marks[types[inner]])
+    return types
+
+
+def _numbered(rows: NDArray[np.generic]) -> Indices:
+    """Number the different rows from 0, in their order."""
+    numbers = np.unique(rows, axis=0, return_inverse=True)[1]
+    return np.asarray(numbers).reshape(len(rows)).astype(np.int64)
+
+
+# Tables of different universes count different records, and sums of different columns are different
+# numbers. So the variances of a group (:mod:`tabularium.mechanisms.planning.linear_variances`) depend on
+# its own measurements alone.
+
+
+class SeparateVariances:
+    """The variances of all groups, as functions of the precisions of all measurements.
+
+    Parameters
+    ----------
+    groups
+        No table is in two of them.
+
+    Attributes
+    ----------
+    measurements
+        (table, level) of each precision, group by group.
+    """
+
+    def __init__(self, groups: Sequence[LinearVariances]) -> None:
+        self._groups = list(groups)
+        self.measurements = [each for group in groups for each in group.measurements]
+        ends = np.cumsum([len(group.measurements) for group in groups])
+        self._own = [slice(end - len(g.measurements), end) for g, end in zip(groups, ends, strict=True)]
+        self._holding = {name: group for group in groups for name in group.tables}
+
+    def depth(self, table: str) -> Indices:
+        """Return the depth of every class of a table's nodes."""
+        return self._holding[table].depth(table)
+
+    def variances(self, precisions: Floats, *, slopes: bool = False) -> dict[str, Spread]:
+        """Return the variance of a cell at every class of nodes; see :class:`LinearVariances`."""
+        found: dict[str, Spread] = {}
+        for group, own in zip(self._groups, self._own, strict=True):
+            for name, spread in group.variances(precisions[own], slopes=slopes).items():
+                wide = np.zeros((len(spread.values), len(precisions) if slopes else 0))
+                if slopes:
+                    wide[:, own] = spread.slopes
+                found[name] = Spread(spread.values, wide)
+        return found
+
+    def by_node(self, table: str, classes: Floats) -> Floats:
+        """Return (nodes,) numbers of a table's nodes, given those of its classes."""
+        group = self._holding[table]
+        planned = group.tables[table]
+        return classes[group.classes[planned.along].of[: planned.tree.nodes]]

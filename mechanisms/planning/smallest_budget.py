@@ -18,17 +18,16 @@ lessens the budget. No bound is claimed there.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 from scipy.optimize import brentq, linprog, minimize, nnls
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
-from tabularium.mechanisms.planning.linear_variances import LinearVariances
+from tabularium.mechanisms.planning.linear_variances import LinearVariances, SeparateVariances
 from tabularium.mechanisms.planning.noise_curves import NoiseCurve
-from tabularium.mechanisms.planning.separate_variances import SeparateVariances
-from tabularium.mechanisms.planning.tied_losses import Ties
 
 ROUNDS = 12
 """Times that the worst cells of every goal are looked for again."""
@@ -347,3 +346,153 @@ class BudgetProblem:
             method="highs",
         )
         return max(0.0, 1 - float(bound.fun)) if bound.success else 1.0
+
+
+DENOMINATORS = (10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000)
+"""Of shares, the rough ones first."""
+WASTE = 0.003
+"""Part of the budget that short fractions may cost."""
+_DIGITS = 3
+
+
+def rounded_shares(parts: Mapping[str, float], denominator: int) -> dict[str, Fraction]:
+    """Return shares that add to exactly one, multiples of 1/denominator and each above zero.
+
+    What the fractions rounded down leave goes to those that lost most (Hamilton's method).
+
+    Parameters
+    ----------
+    parts
+        Name -> a part, above zero; they need not add to one.
+
+    Examples
+    --------
+    >>> {name: str(share) for name, share in rounded_shares({"a": 2.0, "b": 1.0}, 10).items()}
+    {'a': '7/10', 'b': '3/10'}
+    """
+    whole = sum(parts.values())
+    wanted = {name: denominator * part / whole for name, part in parts.items()}
+    found = {name: max(1, math.floor(number)) for name, number in wanted.items()}
+    order = sorted(wanted, key=lambda name: wanted[name] - found[name], reverse=True)
+    left = denominator - sum(found.values())
+    for name in order[: max(left, 0)]:
+        found[name] += 1
+    while left < 0:  # shares that were raised to 1
+        largest = max(found, key=lambda name: found[name])
+        found[largest] -= 1
+        left += 1
+    return {name: Fraction(number, denominator) for name, number in found.items()}
+
+
+def short_above(amount: float) -> Fraction:
+    """Return a decimal number of few digits that is not below ``amount``, by half a per cent at most.
+
+    Examples
+    --------
+    >>> str(short_above(0.12344)), str(short_above(2.0)), str(short_above(0.995))
+    ('31/250', '2', '199/200')
+    """
+    for digits in range(1, _DIGITS + 1):
+        step = Fraction(10) ** (math.floor(math.log10(amount)) - digits + 1)
+        found = math.ceil(Fraction(amount) / step) * step
+        if found <= Fraction(amount) * Fraction(201, 200):
+            break
+    return found
+
+
+# A table with several arrays, its counts and those of its measures, measures the same levels of each with
+# the same parts of the array's loss. So the loss of an array at a level is a product, that of the array
+# times the part of the level; and an array whose share is settled beforehand stands in a fixed proportion
+# to another one of its table. In logarithms both are linear: log loss = log proportion + factors ·
+# unknowns.
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one measurement is of.
+
+    Attributes
+    ----------
+    table, level
+        Arrays of one table have the same parts for their levels.
+    array
+        What is measured.
+    head
+        The array whose loss it follows: its own, or one of its table to which it is in proportion.
+    """
+
+    table: str
+    level: str
+    array: str
+    head: str
+
+
+@dataclass(frozen=True, eq=False)
+class Ties:
+    """What the losses of measurements have in common.
+
+    Attributes
+    ----------
+    factors
+        (measurements, unknowns): 1 where a loss is multiplied by what an unknown is the logarithm of.
+    blocks
+        (measurements,) those of one number are left out together.
+    heads
+        (measurements,) the measurement of the same level that each follows; its own number where it is free.
+    proportions
+        (measurements,) loss over that of the head.
+    """
+
+    factors: Floats
+    blocks: Indices
+    heads: Indices
+    proportions: Floats
+
+    @classmethod
+    def none(cls, measurements: int) -> Ties:
+        """Return that of losses that are each free."""
+        every = np.arange(measurements)
+        return cls(np.eye(measurements), every, every, np.ones(measurements))
+
+    @classmethod
+    def of(cls, places: Sequence[Place], proportions: Floats) -> Ties:
+        """Tie the arrays of each table, whose levels stand in one order, the deepest last."""
+        heads: dict[str, set[str]] = {}
+        for place in places:
+            heads.setdefault(place.table, set()).add(place.head)
+        last = {place.table: place.level for place in places}
+        unknowns: dict[tuple[str, ...], int] = {}
+        rows: list[list[int]] = []
+        for place in places:
+            several = len(heads[place.table]) > 1
+            own: list[tuple[str, ...]] = [("head", place.head)] if several else []
+            if not several or place.level != last[place.table]:
+                own.append(("level", place.table, place.level))
+            rows.append([unknowns.setdefault(name, len(unknowns)) for name in own])
+        factors = np.zeros((len(places), len(unknowns)))
+        for row, own_columns in enumerate(rows):
+            factors[row, own_columns] = 1.0
+        levels = [(place.table, place.level) for place in places]
+        numbers = {level: number for number, level in enumerate(dict.fromkeys(levels))}
+        at = {(place.array, place.level): number for number, place in enumerate(places)}
+        followed = np.array([at[place.head, place.level] for place in places])
+        return cls(factors, np.array([numbers[level] for level in levels]), followed, proportions)
+
+    @property
+    def loose(self) -> bool:
+        """Whether every loss may be chosen by itself."""
+        return len(self.factors) == np.count_nonzero(self.factors.any(axis=0))
+
+    def following(self, losses: Floats) -> Floats:
+        """Return losses of which only those of heads count: the others are in proportion to them."""
+        found: Floats = losses[self.heads] * self.proportions
+        return found
+
+    def fitted(self, losses: Floats) -> Floats:
+        """Return the tied losses that are nearest to some, in logarithms; what is zero stays so."""
+        free = losses > 0
+        wanted = np.log(losses[free] / self.proportions[free])
+        unknowns = np.linalg.lstsq(self.factors[free], wanted, rcond=None)[0]
+        found = np.zeros(len(losses))
+        found[free] = self.proportions[free] * np.exp(self.factors[free] @ unknowns)
+        return found

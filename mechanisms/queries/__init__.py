@@ -16,11 +16,10 @@ from tabularium.mechanisms.queries.answer_sources import (
     PublishedTable,
     QueryTable,
 )
-from tabularium.mechanisms.queries.answer_words import METHODS, Answer, Row, explain
-from tabularium.mechanisms.queries.answers import ask
+from tabularium.mechanisms.queries.answers import METHODS, Answer, Row, ask, explain
 from tabularium.mechanisms.queries.attributes import Attribute, TreeAttribute
 from tabularium.mechanisms.queries.grammar import parse
-from tabularium.mechanisms.queries.measure_arrays import MeasuredAttribute
+from tabularium.mechanisms.queries.measures import MeasuredAttribute
 from tabularium.mechanisms.queries.selection import Axes
 
 __all__ = [

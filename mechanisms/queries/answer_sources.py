@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -14,13 +15,13 @@ from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference import Hierarchy, consistency
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
-from tabularium.mechanisms.linear_measurements.leaf_sums import largest_nodes, sum_variances
-from tabularium.mechanisms.linear_measurements.linear_measurement import SMALLEST_VARIANCE
+from tabularium.mechanisms.linear_measurements.linear_measurement import SMALLEST_VARIANCE, NoisyCells
+from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.queries.grammar import Query
-from tabularium.mechanisms.queries.linear_tables import LinearTable
+from tabularium.mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
 from tabularium.mechanisms.queries.query_plan import Plan
-from tabularium.mechanisms.queries.selected_cells import SelectedCells, laid_together
-from tabularium.mechanisms.queries.selection import Axes, Selection
+from tabularium.mechanisms.queries.selection import Axes, SelectedCells, Selection, laid_together
+from tabularium.mechanisms.registry import restore
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,3 +415,164 @@ class QueryTable:
     def asked(self, query: Query) -> Query | None:
         """Return the query: all records are counted."""
         return query
+
+
+def table_of(
+    axes: Axes, levels: Sequence[MeasuredLevel], impossible: Bools | None, shape: tuple[int, ...]
+) -> NoisySource:
+    """Return measurements of all levels as what queries are answered from.
+
+    Parameters
+    ----------
+    impossible
+        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    shape
+        Of what was measured at a node.
+    """
+    found = []
+    for level in levels:
+        if not isinstance(level.measured, NoisyCells):
+            return LinearTable(axes, tuple(levels), impossible)
+        found.append(_as_counts(level.measured, level.nodes, shape, level.possible))
+    return NoisyTable(axes, tuple(found), impossible)
+
+
+def cells_of(table: LinearTable) -> NoisyTable | None:
+    """Return the noisy counts of all cells among the measurements of every level, None if a level has none.
+
+    Of single levels they say less than all measurements together. But over several levels they are averaged
+    sum by sum, which may be better.
+    """
+    found = []
+    for level in table.levels:
+        cells = next(filter(None, (stage.single_cells() for stage in level.measured.stages())), None)
+        if cells is None:
+            return None
+        found.append(_as_counts(cells, level.nodes, table.axes.shape, level.possible))
+    return NoisyTable(table.axes, tuple(found), table.impossible)
+
+
+def noisy_cells(
+    measured: Measured, nodes: Indices, shape: tuple[int, ...], possible: Bools | None = None
+) -> Measurement | None:
+    """Return the noisy counts in a measurement that margins can be made from, or None.
+
+    Parameters
+    ----------
+    measured
+        What a mechanism drew.
+    nodes
+        (m,) the nodes that were measured.
+    shape
+        Of the other axes.
+    possible
+        (m, *shape) which cells were measured; the others are exactly 0. None where all were.
+    """
+    found = restore(measured).noisy_cells(measured)
+    if found is None:
+        return None
+    cells = len(nodes) * prod(shape) if possible is None else int(possible.sum())
+    return _as_counts(found, nodes, shape, possible) if found.cells == cells else None
+
+
+def array_of_cells(measured: Measured, cells: int) -> str | None:
+    """Return the name of the array that holds a noisy count of each of so many cells, None if none does.
+
+    The numbers in the arrays are not looked at.
+    """
+    found = restore(measured).noisy_cells(measured)
+    return found.array if found is not None and found.cells == cells else None
+
+
+def _as_counts(
+    found: NoisyCells, nodes: Indices, shape: tuple[int, ...], possible: Bools | None
+) -> Measurement:
+    values, (noise,) = found.values, found.noise
+    if possible is not None:
+        whole = np.zeros(possible.shape, values.dtype)
+        whole[possible] = values.ravel()
+        values = whole
+    scale = noise.scale if noise.family == "laplace" else None
+    return Measurement(nodes, values.reshape(len(nodes), *shape), noise.variance, scale)
+
+
+def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: Bools) -> Floats:
+    """Return, for every node, the variance of the sum of the estimates of the chosen leaves below it.
+
+    Parameters
+    ----------
+    tree
+        The hierarchy.
+    measured
+        (nodes,) variances of the measurements; infinite where nothing was measured.
+    estimated
+        (nodes,) variances of the least-squares estimates, as ``consistency`` returns them.
+    chosen
+        (nodes,) which leaves are summed; inner nodes are not looked at.
+
+    Returns
+    -------
+    (nodes,) variances.
+
+    Examples
+    --------
+    Two parts measured with variance 1, and their whole too: each has the variance 2/3, and so has their sum.
+
+    >>> import numpy as np
+    >>> tree = Hierarchy([-1, 0, 0])
+    >>> both = np.array([False, True, True])
+    >>> sum_variances(tree, np.ones(3), np.full(3, 2 / 3), both).round(3).tolist()
+    [0.667, 0.667, 0.667]
+    """
+    below = measured.astype(np.float64)[:, None]
+    slope = np.where(tree.leaf & chosen, 1.0, 0.0)[:, None]
+    rest = np.zeros_like(slope)
+    for block in tree.up():
+        own = below[block.children]
+        total = block.total(own)
+        # Children that are all exactly known err in nothing: any slope will do.
+        mean = block.total(slope[block.children] * own) / np.where(total > 0, total, 1.0)
+        apart = (slope[block.children] - block.to_children(mean)) ** 2 * own
+        slope[block.parents] = mean
+        rest[block.parents] = block.total(rest[block.children] + apart)
+        with np.errstate(divide="ignore"):
+            below[block.parents] = 1.0 / (1.0 / below[block.parents] + 1.0 / total)
+    return np.asarray(slope**2 * estimated[:, None] + rest)[:, 0]
+
+
+def largest_nodes(
+    parents: Integers,
+    depth: Integers,
+    chosen: Bools,
+    present: Bools,
+    lowest: int,
+) -> Indices:
+    """Return the fewest nodes, none above a given depth, that together are exactly the chosen leaves.
+
+    Parameters
+    ----------
+    parents, depth
+        (nodes,) of the tree; parents before their children.
+    chosen
+        (nodes,) which leaves are wanted.
+    present
+        (nodes,) which nodes may be used; all leaves may.
+    lowest
+        The smallest depth that a node may have, unless it is a leaf.
+
+    Returns
+    -------
+    Node numbers, ascending.
+    """
+    inner = np.zeros(len(parents), bool)
+    inner[parents[parents >= 0]] = True
+    whole = np.where(inner, True, chosen)
+    levels = [np.flatnonzero(depth == d) for d in range(int(depth.max()) + 1)]
+    for nodes in reversed(levels[1:]):
+        np.logical_and.at(whole, parents[nodes], whole[nodes])
+    usable = whole & present & (~inner | (depth >= lowest))
+    covered = np.zeros(len(parents), bool)
+    for nodes in levels[1:]:
+        above = parents[nodes]
+        covered[nodes] = covered[above] | usable[above]
+    return np.flatnonzero(usable & ~covered)

@@ -19,8 +19,7 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import (
     Sums,
 )
 from tabularium.mechanisms.queries.query_plan import Plan
-from tabularium.mechanisms.queries.selected_cells import SelectedCells
-from tabularium.mechanisms.queries.selection import Axes
+from tabularium.mechanisms.queries.selection import Axes, SelectedCells
 
 MOST_COVARIANCES = 1 << 24
 """Numbers of covariances that are worked out for one answer."""

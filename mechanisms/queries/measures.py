@@ -32,14 +32,20 @@ Source: the measures are those of Xiao, Xiong, Yuan 2010, section 4.4, which giv
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats
-from tabularium.mechanisms.queries.grammar import Measure
-from tabularium.mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.inference import margins
+from tabularium.mechanisms.queries.answer_sources import Askable, KnownSums, NoisySource
+from tabularium.mechanisms.queries.attributes import Attribute, close, listed
+from tabularium.mechanisms.queries.grammar import Measure, Op, Query, Word, plain, query_error
+from tabularium.mechanisms.queries.query_plan import Plan, known_names
+from tabularium.mechanisms.queries.selection import SelectedCells, cells_of_rows
 
 _HALVINGS = 40
 _ROUNDING = 1e-9
@@ -215,3 +221,209 @@ def _largest(cells: SelectedCells, low: Floats, high: Floats, level: float) -> V
         np.where(most >= 0, low[np.maximum(least, 0)], np.nan),
         np.where(most >= 0, high[most], np.nan),
     )
+
+
+MOST_WORK = 20_000_000
+"""Rows of an answer times cells of the table up to which invariants are made use of."""
+
+
+def narrowed(
+    table: NoisySource, known: Sequence[KnownSums], made: Sequence[Plan], counts: Values, level: float
+) -> tuple[Values, tuple[str, ...]]:
+    """Return the counts of all rows with what invariants say of them, and the names of these.
+
+    Parameters
+    ----------
+    table, made
+        What was asked, and the plans of the query.
+    counts
+        What the measurements alone say of each row.
+    level
+        Of the intervals.
+    """
+    rows = len(counts.value)
+    if not known or rows * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
+        return counts, ()
+    found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
+    used: dict[str, None] = {}
+    for row, cells in enumerate(cells_of_rows(table.axes, made)):
+        best = min((_Narrowed.of(table, each, cells) for each in known), key=lambda each: each.variance)
+        if best.variance >= 0.999 * counts.standard_error[row] ** 2:
+            continue
+        used[best.name] = None
+        half = float(margins(np.array([best.variance + best.step**2 / 12]), level)[0]) + best.step / 2
+        ends = (0.0, best.most) if best.variance > 0 else (best.value, best.value)
+        low, high = (min(max(best.value + sign * half, ends[0]), ends[1]) for sign in (-1, 1))
+        for column, number in zip(found, (best.value, math.sqrt(best.variance), low, high), strict=True):
+            column[row] = number
+    return Values(*found), tuple(used)
+
+
+@dataclass(frozen=True)
+class _Narrowed:
+    """A count with what one invariant says of it, and ``most``, its bound."""
+
+    name: str
+    value: float
+    variance: float
+    step: float
+    most: float
+
+    @classmethod
+    def of(cls, table: NoisySource, known: KnownSums, cells: Bools) -> _Narrowed:
+        possible = np.ones(cells.shape, bool)
+        if table.impossible is not None:
+            possible = ~table.impossible[table.axes.leaves].reshape(cells.shape)
+        cells = cells & possible
+        touched = np.zeros(len(known.values), bool)
+        touched[known.groups[cells]] = True
+        whole, most = touched[known.groups] & possible, float(known.values[touched].sum())
+        if most == 0 or (whole == cells).all():
+            return cls(known.name, most, 0.0, 0.0, most)
+        found = table.parts(cells, whole & ~cells)
+        if found is None:
+            return cls(known.name, most, math.inf, 1.0, most)
+        values, covariances = found
+        both, of_whole = float(covariances[0].sum()), float(covariances.sum())
+        value = float(values[0] + both / of_whole * (most - values.sum()))
+        variance = max(float(covariances[0, 0]) - both**2 / of_whole, 0.0)
+        step = min(1.0, math.sqrt(variance / table.least_variance))
+        return cls(known.name, value, variance, step, most)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredAttribute(Attribute):
+    """A measure of a table, as the last attribute of its array.
+
+    Attributes
+    ----------
+    column
+        Of the source that it is made of.
+    answers
+        What can be computed from it.
+    unit
+        By which sums are multiplied; an average needs none.
+    signed
+        Whether its numbers may truly be less than zero.
+    about
+        How its values are bounded, as a sentence.
+    shown
+        What is published of it in the table, and the share of a quantile.
+    alike
+        What is equal for measures that add up the same.
+    """
+
+    column: str = ""
+    answers: tuple[Measure, ...] = ("sum",)
+    unit: float = 1.0
+    signed: bool = False
+    about: str = ""
+    shown: tuple[Measure, float] = ("sum", 0.5)
+    alike: object = None
+
+    def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
+        """Refuse: records are not told apart by a measure."""
+        self._refuse(next(iter(values)).at)
+
+    def span(self, op: Op, bound: Word, level: str | None = None) -> Bools:
+        """Refuse: records are not told apart by a measure."""
+        self._refuse(bound.at)
+
+    def _refuse(self, at: int) -> NoReturn:
+        raise query_error(
+            at,
+            f"{plain(self.name)} is a measure, by whose values no records were told apart",
+            f"ask for {self.offers}, with tests of columns that the table crosses",
+        )
+
+    def is_shown(self, query: Query) -> bool:
+        """Return whether what is asked is what is published of it."""
+        return query.measure == self.shown[0] and query.share == self.shown[1]
+
+    @property
+    def offers(self) -> str:
+        """What can be asked of it, in words."""
+        half = self.shown[1] == 0.5
+        share = f"median({self.name})" if half else f"quantile({self.name}, {self.shown[1]:g})"
+        return ", ".join(share if each == "quantile" else f"{each}({self.name})" for each in self.answers)
+
+
+def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query]]:
+    """Return the tables or arrays that know what is asked of them, each with the query as it is put to it.
+
+    Of those that count other records none is asked, unless the query names it.
+
+    Raises
+    ------
+    InputError
+        Naming a table that there is not, a name that could mean several measures, or what of a measure cannot
+        be computed.
+    """
+    if query.table is not None:
+        tables = _named(query.table, tables)
+    found = [(table, put) for table in tables if (put := table.asked(query)) is not None]
+    counts = [each for each in found if measure_in(each[0]) is None]
+    if query.of is None:
+        return counts
+    arrays = [(each, put, known) for each, put in found if (known := measure_in(each)) is not None]
+    name = query.of.text.casefold()
+    own = [each for each in arrays if each[2].name.casefold() == name]
+    crossed = any(_has(table, name) for table, _ in counts)
+    of_column = [] if crossed else [each for each in arrays if each[2].column.casefold() == name]
+    if not own and not of_column:
+        if query.measure == "rate" or (arrays and not any(_has(table, name) for table in tables)):
+            _refuse_unknown(query.of, tables)
+        return counts
+    able = [each for each in own if query.measure in each[2].answers]
+    able = able or [each for each in of_column if query.measure in each[2].answers]
+    if not able:
+        kind = "median" if query.measure == "quantile" else query.measure
+        offers = dict.fromkeys(known.offers for _, _, known in own or of_column)
+        what = f"no {kind} of {plain(query.of.text)} was measured"
+        raise query_error(query.of.at, what, f"ask for {' or '.join(offers)}")
+    if len({known.alike for _, _, known in able}) > 1:
+        raise query_error(
+            query.of.at,
+            f"{plain(query.of.text)} could be several measures, with other bounds, steps or weights",
+            f"name one, or its table with `from`: {listed([f'{k.name} from {t.name}' for t, _, k in able])}",
+        )
+    if query.up_to is not None:
+        raise query_error(query.up_to.at, "the bounds of a measure are known", "leave `up to` out")
+    measure: Measure = "average" if query.measure == "rate" else query.measure
+    return [
+        (table, replace(put, of=Word(known.name, query.of.at), measure=measure)) for table, put, known in able
+    ]
+
+
+def measure_in(table: Askable) -> MeasuredAttribute | None:
+    """Return the measure whose array a table is, or None for counts."""
+    attributes = table.axes.attributes
+    return attributes[-1] if attributes and isinstance(attributes[-1], MeasuredAttribute) else None
+
+
+def _named(table: Word, tables: Sequence[Askable]) -> list[Askable]:
+    found = [each for each in tables if each.name.casefold() == table.text.casefold()]
+    if not found:
+        names = list(dict.fromkeys(each.name for each in tables))
+        what = f"there is no table {plain(table.text)}"
+        raise query_error(table.at, what, f"known are {listed(names, 16)}")
+    return found
+
+
+def _refuse_unknown(name: Word, tables: Sequence[Askable]) -> NoReturn:
+    names = [attribute.name for table in tables for attribute in table.axes.attributes]
+    known = list(dict.fromkeys(names))
+    if name.text in known:
+        measures = list(
+            dict.fromkeys(each.name for table in tables if (each := measure_in(table)) is not None)
+        )
+        hint = f"measures are {listed(measures, 16)}" if measures else "this release has no measures"
+        raise query_error(name.at, f"{plain(name.text)} is an attribute, and no measure of this kind", hint)
+    near = close(name.text, known)
+    guess = f"did you mean {plain(near)}? " if near is not None else ""
+    what = f"there is no measure or attribute {plain(name.text)}"
+    raise query_error(name.at, what, f"{guess}known are {listed(known, 16)}")
+
+
+def _has(table: Askable, name: str) -> bool:
+    return name.rpartition(".")[2] in {known.casefold() for known in known_names(table.axes.attributes)}

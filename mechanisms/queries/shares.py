@@ -28,11 +28,10 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.queries.answer_sources import NoisyTable, PublishedTable, selected
 from tabularium.mechanisms.queries.attributes import AnyAttribute, Groups
 from tabularium.mechanisms.queries.grammar import Query, plain
-from tabularium.mechanisms.queries.known_sums import MOST_WORK
 from tabularium.mechanisms.queries.linear_tables import LinearTable
+from tabularium.mechanisms.queries.measures import MOST_WORK
 from tabularium.mechanisms.queries.query_plan import Plan, find
-from tabularium.mechanisms.queries.selected_cells import SelectedCells
-from tabularium.mechanisms.queries.selection import Axes, cells_of_rows, named_rows
+from tabularium.mechanisms.queries.selection import Axes, SelectedCells, cells_of_rows, named_rows
 
 NUMBERS = np.array([1.0, 0.0])
 """What a record of the part counts, and one of the rest."""

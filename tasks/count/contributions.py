@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tree_over
 from tabularium.tasks.count.slabbed_counts import Counts
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import coded_names

@@ -23,14 +23,17 @@ from fractions import Fraction
 import numpy as np
 
 from tabularium.mechanisms.arrays import Floats, Indices
-from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import (
+from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import (
     chosen_interval,
     chosen_position,
+    tree_over,
 )
-from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
-from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import quotient_interval
-from tabularium.mechanisms.inference.margins_of_error.shown_numbers import EMPTY, chance_if_empty
+from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import (
+    EMPTY,
+    chance_if_empty,
+    quotient_interval,
+)
 from tabularium.mechanisms.kernels.outward_cells import outward_sums
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.plan.array_margins import ArrayMargin

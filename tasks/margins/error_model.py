@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.accounting.transcript import CHOOSING, Event
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk, error_classes
-from tabularium.mechanisms.queries.cell_measurements import noisy_cells
+from tabularium.mechanisms.queries.answer_sources import noisy_cells
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.certificate.tables import Method
 
@@ -166,7 +166,7 @@ def level_error(part: Finished) -> LevelError:
 def _by_level(apart: list[dict[str, float]], released: NDArray[Any], risk: float) -> NDArray[np.float64]:
     """Return mean squared errors by released size, as the mechanism itself estimates them; never below.
 
-    ``apart``: ``tabularium.mechanisms.histograms.denoise.estimated_error.errors_by_level``.
+    ``apart``: ``tabularium.mechanisms.histograms.denoise.estimate_forms.errors_by_level``.
     """
     each = np.full(released.size, risk)
     for place, part in enumerate(apart):

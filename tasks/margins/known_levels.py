@@ -1,7 +1,7 @@
 """What is known of each measured level of a table: its numbers, and how far they lie from the truth.
 
 Of a table that is drawn towards an earlier release, or towards the level above, the finest measured level is
-not what was measured, but what came of drawing it (:mod:`tabularium.mechanisms.inference.prior_table`); the
+not what was measured, but what came of drawing it (:mod:`tabularium.mechanisms.inference.draw_towards`); the
 levels above it are left as they are, and settle sums.
 
 *Why the finest alone.* What is believed of sums follows from the finest cells and from the measurements of
@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.inference.draw_towards import Drawn, draw_towards
+from tabularium.mechanisms.inference.level_above import expected_below
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
-from tabularium.mechanisms.inference.prior_table import Drawn, draw_towards, expected_below
 from tabularium.mechanisms.noise_distributions import noise_in
 from tabularium.tasks.margins.error_model import LevelError, level_error
 from tabularium.tasks.postprocess.prior_numbers import prior_numbers

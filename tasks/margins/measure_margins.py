@@ -16,16 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import Estimate
-from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
-from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import (
+    chosen_interval,
+    chosen_position,
+    tree_over,
+)
 from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import (
+    Shown,
     quotient_interval,
     quotient_of,
     ratio_interval,
     ratio_of,
     steady_half,
 )
-from tabularium.mechanisms.inference.margins_of_error.shown_numbers import Shown
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure_fields import PART, Measure
@@ -166,7 +169,7 @@ def measure_half(
 
     Not a number where nothing is shown, and infinite where nothing bounds it. What is shown, and how often
     intervals then hold, is decided for each level of the table by itself
-    (:mod:`tabularium.mechanisms.inference.margins_of_error.shown_numbers`).
+    (:mod:`tabularium.mechanisms.inference.margins_of_error.ratio_intervals`).
 
     Parameters
     ----------

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable
-from tabularium.mechanisms.planning.separate_variances import SeparateVariances
+from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable, SeparateVariances
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.together import Together
 from tabularium.validations.spec.load import Loaded

@@ -12,9 +12,9 @@ import numpy as np
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.planning.linear_variances import SeparateVariances
 from tabularium.mechanisms.planning.noise_curves import NoiseCurve
-from tabularium.mechanisms.planning.separate_variances import SeparateVariances
-from tabularium.mechanisms.planning.tied_losses import Place, Ties
+from tabularium.mechanisms.planning.smallest_budget import Place, Ties
 from tabularium.tasks.plan.array_margins import ArrayMargin
 from tabularium.tasks.plan.planned_groups import separate_variances
 from tabularium.tasks.postprocess.agreement import Agreement

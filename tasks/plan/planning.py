@@ -26,8 +26,15 @@ import numpy as np
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.noise_distributions import NOTHING
-from tabularium.mechanisms.planning.exact_shares import DENOMINATORS, WASTE, rounded_shares, short_above
-from tabularium.mechanisms.planning.smallest_budget import BudgetProblem, Found, Goal
+from tabularium.mechanisms.planning.smallest_budget import (
+    DENOMINATORS,
+    WASTE,
+    BudgetProblem,
+    Found,
+    Goal,
+    rounded_shares,
+    short_above,
+)
 from tabularium.tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
 from tabularium.tasks.plan.bounds_like import bounds_like, with_bounds
 from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin

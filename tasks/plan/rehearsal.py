@@ -18,7 +18,7 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.inference import Estimate
-from tabularium.mechanisms.inference.margins_of_error.pooled_errors import COARSE
+from tabularium.mechanisms.inference.margins_of_error.simulation import COARSE
 from tabularium.tasks.margins.bootstrap import Bootstrap
 from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.plan.aims import Aim

@@ -24,9 +24,8 @@ from tabularium.mechanisms.queries import (
     PublishedTable,
     TreeAttribute,
 )
-from tabularium.mechanisms.queries.answer_sources import NoisySource
+from tabularium.mechanisms.queries.answer_sources import NoisySource, table_of
 from tabularium.mechanisms.queries.attributes import shown_number
-from tabularium.mechanisms.queries.cell_measurements import table_of
 from tabularium.mechanisms.queries.grammar import Measure as Asked
 from tabularium.mechanisms.queries.grammar import Query
 from tabularium.mechanisms.queries.linear_tables import MeasuredLevel
@@ -396,7 +395,7 @@ SHOWN: dict[Kind, Asked] = {
 def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
     """Return a measure as the last attribute of its array, whose numbers are those of the array.
 
-    See :mod:`tabularium.mechanisms.queries.measure_arrays`. Of a rate over another table the array has what
+    See :mod:`tabularium.mechanisms.queries.measures`. Of a rate over another table the array has what
     passes its test, and that is what can be asked for.
     """
     answers = ANSWERS[measure.kind] if measure.over is None else ("sum",)

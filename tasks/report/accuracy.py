@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.opened import size_class
 from tabularium.tasks.report.order_statistics import OrderStatistics

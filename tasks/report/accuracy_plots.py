@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 from xml.etree import ElementTree
 
-from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
 from tabularium.tasks.report.accuracy import AccuracyLine
 from tabularium.tasks.report.wording import short, size_words
 

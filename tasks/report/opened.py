@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference.margins_of_error.tallies import SIZES
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.certificate import Certificate

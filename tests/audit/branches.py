@@ -23,7 +23,7 @@ import numpy as np
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel.budget_meter import Meter
 from tabularium.mechanisms.channel.facade import facade
-from tabularium.mechanisms.channel.metered_channel import Channel, Place
+from tabularium.mechanisms.channel.metered_channel import Channel, ScopePath
 from tabularium.mechanisms.channel.replay.scripted_sources import Recorder
 from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case
@@ -93,6 +93,6 @@ def untaken_branches(runs: list[tuple[Mechanism, Definition]], case: Case) -> se
 def _drawing(
     mechanism: Mechanism, counts: np.ndarray, budget: Fraction, definition: Definition, source: Recorder
 ) -> Callable[[], Any]:
-    channel = facade(Channel(Meter(budget), source, definition, place=Place()))
-    bounded = mechanism.bounded(counts)
-    return lambda: mechanism.draw(bounded, channel)
+    channel = facade(Channel(Meter(budget), source, definition, place=ScopePath()))
+    validated = mechanism.validated(counts)
+    return lambda: mechanism.draw(validated, channel)

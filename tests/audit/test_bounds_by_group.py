@@ -91,7 +91,7 @@ def test_bad_groups(options: dict[str, Any], what: str) -> None:
     with pytest.raises(MechanismError, match=what):
         BoundedSums(12, **options)
     with pytest.raises(MechanismError, match="there are 2 groups"):
-        BoundedSums(12, by_group=[1, 2], axis=1).bounded(np.zeros((2, 3), np.int64))
+        BoundedSums(12, by_group=[1, 2], axis=1).validated(np.zeros((2, 3), np.int64))
 
 
 SPEC = """\

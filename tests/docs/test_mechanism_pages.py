@@ -36,8 +36,8 @@ def test_the_examples_are_found() -> None:
     """A page for every mechanism, and docstrings with as many examples as those of these have."""
     assert len(PAGES) > 18
     for name, least in (
-        ("tabularium.mechanisms.histograms.privhist.properties", 6),
-        ("tabularium.mechanisms.histograms.privhist.privhist", 1),
+        ("tabularium.mechanisms.histograms.histogram_properties", 6),
+        ("tabularium.mechanisms.histograms.privhist", 1),
         ("tabularium.mechanisms.histograms.noise_first", 1),
     ):
         finder = doctest.DocTestFinder()

@@ -138,7 +138,7 @@ _COMPILER = "numba.core."  # says much while it compiles, which the first run do
 
 
 @contextmanager
-def listening(said: list[str]) -> Iterator[None]:
+def capture_output(said: list[str]) -> Iterator[None]:
     """Add all that is said inside to ``said``; nothing of it gets out.
 
     Every level of every logger is heard, whether it is switched on or not: a number that is logged at level

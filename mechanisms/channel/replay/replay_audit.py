@@ -52,9 +52,9 @@ from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.channel.arguments import Amount, exact
 from tabularium.mechanisms.channel.budget_meter import Meter
 from tabularium.mechanisms.channel.least_noisy_partition import weight_of_change
-from tabularium.mechanisms.channel.metered_channel import Channel, Place
+from tabularium.mechanisms.channel.metered_channel import Channel, ScopePath
 from tabularium.mechanisms.channel.noise_source import Source
-from tabularium.mechanisms.channel.replay.clean_process import CleanProcess, listening, load, loaded
+from tabularium.mechanisms.channel.replay.clean_process import CleanProcess, capture_output, load, loaded
 from tabularium.mechanisms.channel.replay.replay_findings import Audited, Draw, Force, Replay
 from tabularium.mechanisms.channel.replay.scripted_sources import Diverged, Player, Recorder
 from tabularium.mechanisms.errors import MechanismError
@@ -309,15 +309,15 @@ def _run(
     finishing: bool = True,
 ) -> Run:
     """Return what a run gives, as a copy: a buffer that the next run fills again would make both alike."""
-    channel = Channel(Meter(exact(budget, "replay")), source, definition, place=Place())
+    channel = Channel(Meter(exact(budget, "replay")), source, definition, place=ScopePath())
     measured, release, ended, refused = None, None, "", None
     said: tuple[list[str], list[str]] = ([], [])
     try:
-        with listening(said[0]):
+        with capture_output(said[0]):
             fresh = mechanism.measure(counts, channel)
         measured = _own(fresh)
         if finishing:
-            with listening(said[1]):
+            with capture_output(said[1]):
                 release = _own(mechanism.finish(fresh))
     except (Exception, SystemExit) as raised:
         ended = f"{type(raised).__name__}: {raised}"

@@ -17,17 +17,18 @@ import numpy as np
 from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
+    Layout,
     best_partition,
     boxes_of,
     cells_of,
     means_of,
     part_levels,
     part_levels_if,
+    shape_of,
     spread,
 )
 from tabularium.mechanisms.histograms.denoise.partition_mixture import ascend, descend, levels_if
 from tabularium.mechanisms.histograms.denoise.probes import Probes
-from tabularium.mechanisms.histograms.denoise.tiles import Layout, shape_of
 from tabularium.mechanisms.histograms.denoise.tree_prior import TreePrior
 from tabularium.mechanisms.noise_distributions import Noise
 

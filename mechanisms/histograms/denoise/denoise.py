@@ -40,8 +40,8 @@ from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout, axes_of
 from tabularium.mechanisms.histograms.denoise.many_tables import denoise_tables
-from tabularium.mechanisms.histograms.denoise.tiles import Layout, axes_of
 from tabularium.mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums, noisy_tree
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
@@ -155,7 +155,7 @@ class Denoise(Mechanism):
         return noisy_tree(measured, self._apart(tuple(measured.meta["shape"])))
 
     @property
-    def draws_cells_alone(self) -> bool:
+    def per_cell_noise(self) -> bool:
         """Of cells, yes: all that follows is made of the noisy cells. Sums for ranges are drawn too."""
         return self.workload == "cells"
 

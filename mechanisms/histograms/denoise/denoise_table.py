@@ -13,18 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout
 from tabularium.mechanisms.histograms.denoise.empties import may_be_empty, mostly_empty
-from tabularium.mechanisms.histograms.denoise.estimate_forms import STRENGTHS, FormName, Task, estimates
-from tabularium.mechanisms.histograms.denoise.estimated_error import (
+from tabularium.mechanisms.histograms.denoise.estimate_forms import (
     CLOSED,
+    STRENGTHS,
+    FormName,
     Judged,
     Sign,
+    Task,
     best_of,
     errors_by_level,
+    estimates,
     judged,
 )
 from tabularium.mechanisms.histograms.denoise.probes import Probes
-from tabularium.mechanisms.histograms.denoise.tiles import Layout
 from tabularium.mechanisms.noise_distributions import Noise
 
 _SMALL = 1 << 17  # boxes: up to here wavelets are tried too

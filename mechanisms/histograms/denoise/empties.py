@@ -19,6 +19,7 @@ from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise.cycle_spinning import LevelsIf, Smoother, passes_over
 from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
+    Layout,
     advance,
     around,
     beside,
@@ -27,10 +28,10 @@ from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     follow,
     means_of,
     retreat,
+    shape_of,
     spread,
 )
 from tabularium.mechanisms.histograms.denoise.partition_mixture import believed, logarithm, power, row_of
-from tabularium.mechanisms.histograms.denoise.tiles import Layout, shape_of
 from tabularium.mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
 from tabularium.mechanisms.kernels.compiled import compiled
 from tabularium.mechanisms.noise_distributions import Noise
@@ -355,18 +356,6 @@ def _level(way: _Way, long: Integers, steps: Integers, count: int) -> float:
     return whole
 
 
-# JOINED gap_terms.py
-# What the gap between the means of two halves of a box says of the box, where a half may be empty.
-#
-# Gaps are measured and tabulated as in ``partition_mixture``. There the ratio of two densities is enough; here
-# a third is compared with them, so each has its own table.
-#
-# Laplace noise has large single values. One of them, y in one cell, shows in the gap of its pair, and again in
-# those of the boxes of 4, 8, … cells around it, each time with about the weight of the first. It is one piece
-# of evidence and must count once. So the mean of a half that is itself uneven is taken to be as uncertain as
-# its own cells say: its variance is V/m, or half of the squared deviations in it over m², whichever is more
-# (``looseness``).
-
 _NO_TERMS = -1e300  # logarithm of nothing
 
 
@@ -501,13 +490,6 @@ def looseness(boxes: Boxes, means: Floats, prior: EmptiesTables) -> Floats:
     return loose
 
 
-# JOINED empties_prior.py
-# The tree prior of the mixture with empty halves, and how it is learned from the noisy table.
-#
-# It is that of ``tree_prior``, with one more probability for each class of boxes: that a box that is halved has
-# an empty half. Where somebody is beside an empty half, the other half may hold any number: its density is that
-# of the widest gaps at zero, the same for all.
-
 _EMPTY = 0.3  # halvings that leave an empty half
 _POOLED = 4.0  # halvings of a class that count towards what all classes have in common
 _EITHER = log(2 * sqrt(2))  # one of two halves, and the unit of its mean by that of a gap
@@ -567,20 +549,6 @@ class EmptiesPrior:
         empty = (seen.empties + ANCHOR * pooled) / (halved + ANCHOR)
         return EmptiesPrior(self.tree.learned(seen.turns, seen.gaps, noise), empty)
 
-
-# JOINED sparse_tables.py
-# Smoothing of tables most of which are empty, and which tables these are.
-#
-# The mixture over partitions keeps the total of a noisy table. Where hardly any cell is occupied, that is what
-# is wrong with it: the noise of the total, √(n·V) for n cells, stays in the table, spread over the empty cells.
-# To take empty boxes for empty leaves it out, together with whoever lives in them unseen. So it is done only
-# where the noisy table itself bears it out:
-#
-# - at least half of the cells then have next to nothing;
-# - what the noisy counts of the table add up to, above the smoothed ones, is within two standard deviations of
-#   the noise of the total. By more than that no total is brought down.
-#
-# Otherwise the table is smoothed as if there were no empty boxes, to the same bits.
 
 _MOST_PASSES = 16
 _NOTHING = 0.02  # standard deviations of the noise

@@ -260,13 +260,6 @@ def add_mixtures(
             lower[k] += down[k]
 
 
-# JOINED lines.py
-# What ``partition_mixture.levels_if`` finds, for tables of one axis, upwards and downwards at once.
-#
-# A box of a line has one halving, so that its evidence and its share are a logistic function of one score, and
-# the level of a cell adds up on the way from the cell to the whole.
-
-
 @compiled
 def add_line_levels(
     boxes: Boxes,

@@ -16,9 +16,15 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise.cycle_spinning import passes_over
 from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table, is_none, shifts_for
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import boxes_of, means_of
-from tabularium.mechanisms.histograms.denoise.estimate_forms import FormName, shrunken
-from tabularium.mechanisms.histograms.denoise.estimated_error import SEED, SIMULATIONS, SPREAD, Sign
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout, boxes_of, means_of
+from tabularium.mechanisms.histograms.denoise.estimate_forms import (
+    SEED,
+    SIMULATIONS,
+    SPREAD,
+    FormName,
+    Sign,
+    shrunken,
+)
 from tabularium.mechanisms.histograms.denoise.many_mixtures import (
     Beliefs,
     Changes,
@@ -26,11 +32,9 @@ from tabularium.mechanisms.histograms.denoise.many_mixtures import (
     add_mixtures,
     learn_each,
 )
-from tabularium.mechanisms.histograms.denoise.noise_correlation import ramp_covariance
-from tabularium.mechanisms.histograms.denoise.probes import Probes
-from tabularium.mechanisms.histograms.denoise.tiles import Layout
+from tabularium.mechanisms.histograms.denoise.probes import Probes, ramp_covariance
 from tabularium.mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
-from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 
@@ -196,12 +200,6 @@ def _changes(probes: list[Probes], sides: tuple[int, ...]) -> tuple[Changes, NDA
         which.append(first[-1] + own)
         first.append(first[-1] + one.size)
     return Changes(np.array(first), np.concatenate(places), np.concatenate(steps)), np.stack(which)
-
-
-# JOINED judgements.py
-# The estimated errors of many tables of one shape, and what is taken of each: ``estimated_error``, by rows.
-#
-# A row is a table, or several that are judged together; nothing is added up across rows.
 
 
 @dataclass(frozen=True, eq=False)

@@ -256,10 +256,6 @@ def _rebuilt(
     return found[::-1]
 
 
-# JOINED division_kernel.py
-# How likely it is that a box divides unevenly, given a noisy contrast of its halves: one loop over boxes.
-
-
 @compiled
 def judge(
     contrasts: Floats,

@@ -124,13 +124,6 @@ def _codes(shape: tuple[int, ...], split: tuple[int, ...]) -> Integers:
     return codes.reshape(-1)
 
 
-# JOINED tree_sums.py
-# What noisy sums of several levels say together: of each box, and of how it divides.
-#
-# From the cells up, what the halves of a box say of its sum is averaged with its own measurement, by their
-# variances. Below the lowest measured level nothing is known but that cells are alike.
-
-
 @dataclass(frozen=True, eq=False)
 class Level:
     """What is known of the boxes of a level.

@@ -1,8 +1,6 @@
 """Several tables of the same records at once: they agree on the marginals they share.
 
-``shared_marginals`` works out on what they must agree. ``joint_consistency`` estimates all tables
-together: by ``anova`` where variances allow it, else by ``conjugate_gradients`` (with ``covariance``,
-``preconditioner`` and ``joint_variances``). ``joint_nonnegativity`` and ``joint_rounding`` then take the
-marginals in ``settling_order``, each step by ``nonnegative_projection`` or ``controlled_rounding``.
-``violations`` checks what comes out.
+``shared_marginals`` works out on what they must agree. ``joint_consistency`` estimates all tables together:
+by ``anova`` where variances allow it, else by ``joint_system``. ``joint_nonnegativity`` and
+``joint_rounding`` then take the marginals in ``settling_order``; ``violations`` checks what comes out.
 """

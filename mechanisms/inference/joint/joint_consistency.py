@@ -3,9 +3,9 @@
 Two ways to the same answer. Where variances do not depend on the cell and there is one hierarchy, the
 analysis of variance splits the problem into one hierarchy per term (``anova``): direct, with exact variances
 at any size. All other cases (cells of their own variances, unmeasured or exact single cells, several
-hierarchies) are solved by ``conjugate_gradients`` on the shared marginals.
+hierarchies) are solved by ``joint_system`` on the shared marginals.
 
-Their variances are exact on small systems and estimated on large ones (``joint_variances``).
+Their variances are exact on small systems and estimated on large ones.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.estimate import Estimate, finite_estimate, table_of, variances_of
-from tabularium.mechanisms.inference.joint.anova import (
+from tabularium.mechanisms.inference.joint.anova import anova_estimates, separable
+from tabularium.mechanisms.inference.joint.joint_system import (
     JointSystem,
-    anova_estimates,
     estimated_variances,
     exact_variances,
-    separable,
 )
 from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
 

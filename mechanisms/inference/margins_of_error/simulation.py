@@ -32,21 +32,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
+from statistics import NormalDist
 
 import numpy as np
 
-from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.arrays import Floats, Indices, Integers
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
-from tabularium.mechanisms.inference.margins_of_error.pooled_errors import Pool, Strata
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import (
     Assumed,
     Made,
     Release,
     Rows,
     Runs,
+    Tally,
+    summed,
 )
-from tabularium.mechanisms.inference.margins_of_error.tallies import Tally
 
 PLENTY = 5000
 """Simulated errors from which on their 90 % quantile has a standard error of about 1 %."""
@@ -195,3 +197,176 @@ def linear_half(
             ratio = np.quantile(np.concatenate(samples), level, method="inverted_cdf")
             half[there] = deviations[there] * ratio
     return half
+
+
+# Where a simulated release is of a part of the nodes, an error counts as often as the nodes that its own
+# one stands for. How much is known of a class is then told by Kish's effective number of errors, (sum of
+# weights)² over the sum of their squares ("Survey Sampling", 1965); without weights it is their number.
+
+SIZE_ENDS = np.array([0, 1 / 4, 1 / 2, 1, 2, 4])
+"""Upper ends of the size classes, in standard deviations of the linear estimate; the last is open."""
+FAMILY_ENDS = np.array([0, 1 / 32, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4])
+"""Upper ends of the classes of the mean over a family, in standard deviations of its members."""
+
+BINS = 1024
+REACH = 16
+"""Errors are counted in ``BINS`` steps; at least up to ``REACH`` standard deviations."""
+
+MOST = 64
+"""Strata that are told apart, if variances of a finer grid would make more of them."""
+
+FINE, COARSE = 200, 100
+"""Fewest simulated errors of a class that are relied on: with its families apart, and pooled."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Strata:
+    """Cells of like linear estimates: one number per stratum, (nodes, cells) or (nodes, 1)."""
+
+    of: Integers
+    deviation: Floats
+    depth: Integers  # (strata,)
+
+    @classmethod
+    def among(cls, tree: Hierarchy, variances: Floats) -> Strata:
+        """Tell apart levels, leaves from inner nodes, and variances that differ by a tenth or more.
+
+        By a third or a factor of e only, where there would be more than ``MOST`` strata otherwise.
+        """
+        each = np.asarray(variances, np.float64)
+        # A leaf above the deepest level is measured with several levels; its variance tells it apart.
+        level = (tree.depth * 2 + tree.leaf).astype(np.int64)[:, None] * (1 << 16)
+        for steps in (10, 3, 1):
+            keys = np.rint(steps * np.log(np.maximum(each, 1e-12))).astype(np.int64) + level
+            found, of = np.unique(keys, return_inverse=True)
+            if len(found) <= MOST:
+                break
+        of = of.reshape(keys.shape)
+        mean = np.bincount(of.ravel(), each.ravel()) / np.bincount(of.ravel())
+        depth = np.zeros(len(found), np.int64)
+        depth[of] = tree.depth[:, None]
+        return cls(of.astype(np.int64), np.sqrt(mean), depth)
+
+
+class Pool:
+    """Simulated errors of one table, counted class by class."""
+
+    def __init__(self, table: Assumed, *, whole: bool) -> None:
+        self._table, self._whole = table, whole
+        self._strata = Strata.among(table.tree, table.variances)
+        self._classes = len(SIZE_ENDS) + 1
+        self._shape = len(self._strata.deviation), len(FAMILY_ENDS) + 1, self._classes
+        self._kinds = prod(self._shape)
+        deviation = np.maximum(self._strata.deviation, 1e-9)
+        steps = REACH * deviation / BINS
+        self._steps = np.maximum(1.0, np.ceil(steps)) if whole else steps
+        self._counts = np.zeros((self._kinds, BINS))
+        self._squares, self._doubled = np.zeros((2, self._kinds))
+        self._scale = deviation
+        inner = table.tree.parents[table.tree.parents >= 0]
+        self._members = np.maximum(np.bincount(inner, minlength=table.tree.nodes), 1)[:, None]
+
+    def add(self, made: Made) -> None:
+        """Count the errors of one simulated release."""
+        truth = self._table.values
+        for rows, nodes in made.strips():
+            codes = self._codes(made, rows, nodes)
+            errors = np.abs(made.values[rows] - truth[nodes]).ravel()
+            step = np.broadcast_to(self._steps[self._strata.of[nodes]], made.values[rows].shape).ravel()
+            # Bin b holds errors above (b - 1) steps and up to b.
+            bins = np.minimum(np.ceil(errors / step - 1e-9), BINS - 1).astype(np.int64)
+            weights = None
+            if made.weights is not None:
+                weights = np.repeat(made.weights[rows], truth.shape[1])
+            self._squares += summed(codes, errors**2, weights, self._kinds)
+            places = codes * BINS + bins
+            self._counts += summed(places, None, weights, self._kinds * BINS).reshape(-1, BINS)
+            self._doubled += summed(codes, weights, weights, self._kinds)
+
+    def widths(self, level: float) -> Floats:
+        """Return the half-width of every class; not a number where too little is known of it."""
+        strata, families, sizes = self._shape
+        fine = self._widths(*self._fine, families * sizes, FINE, level).reshape(self._shape)
+        coarse = self._widths(*self._coarse, sizes, COARSE, level).reshape(strata, 1, sizes)
+        return np.where(np.isnan(fine), coarse, fine).ravel()
+
+    def precision(self, level: float) -> float:
+        """Return the standard error of the share held, mean over the errors of a level, of the worst level.
+
+        Errors of classes that too little is known of do not count: their cells have another half-width.
+        """
+        errors = self._counts.sum(axis=1).reshape(self._shape)
+        fine = _worth(errors.ravel(), self._doubled).reshape(self._shape)
+        counts, _, doubled = self._coarse
+        coarse = _worth(counts.sum(axis=1), doubled).reshape(self._shape[0], 1, self._classes)
+        worth = np.where(fine >= FINE, fine, np.where(coarse >= COARSE, coarse, 0.0))
+        known = np.where(worth > 0, errors, 0.0)
+        spread = known * np.sqrt(level * (1 - level) / np.maximum(worth, 1.0))
+        depth = self._strata.depth
+        levels = np.bincount(depth, known.sum(axis=(1, 2)))
+        return float((np.bincount(depth, spread.sum(axis=(1, 2))) / np.maximum(levels, 1e-300)).max())
+
+    @property
+    def _fine(self) -> tuple[Floats, Floats, Floats]:
+        """Of each class: counts by bin, squared errors, squared weights."""
+        return self._counts, self._squares, self._doubled
+
+    @property
+    def _coarse(self) -> tuple[Floats, Floats, Floats]:
+        """The same of classes in which all families are pooled."""
+        counts, squares, doubled = (each.reshape(*self._shape, -1).sum(axis=1) for each in self._fine)
+        return counts.reshape(-1, BINS), squares.ravel(), doubled.ravel()
+
+    def _widths(
+        self, counts: Floats, squares: Floats, doubled: Floats, each: int, fewest: int, level: float
+    ) -> Floats:
+        step = np.repeat(self._steps, each)
+        total = counts.sum(axis=1)
+        worth, safe = _worth(total, doubled), np.where(total > 0, total, 1.0)
+        # One standard error: the share found in a sample of this size is not that of the class.
+        slack = np.sqrt(level * (1 - level) / np.maximum(worth, 1))
+        wanted = np.minimum(level + slack, 1.0) * total
+        held = np.cumsum(counts, axis=1)
+        bins = np.argmax(held >= wanted[:, None] - 1e-9, axis=1)
+        root = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(squares / safe)
+        root = np.where(np.arange(len(total)) % self._classes < self._classes - 1, root, 0.0)
+        half = np.maximum(bins * step, np.floor(root + 1e-9) if self._whole else root)
+        known = (worth >= fewest) & (bins < BINS - 1)
+        return np.where(known, half, np.nan)
+
+    def look_up(self, widths: Floats, made: Made, fallback: Rows, out: Floats | None = None) -> Floats:
+        """Return the half-width of every cell of a release, in ``out`` if there is one.
+
+        ``fallback``: half-widths of the table, by node, for classes of which too little is known.
+        """
+        half = np.empty(made.values.shape) if out is None else out
+        for rows, nodes in made.strips():
+            found = widths[self._codes(made, rows, nodes)].reshape(made.values[rows].shape)
+            unknown = np.isnan(found)
+            half[rows] = np.where(unknown, fallback[nodes], found) if unknown.any() else found
+        return half
+
+    def _codes(self, made: Made, rows: slice, nodes: slice | Indices) -> Integers:
+        """Return the class of every cell of some rows, flat."""
+        strata = self._strata.of[nodes]
+        scale = self._scale[strata]
+        size = np.searchsorted(SIZE_ENDS, made.values[rows] / scale)
+        family = np.searchsorted(FAMILY_ENDS, self._means(made, rows) / scale)
+        codes = (strata * (len(FAMILY_ENDS) + 1) + family) * self._classes + size
+        return codes.ravel()
+
+    def _means(self, made: Made, rows: slice) -> Floats:
+        """Return the mean over each cell's family: its siblings, or the cells of its root."""
+        parents = made.parents[rows]
+        above = np.maximum(parents, 0)
+        members = self._members[above if made.nodes is None else made.nodes[above]]
+        means: Floats = made.values[above] / members
+        alone = parents < 0
+        means[alone] = made.values[rows][alone].mean(axis=1, keepdims=True)
+        return means
+
+
+def _worth(total: Floats, doubled: Floats) -> Floats:
+    """Return of how many errors of equal weight a mean would be known as well (Kish 1965)."""
+    worth: Floats = np.divide(total**2, doubled, out=np.zeros_like(total), where=doubled > 0)
+    return worth

@@ -91,7 +91,7 @@ def _draws(alike: list[Event]) -> said.Draws:
 def audited(spec: ReleaseSpec) -> dict[str, said.Audit | None]:
     """Return what the last recorded audit found of each mechanism that a spec uses."""
     built = [build(array.mechanism, **array.parameters) for array in spec.arrays]
-    mechanisms = [name for mechanism in built for name in mechanism.made_of]
+    mechanisms = [name for mechanism in built for name in mechanism.components]
     known, definition = audits(), spec.privacy.definition
     used = dict.fromkeys(mechanisms + [MECHANISM for _ in spec.histograms])
     return {name: known.get((name, definition)) for name in used}

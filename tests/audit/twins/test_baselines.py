@@ -16,7 +16,7 @@ from tabularium.mechanisms.histograms.boost import Boost
 from tabularium.mechanisms.histograms.mwem import Mwem
 from tabularium.mechanisms.histograms.mwem_workloads import TilingWorkload
 from tabularium.mechanisms.histograms.privelet import Privelet, sums_and_differences
-from tabularium.mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.inference.even_trees import one_tree
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.channel import Channel, replay
-from tabularium.mechanisms.histograms.spectral.spectral import Efpa
+from tabularium.mechanisms.histograms.spectral import Efpa
 from tests.audit.cases import Case, Counts
 from tests.audit.replays import NotPrivateError, audit, judge
 from tests.audit.twins.twin import Drawn

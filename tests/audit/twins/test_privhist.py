@@ -19,8 +19,8 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import Channel, replay
 from tabularium.mechanisms.channel.replay.replay_audit import Audit
-from tabularium.mechanisms.histograms.privhist import privhist
-from tabularium.mechanisms.histograms.privhist.privhist import PrivHist, Runs, prevalences
+from tabularium.mechanisms.histograms import privhist
+from tabularium.mechanisms.histograms.privhist import PrivHist, Runs, prevalences
 from tabularium.mechanisms.histograms.sorted_isotonic import SortedIsotonic
 from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tests.audit.cases import CASES, Case, Counts

@@ -60,7 +60,7 @@ class WholeBudgetForEveryLevel(StructureFirst):
     """The trees of ``boost`` with the noise of one level: a record is in a node of each."""
 
     def _measure_trees(self, flat: Counts, starts: NDArray[np.int64], channel: Channel) -> Counts:
-        from tabularium.mechanisms.kernels.bin_trees import stands
+        from tabularium.mechanisms.inference.even_trees import stands
 
         trees = list(stands(starts, flat.size, self.branching))
         nodes = np.concatenate([sums for stand in trees for sums in stand.sums(flat)])

@@ -14,7 +14,7 @@ from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
 from tabularium.mechanisms.channel.budget_meter import Meter
 from tabularium.mechanisms.channel.facade import facade
-from tabularium.mechanisms.channel.metered_channel import Place
+from tabularium.mechanisms.channel.metered_channel import ScopePath
 from tabularium.mechanisms.channel.replay.replay_audit import record
 from tabularium.mechanisms.channel.replay.scripted_sources import Player, Recorder
 from tabularium.mechanisms.errors import BudgetExceeded, MechanismError
@@ -28,8 +28,8 @@ def channels() -> list[Channel]:
     return [
         SecureChannel(1),
         SeededChannel(1, seed=3),
-        Channel(meters[0], Recorder("3", None), "pure", place=Place()),
-        Channel(meters[1], Player([], "ab"), "pure", place=Place()),
+        Channel(meters[0], Recorder("3", None), "pure", place=ScopePath()),
+        Channel(meters[1], Player([], "ab"), "pure", place=ScopePath()),
     ]
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from tabularium.mechanisms.accounting import spent
-from tabularium.mechanisms.accounting.conversion import worst_record
+from tabularium.mechanisms.accounting.conversion import worst_case_steps
 from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
@@ -30,11 +30,11 @@ def drawn(plan: str, *, fold: bool) -> tuple[SeededChannel, list[int]]:
                 with branch.parallel(HALF, cells=2, purpose="inner") as inner:
                     inner.branch([0]).laplace([1], HALF / 5, purpose="cell")
                     inner.branch([1]).laplace([1], HALF / 5, purpose="cell")
-    return channel, scope.stand_ins()
+    return channel, scope.representatives()
 
 
 def test_each_kind_of_branch_stands_once_with_its_number() -> None:
-    channel, stand_ins = drawn("abacab" + "c", fold=True)
+    channel, representatives = drawn("abacab" + "c", fold=True)
     assert [(event.purpose, event.alike) for event in channel.transcript] == [
         ("places/0/one", 3),
         ("places/0/two", 3),
@@ -42,7 +42,7 @@ def test_each_kind_of_branch_stands_once_with_its_number() -> None:
         ("places/3/inner/branch 0/cell", 2),
         ("places/3/inner/branch 1/cell", 2),
     ]
-    assert stand_ins == [0, 1, 0, 3, 0, 1, 3]
+    assert representatives == [0, 1, 0, 3, 0, 1, 3]
 
 
 @pytest.mark.parametrize("plan", ["a", "bbbb", "abacabc", "ccb"])
@@ -50,7 +50,7 @@ def test_the_cost_is_that_of_the_unfolded_scope(plan: str) -> None:
     folded, unfolded = drawn(plan, fold=True)[0], drawn(plan, fold=False)[0]
     assert spent(folded.transcript) == spent(unfolded.transcript) == 1 - folded.remaining
     assert folded.remaining == unfolded.remaining
-    assert worst_record(folded.transcript) == worst_record(unfolded.transcript)
+    assert worst_case_steps(folded.transcript) == worst_case_steps(unfolded.transcript)
     assert sum(each.alike for each in folded.transcript) == len(unfolded.transcript)
 
 

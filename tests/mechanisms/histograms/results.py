@@ -139,7 +139,7 @@ def bisection() -> Iterator[Any]:
 
 
 def isotonic() -> Iterator[Any]:
-    from tabularium.mechanisms.histograms.privhist.privhist import explained, widening
+    from tabularium.mechanisms.histograms.privhist import explained, widening
     from tabularium.mechanisms.inference.isotonic import isotonic as fitted
 
     row = (np.arange(3000) * 7919 % 1013) / 7
@@ -147,8 +147,8 @@ def isotonic() -> Iterator[Any]:
 
 
 def transforms() -> Iterator[Any]:
-    from tabularium.mechanisms.histograms.spectral.double_fourier import tail_energies
-    from tabularium.mechanisms.histograms.spectral.transforms import coordinates, layout
+    from tabularium.mechanisms.histograms.double_fourier import tail_energies
+    from tabularium.mechanisms.histograms.spectral_transforms import coordinates, layout
 
     for shape in ((1,), (2,), (12,), (15,), (64,), (67,), (3, 4), (2, 5, 2)):
         for transform in ("dft", "dct"):

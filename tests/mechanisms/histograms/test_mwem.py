@@ -20,7 +20,7 @@ from tabularium.mechanisms.histograms.mwem_workloads import (
     fit_to_ranges,
     fit_to_tilings,
     prefixes,
-    scattered,
+    random_ranges,
     tilings,
 )
 
@@ -54,7 +54,7 @@ def test_sets_of_ranges_hold_different_ranges_and_not_the_whole(cells, narrowest
     sets = (
         block_runs(cells, 4, narrowest, 300),
         prefixes(cells, narrowest, 300),
-        scattered(cells, 5, narrowest, 300),
+        random_ranges(cells, 5, narrowest, 300),
     )
     for starts, stops in sets:
         assert 1 <= starts.size <= 300
@@ -64,7 +64,7 @@ def test_sets_of_ranges_hold_different_ranges_and_not_the_whole(cells, narrowest
 
 
 def test_random_ranges_follow_from_the_seed_and_are_spread_out():
-    one, same, other = (scattered(1000, seed, 1, 4000) for seed in (1, 1, 2))
+    one, same, other = (random_ranges(1000, seed, 1, 4000) for seed in (1, 1, 2))
     assert pairs(one) == pairs(same) != pairs(other)
     assert np.mean(one[0]) == pytest.approx(1000 / 3, rel=0.05)
     assert np.mean(one[1]) == pytest.approx(2000 / 3, rel=0.05)

@@ -17,7 +17,7 @@ from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.per_region import PerRegion, joined, parted, summary
+from tabularium.mechanisms.histograms.per_region import PerRegion, split_ragged, stack_ragged, summary
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES
@@ -138,7 +138,7 @@ def test_arrays_of_any_shapes_come_back() -> None:
         {"a": np.arange(0), "b": np.ones((1, 5)) / 3, "c": np.array(5)},
         {"b": np.ones((0, 2)), "c": np.array(6)},
     ]
-    back = parted(joined(parts), 3)
+    back = split_ragged(stack_ragged(parts), 3)
     assert [part.keys() for part in back] == [part.keys() for part in parts]
     for part, other in zip(parts, back, strict=True):
         for name, array in part.items():
@@ -166,7 +166,7 @@ def test_who_says_so_draws_noise_on_cells_alone(name: str) -> None:
     """With all parameters that are audited: else regions would be measured in another way than one alone."""
     for parameters in CASES[name].parameters:
         mechanism = build(name, **parameters)
-        if mechanism.draws_cells_alone:
+        if mechanism.per_cell_noise:
             one, other = SeededChannel(HALF, seed=2), SeededChannel(HALF, seed=2)
             drawn = mechanism.measure(np.zeros((6, 7), np.int64), one)
             cells = other.add_noise(np.zeros((6, 7), np.int64), HALF, purpose="cells")

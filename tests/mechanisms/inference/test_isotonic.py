@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.privhist.privhist import explained
+from tabularium.mechanisms.histograms.privhist import explained
 from tabularium.mechanisms.inference.isotonic import isotonic, whole
 from tabularium.mechanisms.noise.synthetic import generator
 

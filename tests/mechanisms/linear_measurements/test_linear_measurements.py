@@ -17,8 +17,7 @@ from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.histograms.privelet import NoisyWavelets, sums_and_differences
 from tabularium.mechanisms.inference import Hierarchy
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement, Sums
-from tabularium.mechanisms.linear_measurements.measured_apart import side_by_side
-from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
+from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree, side_by_side
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import noise_of
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabularium.mechanisms.planning.exact_shares import rounded_shares, short_above
+from tabularium.mechanisms.planning.smallest_budget import rounded_shares, short_above
 
 
 @given(st.lists(st.floats(1e-9, 1.0), min_size=1, max_size=10), st.sampled_from([10, 100, 1000]))

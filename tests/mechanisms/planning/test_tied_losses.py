@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tabularium.mechanisms.planning.tied_losses import Place, Ties
+from tabularium.mechanisms.planning.smallest_budget import Place, Ties
 
 PLACES = [
     *(Place("pay", level, "pay", "pay") for level in ("top", "low")),

@@ -27,9 +27,8 @@ from tabularium.mechanisms.queries import (
     TreeAttribute,
     ask,
 )
-from tabularium.mechanisms.queries.answer_words import explain
-from tabularium.mechanisms.queries.answers import _plans
-from tabularium.mechanisms.queries.cell_measurements import cells_of, noisy_cells, table_of
+from tabularium.mechanisms.queries.answer_sources import cells_of, noisy_cells, table_of
+from tabularium.mechanisms.queries.answers import _plans, explain
 from tabularium.mechanisms.queries.grammar import parse
 from tabularium.mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
 

@@ -20,7 +20,6 @@ from tabularium.mechanisms.inference import (
     nonnegativity,
     rounding,
 )
-from tabularium.mechanisms.linear_measurements.leaf_sums import largest_nodes, sum_variances
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.queries import (
@@ -33,8 +32,8 @@ from tabularium.mechanisms.queries import (
     TreeAttribute,
     ask,
 )
-from tabularium.mechanisms.queries.cell_measurements import noisy_cells
-from tabularium.mechanisms.queries.selected_cells import SelectedCells
+from tabularium.mechanisms.queries.answer_sources import largest_nodes, noisy_cells, sum_variances
+from tabularium.mechanisms.queries.selection import SelectedCells
 from tests.mechanisms.inference.dense import leaf_matrix, random_parents
 
 # --- variances of sums of least-squares estimates

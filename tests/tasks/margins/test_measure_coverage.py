@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import Estimate, Hierarchy
-from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tree_over
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.measure_margins import measure_numbers
 from tabularium.tasks.postprocess.agreement import Agreement

@@ -200,7 +200,7 @@ def _dry_run(name: str, parameters: str, definition: Definition, shape: Shape) -
     from tabularium.mechanisms.channel import SeededChannel
 
     mechanism = build(name, **dict(literal_eval(parameters)))
-    shape = mechanism.rehearsed(shape)
+    shape = mechanism.probe_shape(shape)
     channel = SeededChannel(1, seed=0, definition=definition)
     release = mechanism.release(np.zeros(shape, np.int64), channel)
     if release.values.shape != shape:

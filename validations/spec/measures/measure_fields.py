@@ -26,8 +26,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import PARTS_BESIDE
-from tabularium.mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import PARTS_BESIDE, tree_over
 from tabularium.mechanisms.kernels.outward_cells import reaches
 from tabularium.validations.domains.domains import CategoryDomain
 from tabularium.validations.spec.kinds import BOUND_TAGS, Part, TableName

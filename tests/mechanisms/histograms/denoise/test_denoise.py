@@ -14,8 +14,8 @@ from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.denoise.denoise import Denoise
 from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from tabularium.mechanisms.histograms.denoise.tiles import Layout
-from tabularium.mechanisms.histograms.nonnegative_levels import common_reduction
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout
+from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.measured import Release
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout
 from tabularium.mechanisms.histograms.denoise.estimate_forms import noise_quantile
-from tabularium.mechanisms.histograms.denoise.noise_correlation import (
+from tabularium.mechanisms.histograms.denoise.probes import (
     draw_steps,
     gaussian_weights,
     ramp_covariance,
     threshold_covariance,
 )
-from tabularium.mechanisms.histograms.denoise.tiles import Layout
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise, NoiseFamily
 

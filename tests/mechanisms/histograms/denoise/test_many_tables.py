@@ -9,8 +9,8 @@ import pytest
 
 from tabularium.mechanisms.histograms.denoise import many_tables
 from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout
 from tabularium.mechanisms.histograms.denoise.many_tables import denoise_tables
-from tabularium.mechanisms.histograms.denoise.tiles import Layout
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 

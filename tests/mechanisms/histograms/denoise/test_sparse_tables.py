@@ -13,7 +13,7 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import boxes_of, cells_of, means_of, spread
+from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout, boxes_of, cells_of, means_of, spread
 from tabularium.mechanisms.histograms.denoise.empties import (
     EmptiesPrior,
     EmptiesTables,
@@ -24,7 +24,6 @@ from tabularium.mechanisms.histograms.denoise.empties import (
     may_be_empty,
     mostly_empty,
 )
-from tabularium.mechanisms.histograms.denoise.tiles import Layout
 from tabularium.mechanisms.histograms.denoise.tree_prior import DENSITY
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise

@@ -15,7 +15,7 @@ from tabularium.mechanisms.histograms.kd_boxes import (
     box_sizes,
     box_sums,
     fill_boxes,
-    grown,
+    grow_tree,
     line_sums,
 )
 from tabularium.mechanisms.histograms.kd_tree import combined, estimated_risk, second_alone
@@ -131,7 +131,7 @@ def test_boxes_are_what_the_definition_says(contrast: bool, total: float) -> Non
             float(rng.choice([-1.0, -1.0, 7.0])),
             float(rng.choice([0.0, 2.0])),
         )
-        boxes = as_boxes(*grown(table.reshape(-1), np.array(shape), *numbers, contrast))
+        boxes = as_boxes(*grow_tree(table.reshape(-1), np.array(shape), *numbers, contrast))
         reference = Reference(table, *numbers, contrast)
         reference.grow(tuple((0, side) for side in shape), total)
         assert boxes == reference.boxes
@@ -143,11 +143,11 @@ def test_boxes_are_what_the_definition_says(contrast: bool, total: float) -> Non
 def test_equal_cells_under_a_known_total_are_cut_like_a_grid() -> None:
     """64 records in 8 x 8 cells and at most 4 in a box: 2 x 2 cells each, whatever little the noise says."""
     rng = generator(1)
-    lows, highs = grown(
+    lows, highs = grow_tree(
         1 + rng.normal(0, 100, 64), np.array([8, 8]), 1e4, 80.0, 64.0, 4.5, 0.0, 1e9, 0.0, False
     )
     assert 10 < lows.shape[0] < 40
-    lows, highs = grown(np.ones(64), np.array([8, 8]), 1e4, 80.0, 64.0, 4.0, 0.0, -1.0, 3.0, True)
+    lows, highs = grow_tree(np.ones(64), np.array([8, 8]), 1e4, 80.0, 64.0, 4.0, 0.0, -1.0, 3.0, True)
     assert set(box_sizes(lows, highs).tolist()) == {4.0}
     assert lows.shape[0] == 16
 
@@ -156,7 +156,7 @@ def test_one_full_cell_is_cut_out() -> None:
     """Noise of 100 a cell, one cell with 30 000: it stands alone, and there are few other boxes."""
     table = generator(2).normal(0, 100, (64, 64))
     table[40, 9] += 30_000
-    lows, highs = grown(
+    lows, highs = grow_tree(
         table.reshape(-1), np.array([64, 64]), 1e4, 80.0, 30_000.0, 700.0, 0.0, -1.0, 3.0, True
     )
     assert ((40, 41), (9, 10)) in as_boxes(lows, highs)
@@ -168,7 +168,7 @@ def test_a_cell_that_h_would_hide_is_cut_out_too() -> None:
     table = np.clip(generator(2).normal(0, 100, (64, 64)), -300, 300)
     for full, cut in ((0, False), (1000, False), (2500, True)):
         table[40, 9] = full
-        lows, highs = grown(
+        lows, highs = grow_tree(
             table.reshape(-1), np.array([64, 64]), 1e4, 80.0, 0.0, 700.0, 0.0, -1.0, 3.0, True
         )
         assert (lows.shape[0] > 1) == cut
@@ -179,7 +179,7 @@ def test_a_cell_that_h_would_hide_is_cut_out_too() -> None:
 def test_a_tree_that_would_be_a_chain_goes_on_by_halves(contrast: bool) -> None:
     """Every cell outweighs all before it, and each cut takes one cell off: 1 000 levels without the limit."""
     cells = np.asarray(1.9 ** np.arange(1000), np.float64)
-    lows, highs = grown(cells, np.array([1000]), 1e-9, 1e-9, -1.0, 0.0, 0.0, -1.0, 3.0, contrast)
+    lows, highs = grow_tree(cells, np.array([1000]), 1e-9, 1e-9, -1.0, 0.0, 0.0, -1.0, 3.0, contrast)
     assert lows[:, 0].tolist() == list(range(1000))
     assert highs[:, 0].tolist() == list(range(1, 1001))
 

@@ -20,7 +20,7 @@ from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import difference_between, record
 from tabularium.mechanisms.channel.replay.replay_findings import Draw
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.privhist.privhist import (
+from tabularium.mechanisms.histograms.privhist import (
     AnonymizedRelease,
     block_sums,
     boundaries_of,

@@ -14,9 +14,8 @@ import pytest
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.privhist import properties
-from tabularium.mechanisms.histograms.privhist.privhist import AnonymizedRelease, prevalences
-from tabularium.mechanisms.histograms.privhist.properties import (
+from tabularium.mechanisms.histograms import histogram_properties as properties
+from tabularium.mechanisms.histograms.histogram_properties import (
     Estimated,
     distance_to_uniformity,
     entropy,
@@ -24,6 +23,7 @@ from tabularium.mechanisms.histograms.privhist.properties import (
     support_coverage,
     support_size,
 )
+from tabularium.mechanisms.histograms.privhist import AnonymizedRelease, prevalences
 from tabularium.mechanisms.noise.synthetic import generator
 
 METHODS = ("plug_in", "miller_madow", "chao_shen")

@@ -14,9 +14,9 @@ from tabularium.mechanisms.accounting.losses import root_above, rounded_up
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.cellwise import Identity
-from tabularium.mechanisms.histograms.spectral.double_fourier import double_word
-from tabularium.mechanisms.histograms.spectral.spectral import Efpa, Fpa, Plan, Spa, _floor, growing, plan_for
-from tabularium.mechanisms.histograms.spectral.transforms import TRANSFORMS, layout
+from tabularium.mechanisms.histograms.double_fourier import double_word
+from tabularium.mechanisms.histograms.spectral import Efpa, Fpa, Plan, Spa, _floor, growing, plan_for
+from tabularium.mechanisms.histograms.spectral_transforms import TRANSFORMS, layout
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
 
@@ -275,7 +275,7 @@ def test_a_cap_beyond_the_precision_of_scores_is_refused_whatever_the_counts() -
 
 def test_a_transform_that_errs_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No table that fits in memory does; so with the precision of plain floats."""
-    from tabularium.mechanisms.histograms.spectral import spectral
+    from tabularium.mechanisms.histograms import spectral
 
     monkeypatch.setattr(spectral, "relative_error", lambda shape: Fraction(1, 1 << 43))
     assert "the error of the coefficients" in refused(Fpa(3), np.zeros(5000, dtype=np.int64))
@@ -285,7 +285,7 @@ def test_a_transform_that_errs_too_much_is_refused(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("cells", [7725, 1 << 20, 999_983])
 def test_the_error_is_a_tiny_part_of_what_a_record_changes(cells: int) -> None:
     """At the default cap, up to 2^20 cells, for lengths with any prime factor."""
-    from tabularium.mechanisms.histograms.spectral.double_fourier import relative_error
+    from tabularium.mechanisms.histograms.double_fourier import relative_error
 
     apart = 2 * relative_error((cells,)) * (1 << 30) * cells
     assert apart < Fraction(1, 1 << 10)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabularium.mechanisms.histograms.spectral import double_fourier
-from tabularium.mechanisms.histograms.spectral.double_fourier import (
+from tabularium.mechanisms.histograms import double_fourier
+from tabularium.mechanisms.histograms.double_fourier import (
     BITS,
+    complex_multiply,
     double_word,
     pi,
     plus,
@@ -22,9 +23,8 @@ from tabularium.mechanisms.histograms.spectral.double_fourier import (
     table,
     tail_energies,
     times,
-    turn,
 )
-from tabularium.mechanisms.histograms.spectral.transforms import (
+from tabularium.mechanisms.histograms.spectral_transforms import (
     TRANSFORMS,
     Layout,
     coordinates,
@@ -109,7 +109,7 @@ def test_sums_and_products_err_no_more_than_is_claimed(
 @settings(max_examples=200, deadline=None)
 def test_complex_products_err_no_more_than_is_claimed(parts: tuple[tuple[float, float], ...]) -> None:
     x, y, c, s = (exactly(*part) for part in parts)
-    got = turn(*(number for part in parts for number in part))
+    got = complex_multiply(*(number for part in parts for number in part))
     real, imaginary = exactly(*got[:2]) - (x * c - y * s), exactly(*got[2:]) - (x * s + y * c)
     assert real**2 + imaginary**2 <= (20 * U2) ** 2 * (x * x + y * y) * (c * c + s * s)
 
@@ -214,7 +214,7 @@ def squared_turns(wave: np.ndarray, transform: str) -> int:
 
 
 def test_a_wave_by_hand() -> None:
-    """Four cells: the constant, cosine and sine of one turn, the alternating wave."""
+    """Four cells: the constant, cosine and sine of one complex_multiply, the alternating wave."""
     got = coordinates(np.array([7, 1, 3, 5]), layout((4,), "dft"))[0]
     half_root = np.sqrt(0.5)
     np.testing.assert_allclose(got, [8, half_root * 4, half_root * 4, 2], atol=1e-14)

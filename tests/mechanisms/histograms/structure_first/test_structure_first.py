@@ -20,7 +20,7 @@ from tabularium.mechanisms.histograms.structure_first import (
     lower_medians,
     shares,
 )
-from tabularium.mechanisms.kernels.bin_trees import stands
+from tabularium.mechanisms.inference.even_trees import stands
 from tabularium.mechanisms.noise.synthetic import generator
 
 Cells = list[int]

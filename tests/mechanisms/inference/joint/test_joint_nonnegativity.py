@@ -21,8 +21,8 @@ from tabularium.mechanisms.inference import (
     joint_rounding,
     nonnegativity,
 )
-from tabularium.mechanisms.inference.joint import nonnegative_projection
-from tabularium.mechanisms.inference.joint.nonnegative_projection import project, project_families
+from tabularium.mechanisms.inference.joint import joint_nonnegativity as nonnegative_projection
+from tabularium.mechanisms.inference.joint.joint_nonnegativity import project, project_families
 from tabularium.mechanisms.inference.joint.settling_order import (
     incidence,
     marginal_tables,

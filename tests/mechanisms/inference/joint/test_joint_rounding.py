@@ -24,7 +24,7 @@ from tabularium.mechanisms.inference import (
     joint_rounding,
     rounding,
 )
-from tabularium.mechanisms.inference.joint.controlled_rounding import Conditions, round_to_sums
+from tabularium.mechanisms.inference.joint.joint_rounding import Conditions, round_to_sums
 from tabularium.mechanisms.inference.joint.settling_order import incidence
 from tabularium.mechanisms.inference.joint.violations import violations
 from tabularium.mechanisms.noise.synthetic import generator

@@ -15,7 +15,7 @@ from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.quantile_choices import QuantileChoices
-from tabularium.mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import chosen_interval, chosen_position
 from tabularium.mechanisms.kernels.outward_cells import outward_sums, reaches
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.sizes import runs

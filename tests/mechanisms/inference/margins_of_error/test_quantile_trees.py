@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference.margins_of_error.quantile_trees import (
+from tabularium.mechanisms.inference.margins_of_error.quantile_margins import (
     QuantileTree,
     _deviations,
     tree_over,

@@ -19,15 +19,21 @@ from tabularium.mechanisms.inference import (
     nonnegativity,
     rounding,
 )
-from tabularium.mechanisms.inference.margins_of_error.pooled_errors import Strata
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import (
     Assumed,
     Made,
     Runs,
+    Tally,
+    _bin,
+    _upper,
     replicates,
 )
-from tabularium.mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
-from tabularium.mechanisms.inference.margins_of_error.tallies import Tally, _bin, _upper
+from tabularium.mechanisms.inference.margins_of_error.simulation import (
+    Simulated,
+    Strata,
+    linear_half,
+    simulate,
+)
 from tabularium.mechanisms.noise.synthetic import generator
 
 Values = Any

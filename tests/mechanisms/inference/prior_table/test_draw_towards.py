@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.prior_table import LEAST, Drawn, draw_towards
-from tabularium.mechanisms.inference.prior_table.law_of_changes import Grid, Law, laws_behind
+from tabularium.mechanisms.inference.draw_towards import LEAST, Drawn, Grid, Law, draw_towards, laws_behind
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.prior_table import draw_towards, expected_below
+from tabularium.mechanisms.inference.draw_towards import draw_towards
+from tabularium.mechanisms.inference.level_above import expected_below
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 

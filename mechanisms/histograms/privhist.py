@@ -137,7 +137,7 @@ class PrivHist(Mechanism):
             diagnostics=diagnostics | {"items": int(values[:, 1].sum()), "distinct": int(values.shape[0])},
         )
 
-    def bounded(self, counts: ArrayLike) -> Counts:
+    def validated(self, counts: ArrayLike) -> Counts:
         """Return the counts, or the pairs, as ``draw`` takes them; the number of items is not cut off."""
         return check_counts(
             counts, where=self.name, largest=LARGEST_COUNT if self.form == "counts" else _MOST_ITEMS
@@ -256,10 +256,6 @@ def _items(boundaries: NDArray[np.int64], reach: NDArray[np.int64], over: NDArra
     return merged(np.concatenate([np.stack([first, np.ones_like(first)], axis=1), rest]))
 
 
-# JOINED blocks.py
-# Boundaries that widen in proportion: fine near zero, ever coarser above.
-
-
 @compiled
 def widening(end: float, growth: float) -> NDArray[np.int64]:
     """Return s_0 = 0 < s_1 < … with s_{i+1} = s_i + max(1, ⌊growth·s_i⌋), up to the first s_m >= ``end``.
@@ -280,10 +276,6 @@ def widening(end: float, growth: float) -> NDArray[np.int64]:
         before = boundaries[place - 1]
         boundaries[place] = before + max(1, int(growth * before))
     return boundaries
-
-
-# JOINED prefix_regression.py
-# Isotonic regression of every beginning of a list, in one pass by pooling adjacent violators: O(n).
 
 
 @compiled
@@ -322,13 +314,6 @@ def explained(values: Floats) -> Floats:
         found[place + 1] = so_far[pools]
     return found
 
-
-# JOINED run_lengths.py
-# Anonymized histograms in short: how many items have which count.
-#
-# An anonymized histogram is the multiset of the positive counts of a table, without the items' names. It is
-# written as pairs (count, multiplicity), counts descending: an array of shape (k, 2). With n records there are
-# at most √(2n) distinct counts, however many items there are.
 
 Runs = NDArray[np.int64]
 

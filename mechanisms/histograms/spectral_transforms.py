@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from tabularium.mechanisms.arrays import Floats
-from tabularium.mechanisms.histograms.spectral import double_fourier
-from tabularium.mechanisms.histograms.spectral.double_fourier import gathered, square_root
+from tabularium.mechanisms.histograms import double_fourier
+from tabularium.mechanisms.histograms.double_fourier import gathered, square_root
 
 Places = NDArray[np.int64]
 TRANSFORMS = ("dft", "dct")

@@ -186,7 +186,7 @@ def times(a: float, aa: float, b: float, bb: float) -> tuple[float, float]:
 
 
 @compiled
-def turn(
+def complex_multiply(
     x: float, xx: float, y: float, yy: float, c: float, cc: float, s: float, ss: float
 ) -> tuple[float, float, float, float]:
     """Return the complex product (x + iy)(c + is), each number a double word."""
@@ -292,7 +292,7 @@ def powers(coarse: Floats, fine: Floats, count: int) -> Floats:
     for k in range(count):
         i, j = k // width, k % width
         c, cc, d, dd = coarse[0, i], coarse[1, i], coarse[2, i], coarse[3, i]
-        found[0, k], found[1, k], found[2, k], found[3, k] = turn(
+        found[0, k], found[1, k], found[2, k], found[3, k] = complex_multiply(
             fine[0, j], fine[1, j], fine[2, j], fine[3, j], c, cc, d, dd
         )
     return found
@@ -315,7 +315,9 @@ def pass_two(x: Floats, y: Floats, w: Floats, m: int, s: int) -> None:
                 e0, e1 = plus(a0, a1, -b0, -b1)
                 e2, e3 = plus(a2, a3, -b2, -b3)
                 o += s
-                y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = turn(e0, e1, e2, e3, c, cc, d, dd)
+                y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = complex_multiply(
+                    e0, e1, e2, e3, c, cc, d, dd
+                )
 
 
 @compiled
@@ -342,19 +344,19 @@ def pass_four(x: Floats, y: Floats, w: Floats, m: int, s: int) -> None:
                 e0, e1 = plus(b0, b1, d2, d3)  # b - i·d
                 e2, e3 = plus(b2, b3, -d0, -d1)
                 o += s
-                y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = turn(
+                y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = complex_multiply(
                     e0, e1, e2, e3, w[0, k], w[1, k], w[2, k], w[3, k]
                 )
                 e0, e1 = plus(a0, a1, -c0, -c1)
                 e2, e3 = plus(a2, a3, -c2, -c3)
                 o += s
-                y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = turn(
+                y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = complex_multiply(
                     e0, e1, e2, e3, w[0, 2 * k], w[1, 2 * k], w[2, 2 * k], w[3, 2 * k]
                 )
                 e0, e1 = plus(b0, b1, -d2, -d3)  # b + i·d
                 e2, e3 = plus(b2, b3, d0, d1)
                 o += s
-                y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = turn(
+                y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = complex_multiply(
                     e0, e1, e2, e3, w[0, 3 * k], w[1, 3 * k], w[2, 3 * k], w[3, 3 * k]
                 )
 
@@ -371,11 +373,11 @@ def pass_any(x: Floats, y: Floats, w: Floats, p: int, m: int, s: int) -> None:
                     for j in range(1, p):
                         f, g = i + j * h, h * (j * k % p)
                         a, aa, b, bb = x[0, row, f], x[1, row, f], x[2, row, f], x[3, row, f]
-                        e0, e1, e2, e3 = turn(a, aa, b, bb, w[0, g], w[1, g], w[2, g], w[3, g])
+                        e0, e1, e2, e3 = complex_multiply(a, aa, b, bb, w[0, g], w[1, g], w[2, g], w[3, g])
                         t0, t1 = plus(t0, t1, e0, e1)
                         t2, t3 = plus(t2, t3, e2, e3)
                     o, g = i + s * q * (p - 1) + s * k, s * q * k
-                    y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = turn(
+                    y[0, row, o], y[1, row, o], y[2, row, o], y[3, row, o] = complex_multiply(
                         t0, t1, t2, t3, w[0, g], w[1, g], w[2, g], w[3, g]
                     )
 
@@ -386,7 +388,7 @@ def turn_rows(x: Floats, w: Floats, sign: float) -> None:
     for row in range(x.shape[1]):
         for i in range(x.shape[2]):
             a, aa, b, bb = x[0, row, i], x[1, row, i], x[2, row, i], x[3, row, i]
-            a, aa, b, bb = turn(a, aa, b, bb, w[0, i], w[1, i], w[2, i], w[3, i])
+            a, aa, b, bb = complex_multiply(a, aa, b, bb, w[0, i], w[1, i], w[2, i], w[3, i])
             x[0, row, i], x[1, row, i], x[2, row, i], x[3, row, i] = a, aa, sign * b, sign * bb
 
 
@@ -406,7 +408,7 @@ def halves(z: Floats, w: Floats) -> Floats:
             a2, a3 = plus(z[2, row, i], z[3, row, i], -z[2, row, j], -z[3, row, j])
             b0, b1 = plus(z[0, row, i], z[1, row, i], -z[0, row, j], -z[1, row, j])
             b2, b3 = plus(z[2, row, i], z[3, row, i], z[2, row, j], z[3, row, j])
-            c0, c1, c2, c3 = turn(b2, b3, -b0, -b1, w[0, k], w[1, k], w[2, k], w[3, k])
+            c0, c1, c2, c3 = complex_multiply(b2, b3, -b0, -b1, w[0, k], w[1, k], w[2, k], w[3, k])
             e0, e1 = plus(a0, a1, c0, c1)
             e2, e3 = plus(a2, a3, c2, c3)
             found[0, row, k], found[1, row, k] = 0.5 * e0, 0.5 * e1
@@ -425,7 +427,7 @@ def cosines(z: Floats, w: Floats, n: int) -> Floats:
     for row in range(z.shape[1]):
         for k in range(n // 2 + 1):
             a, aa, b, bb = z[0, row, k], z[1, row, k], z[2, row, k], z[3, row, k]
-            a, aa, b, bb = turn(a, aa, b, bb, w[0, k], w[1, k], w[2, k], w[3, k])
+            a, aa, b, bb = complex_multiply(a, aa, b, bb, w[0, k], w[1, k], w[2, k], w[3, k])
             found[0, row, k], found[1, row, k] = a, aa
             if 0 < k < n - k:
                 found[0, row, n - k], found[1, row, n - k] = -b, -bb

@@ -10,7 +10,7 @@ drawn towards the mean of the node's siblings by the share of their spread that 
 Stein).
 
 *Why the other cells.* The law of changes is learnt from how noisy cells lie about what is expected of them
-(:mod:`tabularium.mechanisms.inference.prior_table.law_of_changes`), and takes a cell's noise to be
+(:mod:`tabularium.mechanisms.inference.draw_towards`), and takes a cell's noise to be
 independent of that. A cell's own noise must not come back to it by way of the node's sum: it would look as if
 nothing was left to explain, the more so the more of the node is in the cell.
 

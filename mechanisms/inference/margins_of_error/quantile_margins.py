@@ -17,6 +17,7 @@ next to it.) It depends on the number of bins alone, so that all tables with one
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -26,10 +27,10 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.inference.consistency import consistency
-from tabularium.mechanisms.inference.even_trees import EvenTree, level_variances
+from tabularium.mechanisms.inference.even_trees import EvenTree, level_variances, one_tree
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
-from tabularium.mechanisms.kernels.bin_trees import one_tree
+from tabularium.mechanisms.kernels.outward_cells import reaches
 
 ROUNDING = 1e-6
 """What least squares may be off by in doubles: less than this below zero is zero."""
@@ -161,3 +162,47 @@ def _excess(bins: Floats, rank: Fraction) -> Floats:
     """Return how much more than the part ``rank`` lies up to each position."""
     found: Floats = np.cumsum(bins, axis=-1) - float(rank) * bins.sum(axis=-1, keepdims=True)
     return found
+
+
+PARTS_BESIDE = 2
+"""The numbers of a row before its sums: position and rate."""
+_OF_CHOICE = 0.2
+_LEAST_LEVEL = 0.8
+"""Two-sided; below it the quantile of sums of Laplace errors was not looked at."""
+
+
+def chosen_position(rows: Floats) -> Floats:
+    """Return the chosen positions of rows (..., numbers); not a number where nothing was measured."""
+    found: Floats = np.where(rows[..., 1] > 0, rows[..., 0], np.nan)
+    return found
+
+
+def chosen_interval(rows: Floats, variances: Floats, bins: int, level: float) -> tuple[Floats, Floats]:
+    """Return the first and the last position of the true quantile that are left possible.
+
+    Parameters
+    ----------
+    rows, variances
+        (..., numbers) what was released, and the variance of the noise in its sums.
+    bins
+        Positions of the grid.
+    level
+        Probability that the interval holds the true position.
+    """
+    outside = 1.0 - level
+    with np.errstate(divide="ignore"):
+        known = np.log(bins / (2 * _OF_CHOICE * outside)) / rows[..., 1]
+    z = quantile(max(_LEAST_LEVEL, 1 - 2 * (1 - _OF_CHOICE) * outside))
+    at, count = rows[..., 0], reaches(bins)
+    far = [math.ldexp(1, j + 1) - 1 for j in range(count)]
+
+    def reach(sums: Floats) -> Floats:
+        """Return how far the last cell reaches that M may lie in."""
+        found = np.full(at.shape, far[0])
+        for j in range(1, count):
+            least = sums[..., :j].sum(axis=-1) - z * np.sqrt(j * variances[..., 0])
+            found = np.where(least < known, far[j], found)
+        return found
+
+    up, down = rows[..., PARTS_BESIDE : PARTS_BESIDE + count], rows[..., PARTS_BESIDE + count :]
+    return np.maximum(at - reach(down), 0.0), np.minimum(at + reach(up), bins - 1.0)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.privhist.privhist import merged, pairs_of
+from tabularium.mechanisms.histograms.privhist import merged, pairs_of
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.double_fourier import relative_error, tail_energies
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
-from tabularium.mechanisms.histograms.spectral.double_fourier import relative_error, tail_energies
-from tabularium.mechanisms.histograms.spectral.transforms import (
+from tabularium.mechanisms.histograms.spectral_transforms import (
     TRANSFORMS,
     Layout,
     coordinates,

@@ -1,1 +1,0 @@
-"""PrivHist: anonymized histograms, and what they tell of the distribution behind them."""

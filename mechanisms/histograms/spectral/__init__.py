@@ -1,1 +1,0 @@
-"""FPA, SPA and EFPA, and Fourier transforms with a proof of how far they err."""
