@@ -14,7 +14,18 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from tabularium.ledger import amounts, composition, names
-from tabularium.ledger.records import ATTEMPTS, TRANSITIONS, Account, Charge, Draft, Sums, Terms, change
+from tabularium.ledger.books import Review
+from tabularium.ledger.records import (
+    ATTEMPTS,
+    SYMBOLS,
+    TRANSITIONS,
+    Account,
+    Charge,
+    Draft,
+    Sums,
+    Terms,
+    change,
+)
 from tabularium.ledger.refusals import (
     AccountClosed,
     BudgetExhausted,
@@ -224,11 +235,10 @@ def another_is_open(
 
     Who may read its draft could choose by it what to publish instead.
     """
-    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    specs: defaultdict[str, Review] = defaultdict(Review)
     for step in queries.reviewed_steps(connection, account, product, period):
-        kinds[step.spec_digest].add(step.state)
-    kinds.pop(spec_digest, None)
-    return any("measured" in taken and "published" not in taken for taken in kinds.values())
+        specs[step.spec_digest].steps.add(step.state)
+    return any(review.open for spec, review in specs.items() if spec != spec_digest)
 
 
 def require_published_as_accepted(connection: Connection, charge: Charge, digest: str) -> None:
@@ -283,9 +293,6 @@ def _of_its_spec(connection: Connection, charge: Charge) -> Iterator[tuple[Charg
             yield each, draft
 
 
-_SYMBOL = {"pure": "ε", "zcdp": "ρ"}
-
-
 def require_same_units(
     terms: Terms,
     amount: Fraction,
@@ -334,7 +341,7 @@ def _conversion(terms: Terms, amount: Fraction, asked: dict[str, str | None], di
     if "definition" in differing:
         loss = loss.as_zcdp()
     rounded = ceil(loss.amount / terms.quantum) * terms.quantum
-    charge = f"{_SYMBOL[terms.definition]} = {amounts.short(rounded)}"
+    charge = f"{SYMBOLS[terms.definition]} = {amounts.short(rounded)}"
     if "unit" in differing:
         times = "c²" if terms.definition == "zcdp" else "c"
         return (

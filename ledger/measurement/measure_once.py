@@ -49,18 +49,6 @@ from tabularium.mechanisms.accounting import TabulariumError
 Draw = Callable[[], tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]]
 
 
-def _nobody() -> bool:
-    return False
-
-
-def _nothing(_: str) -> None:
-    pass
-
-
-def _nowhere() -> None:
-    pass
-
-
 def measure_once(
     ledger: Ledger,
     store: MeasurementStore,
@@ -68,9 +56,9 @@ def measure_once(
     draws: Mapping[str, Draw] | None,
     *,
     priors: Mapping[str, str] | None = None,
-    prepare: Callable[[str], object] = _nothing,
-    announce: Callable[[], None] = _nowhere,
-    asked_to_stop: Callable[[], bool] = _nobody,
+    prepare: Callable[[str], object] = lambda _name: None,
+    announce: Callable[[], None] = lambda: None,
+    asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> Stored:
     """Return the release's one set of measurements, drawing what of it is not stored yet.
 
@@ -152,7 +140,7 @@ def _adopted(ledger: Ledger, store: MeasurementStore, charge: Charge) -> Stored 
     except MeasurementDamaged:
         return None  # never recorded, so never seen by anyone; its parts are looked at one by one
     _require_held(ledger, charge.release_id, stored.head, since=charge.seq)
-    store.settle(charge.release_id)
+    store.fsync_release(charge.release_id)
     ledger.measured(charge.release_id, charge.fence, digest=stored.digest)
     store.destroy_older_fences(charge.release_id, charge.fence)
     return stored
@@ -214,7 +202,7 @@ class _Attempt:
         part = self._store.read_part(self._release, name)
         _require_held(self._ledger, self._release, part.head)
         try:
-            self._store.settle(self._release)
+            self._store.fsync_release(self._release)
         except OSError:
             raise StorageFailed(
                 "a part of the measurement could not be made durable",
@@ -267,5 +255,5 @@ def _sanitised(error: BaseException, release_id: str) -> BaseException:
     return DrawFailed(
         f"the mechanism raised {type(error).__name__} after drawing began; the charge is abandoned and spent",
         where=f"release {release_id}",
-        hint="mend the mechanism or its parameters, which makes a new release",
+        hint="change the mechanism or its parameters, which makes a new release",
     )

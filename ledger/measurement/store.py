@@ -354,7 +354,7 @@ class MeasurementStore:
         except MeasurementDamaged:
             return None
 
-    def settle(self, release_id: str) -> None:
+    def fsync_release(self, release_id: str) -> None:
         """Make the names of the release's files durable: the writer may have died before it could."""
         for folder in (self.folder / names.release_id(release_id), self.folder, self.folder.parent):
             durable_files.sync_folder(folder)
@@ -404,7 +404,7 @@ class MeasurementStore:
                 _link_exclusive(draft, path, whose.release_id)
             finally:
                 draft.unlink(missing_ok=True)
-            self.settle(whose.release_id)
+            self.fsync_release(whose.release_id)
         except OSError:
             raise StorageFailed(
                 "the measurement file could not be written",

@@ -517,8 +517,8 @@ class ChainHead:
 
     Attributes
     ----------
-    at, kind
-        The last entry's time and kind; empty for an empty ledger.
+    at, kind, prev
+        The last entry's time, kind, and the hash that it names; empty for an empty ledger.
     recent
         The hashes of the last entries, the newest first.
     """
@@ -526,6 +526,7 @@ class ChainHead:
     head: Head = EMPTY
     at: str = ""
     kind: str = ""
+    prev: str = ""
     recent: tuple[str, ...] = ()
 
     def contains_recent(self, named: Head) -> bool:
@@ -539,11 +540,11 @@ def chain_head(connection: Connection) -> ChainHead:
     texts = connection.execute(_RECENT).scalars().all()
     if not texts:
         return ChainHead()
-    last, recent = checked_body(texts[0]), tuple(text[:64] for text in texts)
-    return ChainHead(Head(last["seq"], recent[0]), last["at"], last["kind"], recent)
+    body, recent = checked_body(texts[0]), tuple(text[:64] for text in texts)
+    return ChainHead(Head(body["seq"], recent[0]), body["at"], body["kind"], body["prev"], recent)
 
 
 def unconfirmed(connection: Connection) -> Head | None:
     """Return the head that a ledger had when it was put back, while nobody has confirmed it."""
     last = chain_head(connection)
-    return Head(last.head.seq - 1, last.recent[1]) if last.kind == "restored" else None
+    return Head(last.head.seq - 1, last.prev) if last.kind == "restored" else None
