@@ -86,9 +86,8 @@ class AccountState:
 
     def set_terms(self, terms: Terms) -> None:
         """Put terms in force."""
-        caps = {"account": terms.cap, "period": terms.cap_per_period, "product": terms.cap_per_product}
         self.terms = terms
-        self.caps = {scope: int(cap * self.per_unit) for scope, cap in caps.items() if cap is not None}
+        self.caps = {scope: int(cap * self.per_unit) for scope, cap in terms.caps.items()}
 
     def exceeded_cap(self, sums: dict[str, Sum]) -> str | None:
         """Return the scope whose cap is passed by what is reserved and spent in it, if there is one."""

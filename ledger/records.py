@@ -204,9 +204,15 @@ class Terms:
         """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""
         return (self.opens_on is None or self.opens_on <= day) and not self.closed_on(day)
 
+    @property
+    def caps(self) -> dict[str, Fraction]:
+        """The caps that there are, by their scope: account, period and product."""
+        caps = {"account": self.cap, "period": self.cap_per_period, "product": self.cap_per_product}
+        return {scope: cap for scope, cap in caps.items() if cap is not None}
+
     def cap_in(self, scope: Scope) -> Fraction | None:
         """Return the cap of one period or product; ``None`` where there is none."""
-        return self.cap_per_period if scope == "period" else self.cap_per_product
+        return self.caps.get(scope)
 
     def left_in(self, scope: Scope, sums: Sums | None) -> Fraction | None:
         """Return what the cap of one period or product leaves; ``None`` where there is no such cap.
@@ -396,6 +402,14 @@ class Approval:
     at: str
     reason: str | None
     signers: tuple[Signer, ...] = ()
+
+    def fault(self, amount: Fraction, needed: int) -> str | None:
+        """Return why it allows no charge of ``amount``: it is withdrawn, or what of it is too little."""
+        if not self.approved:
+            return "withdrawn"
+        if self.amount is not None and amount > self.amount:
+            return "amount"
+        return None if len(self.signed_by(needed)) >= needed else "signers"
 
     def signed_by(self, needed: int) -> tuple[Signer, ...]:
         """Return who counts where so many officers must approve; of one alone, who approved last."""

@@ -104,14 +104,15 @@ def require_approved(
     if unreviewed:
         what += "; another one of this product and period was to be reviewed, drawn, and not published"
     if last is not None:
-        if not last.approved:
-            what = "the approval of this spec was taken back"
-        elif last.amount is not None and amount > last.amount:
-            what = f"this spec is approved for {last.amount} and asks {amount}"
-        elif (signed := len(last.signed_by(needed))) >= needed:
+        fault = last.fault(amount, needed)
+        if fault is None:
             return
+        if fault == "withdrawn":
+            what = "the approval of this spec was taken back"
+        elif fault == "amount":
+            what = f"this spec is approved for {last.amount} and asks {amount}"
         elif needed > 1:
-            what = f"{signed} of {needed} officers have approved this spec"
+            what = f"{len(last.signed_by(needed))} of {needed} officers have approved this spec"
         else:
             what = "the key that approved this spec was revoked"
     raise NotApproved(
@@ -126,17 +127,13 @@ def require_within_caps(
     terms: Terms, charge: Charge, before: dict[str, Sums], after: dict[str, Sums]
 ) -> None:
     """Refuse a charge that would pass the cap of its account, period or product."""
-    caps = {
-        "account": (terms.cap, f"account {charge.account}"),
-        "period": (terms.cap_per_period, f"account {charge.account}, period {charge.period}"),
-        "product": (terms.cap_per_product, f"account {charge.account}, product {charge.product}"),
-    }
-    for scope, (cap, where) in caps.items():
-        if cap is not None and after[scope].used > cap:
+    for scope, cap in terms.caps.items():
+        if after[scope].used > cap:
             left = max(cap - before[scope].used, Fraction(0))
+            inside = "" if scope == "account" else f", {scope} {getattr(charge, scope)}"
             raise BudgetExhausted(
                 f"budget exhausted: {after[scope].used - before[scope].used} was asked and {left} is left",
-                where=where,
+                where=f"account {charge.account}{inside}",
                 hint="ask for less, or have a disclosure officer raise the cap",
             )
 

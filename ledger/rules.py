@@ -222,12 +222,11 @@ def _require_approved(state: Books, entry: ChargeStep, needed: int) -> None:
     Where one officer suffices, it is the one of the last decision.
     """
     last = approval_of(state.decisions.get((entry.account, entry.spec_digest), ()), state.keys)
-    if last is None or not last.approved:
-        fail(entry.seq, "charges for a spec that no officer has approved")
-    if last.amount is not None and amounts.from_text(entry.amount) > last.amount:
+    fault = "withdrawn" if last is None else last.fault(amounts.from_text(entry.amount), needed)
+    if fault == "amount":
         fail(entry.seq, "charges more than was approved for its spec")
-    if len(last.signed_by(needed)) < needed:
-        fewer = "fewer officers than must have" if needed > 1 else "no officer has"
+    if fault is not None:
+        fewer = "fewer officers than must have" if needed > 1 and fault == "signers" else "no officer has"
         fail(entry.seq, f"charges for a spec that {fewer} approved")
 
 
