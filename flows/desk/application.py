@@ -96,7 +96,7 @@ def _endpoint(desk: Desk, session: Session, answers: Answers) -> Callable[[Reque
                     desk, session, Page("error.html.jinja", {"line": line, "signed": False}, 403)
                 )
         asked = Asked(request.path_params, dict(request.query_params), form)
-        return await run_in_threadpool(_answer, desk, session, answers, asked)
+        return await run_in_threadpool(_answer, desk, session, answers, asked, request.url.path)
 
     return endpoint
 
@@ -116,7 +116,7 @@ async def _form_of(request: Request) -> dict[str, str] | None:
         return None
 
 
-def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked) -> Response:
+def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked, path: str) -> Response:
     before = None if asked.form is None else desk.last_entry()
     try:
         return _rendered(desk, session, answers(desk, asked))
@@ -125,7 +125,20 @@ def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked) -> Res
     except Exception as error:  # nothing of it is shown: it may hold what is confidential
         line, status = f"An unexpected {type(error).__name__} stopped this. Try it on the command line.", 500
     signed = None if asked.form is None else desk.signed_since(before)
-    return _rendered(desk, session, Page("error.html.jinja", {"line": line, "signed": signed}, status))
+    back = "" if asked.form is None else _page_of_form(asked, path)
+    shows = {"line": line, "signed": signed, "back": back}
+    return _rendered(desk, session, Page("error.html.jinja", shows, status))
+
+
+def _page_of_form(asked: Asked, path: str) -> str:
+    """Return the address of the page on which a form stands that was sent to this path."""
+    if path == "/unlock":
+        return decision_page.own_address(asked.value("back"))
+    if path == "/approve":
+        return decision_page.address_of(asked)
+    return (
+        path.rpartition("/")[0] if path.endswith(("/accept", "/withhold", "/verify", "/withdraw")) else path
+    )
 
 
 def _rendered(desk: Desk, session: Session, found: Given) -> Response:

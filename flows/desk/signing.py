@@ -66,7 +66,7 @@ class SigningKey:
             self._read(passphrase)
             return
         time.sleep(_PAUSE_SECONDS)
-        raise BadValue("is not the passphrase of this key", where=self.file.name, hint="go back, try again")
+        raise BadValue("this is not the passphrase of this key", where=self.file.name, hint="try again")
 
     def close(self) -> None:
         """Close the key: the passphrase is asked for again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import time
@@ -50,8 +51,10 @@ def test_what_is_shown_is_what_is_signed(place: Place) -> None:
     assert "small, 2027" in page and "Left before 7 of 10 Left after 6" in page
     assert "area × age × sex" in page and "max_rejected: no record was rejected" in page
     assert "publication.review" in page, "the last release had no review"
+    assert "may withhold it for: " in page and "the draft then waits here" in page
     asked = approval(place, browser, reason="the table of last year")
     shown = browser.send("/approve", **asked)
+    assert "Remark: the table of last year" in words_of(shown)
     data = re.search(r'<pre class="bytes">(.*?)</pre>', shown.text)
     assert data is not None
     signed = json.loads(data[1].replace("&#34;", '"'))
@@ -107,14 +110,20 @@ def test_what_cannot_be_paid_is_not_signed_by_mistake(place: Place) -> None:
     page = browser.page(f"/approve?spec={place.spec}&period=2027")
     assert "Account people cannot pay for this: ε = 7 of 10 is left" in page
     asked = approval(place, browser)
-    assert "cannot pay the 9 that it costs" in browser.sign("/approve", **asked)
+    assert "Left after nothing: it costs 2 more than is left" in page
+    refused = browser.send("/approve", **asked).text
+    assert "cannot pay the 9 that it costs" in refused
+    assert (
+        browser.client.get(html.unescape(re.findall(r'href="(/approve[^"]*)"', refused)[0])).status_code
+        == 200
+    )
     assert place.entries() == before
     assert "is approved, for at most 9" in browser.sign("/approve", **asked, even_if_unpaid="yes")
 
 
 def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     browser = Browser(place, place.key)
-    assert "1 thing waits for a person" in browser.page("/")
+    assert "At least 1 thing waits for a person" in browser.page("/"), "no Prefect is known here"
     page = browser.page(f"/drafts/{place.draft}")
     assert re.search(r"area_age_sex, nation ±1,000 widest \S+; 6 of 6 cells within met", page), (
         "of the nation's cells alone"
@@ -123,7 +132,8 @@ def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     assert "Compared with 2025." in page and "biases the series" in page
     fields = {"draft": digest_of(place)}
     said = browser.send(f"/drafts/{place.draft}/accept", **fields)
-    assert "was not answered" in said.text
+    assert "was not answered" in said.text and f'href="/drafts/{place.draft}">Go back' in said.text
+    assert "Draft since" in page and "Accepted 20" not in page
     for address, more in (
         (f"/drafts/{place.draft}/accept", {}),
         (f"/drafts/{place.draft}/withhold", CRITERION),
@@ -133,8 +143,11 @@ def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     said = browser.sign(f"/drafts/{place.draft}/accept", **fields, **DRAFT)
     assert f"Release {place.draft} is accepted. Published: " in said
     assert state(place, place.draft) == "published"
-    assert "Nothing waits for a person" in browser.page("/")
-    assert "draft accepted" in browser.page("/history")
+    assert "It was about small, 2026" in said
+    assert "Nothing is known to wait for a person" in browser.page("/")
+    assert re.search(
+        rf"draft accepted people release {place.draft}, draft \w+ small, 2026", browser.page("/history")
+    )
 
 
 def test_a_draft_is_withheld_for_a_criterion_and_nobody_is_asked_again(place: Place) -> None:
@@ -147,7 +160,8 @@ def test_a_draft_is_withheld_for_a_criterion_and_nobody_is_asked_again(place: Pl
     assert "is withheld; its budget stays spent" in browser.sign(address, **fields, criterion="implausible")
     assert state(place, place.draft) == "withheld"
     assert "outside the guarantee" in browser.page("/history")
-    assert "It was decided: withheld" in browser.page(f"/drafts/{place.draft}")
+    page = browser.page(f"/drafts/{place.draft}")
+    assert "It was decided: withheld" in page and "not on this machine" not in page
 
 
 def test_a_second_officer_is_too_late(place: Place) -> None:
@@ -241,6 +255,7 @@ def test_a_passphrase_is_asked_for_and_forgotten(place: Place, monkeypatch: pyte
     assert "error" not in browser.page("/")
     said = browser.send("/unlock", passphrase="wrong", back=f"/drafts/{place.draft}")
     assert said.status_code == 400 and "wrong" not in said.text.replace("is wrong", "")
+    assert f'href="/drafts/{place.draft}">Go back' in said.text
     said = browser.send("/unlock", passphrase="open sesame", back=f"/drafts/{place.draft}")
     assert said.url.path == f"/drafts/{place.draft}" and "Accept…" in said.text
     assert browser.send("/unlock", passphrase="open sesame", back="//evil.example").url.path == "/"

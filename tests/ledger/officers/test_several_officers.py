@@ -63,6 +63,23 @@ def test_a_spec_is_charged_when_two_officers_have_approved_it(
     books.verify()
 
 
+def test_who_has_approved_it_already_signs_nothing_again(
+    books: Ledger, officers: list[Ed25519PrivateKey]
+) -> None:
+    first, second, _ = officers
+    for by in (first, second):
+        books.approve("two", "s", by=by)
+    before = books.head()
+    for by in (first, second):
+        books.approve("two", "s", by=by)
+    assert books.head() == before
+    books.revoke_key(key_id(public_hex(second)), reason="lost", by=first)
+    assert names(books) == ["A. Ro"]
+    before = books.head()
+    books.approve("two", "s", by=first)
+    assert books.head() != before, "the last word was that of a key that is revoked"
+
+
 def test_all_must_have_signed_the_same_since_it_was_taken_back(
     books: Ledger, officers: list[Ed25519PrivateKey]
 ) -> None:
