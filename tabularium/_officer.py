@@ -59,7 +59,7 @@ class Officer:
     @property
     def key(self) -> str:
         """The name of the key, as ``tabularium ledger keys`` shows it."""
-        from tabularium.ledger.officers.keys import key_id, public_hex
+        from tabularium.ledger.keys import key_id, public_hex
 
         return key_id(public_hex(self._key))
 
@@ -359,7 +359,7 @@ def officer(
     >>> one = tb.officer(key="officer.pem")                                     # doctest: +SKIP
     >>> one.approve(books.decision("persons.yaml", period="2026"))              # doctest: +SKIP
     """
-    from tabularium.ledger.officers.keys import read_private
+    from tabularium.ledger.keys import read_private
     from tabularium.tasks.runtime.home import Home
 
     found = Home.found(None if home is None else Path(home))
@@ -415,7 +415,7 @@ class _Holding(_Looking):
 
 
 def _name(key: Ed25519PrivateKey) -> str:
-    from tabularium.ledger.officers.keys import key_id, public_hex
+    from tabularium.ledger.keys import key_id, public_hex
 
     return key_id(public_hex(key))
 

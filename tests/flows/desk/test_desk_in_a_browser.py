@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tabularium.ledger import AwaitingReview
-from tabularium.ledger.officers.keys import make_key, public_hex, read_private
+from tabularium.ledger.keys import make_key, public_hex, read_private
 from tests.debian import Unavailable
 from tests.flows.desk.desk_process import Started, Window, addresses, started, windows
 from tests.flows.desk.desk_scene import Browser, Place

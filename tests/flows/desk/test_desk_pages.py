@@ -13,8 +13,8 @@ import pytest
 
 import tabularium
 from tabularium.flows.desk.draft_page import _targets
+from tabularium.ledger.keys import key_id, make_key, public_hex, read_private
 from tabularium.ledger.names import LONGEST_TEXT
-from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
 from tabularium.mechanisms.errors import LedgerError
 from tests.flows.desk.desk_scene import Browser, Place, words_of
 from tests.flows.release.scene import write_scene
