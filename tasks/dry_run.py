@@ -17,7 +17,7 @@ from tabularium.ledger.measurement.store import Payload
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import InputError, MechanismError
-from tabularium.mechanisms.inference.draw_towards import LEAST
+from tabularium.mechanisms.inference.prior_shrinkage import LEAST
 from tabularium.mechanisms.registry import preload
 from tabularium.tasks.margins.known_levels import below
 from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares

@@ -1,14 +1,9 @@
 """The order in which the numbers of several tables are settled: totals before parts, marginals before tables.
 
-The marginals of an ``Overlap`` are taken from the grand total up, and down each hierarchy depth by depth.
-Every step settles the numbers of one marginal at one depth, given what was settled before:
-
-- its own parents: children add up to them, cell by cell;
-- the largest smaller marginals at the same nodes: cells add up to their groups.
-
-With one such condition the numbers fall into separate families. With two they are a transportation table,
-which always has a non-negative solution, and a whole one if the sums are whole. With three or more (a table
-that shares several marginals, inside a hierarchy) there may be none.
+Every step settles the numbers of one marginal at one depth, given what was settled before: children add up to
+their parents, cell by cell, and cells to the largest smaller marginals at the same nodes. With one such
+condition the numbers fall into separate families; with two they are a transportation table, which has a
+non-negative solution, and a whole one if the sums are whole; with three or more there may be none.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers, Number
-from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Marginal, Overlap, View
+from tabularium.mechanisms.inference.joint.shared_marginals import Marginal, TableSet, TableShape, View
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -64,8 +59,6 @@ class Step:
 
     Attributes
     ----------
-    marginal
-        The marginal.
     rows
         (rows,) its nodes at this depth.
     conditions
@@ -91,7 +84,7 @@ class Step:
         tables[self.marginal][self.rows] = numbers.reshape(len(self.rows), -1)
 
 
-def settling_order(overlap: Overlap) -> Iterator[list[Step]]:
+def projection_schedule(overlap: TableSet) -> Iterator[list[Step]]:
     """Yield the steps of one depth together: first all marginals without a hierarchy, then depth by depth."""
     shapes = overlap.shapes
     yield [_step(marginal, np.array([0]), 0, shapes) for marginal in shapes if marginal.along is None]
@@ -105,7 +98,7 @@ def settling_order(overlap: Overlap) -> Iterator[list[Step]]:
             ]
 
 
-def step_for_children(overlap: Overlap, step: Step, parents: Indices) -> Step:
+def step_for_children(overlap: TableSet, step: Step, parents: Indices) -> Step:
     """Return the part of a step that settles the children of ``parents``."""
     tree = overlap.shapes[step.marginal].tree
     rows = step.rows[np.isin(tree.parents[step.rows], parents)]
@@ -113,7 +106,7 @@ def step_for_children(overlap: Overlap, step: Step, parents: Indices) -> Step:
 
 
 def failed_families(
-    overlap: Overlap, steps: Sequence[Step], failed: Callable[[Step], Bools]
+    overlap: TableSet, steps: Sequence[Step], failed: Callable[[Step], Bools]
 ) -> Indices | None:
     """Return the parents of all families with a row that failed, in one depth's steps.
 
@@ -128,7 +121,7 @@ def failed_families(
     return np.unique(np.concatenate(parents))
 
 
-def _step(marginal: Marginal, rows: Indices, depth: int, shapes: Mapping[Marginal, Frame]) -> Step:
+def _step(marginal: Marginal, rows: Indices, depth: int, shapes: Mapping[Marginal, TableShape]) -> Step:
     """Return the step that settles these nodes of a marginal, all at one depth."""
     frame = shapes[marginal]
     conditions = [_parents(marginal, rows, frame)] if depth else []
@@ -141,20 +134,20 @@ def _step(marginal: Marginal, rows: Indices, depth: int, shapes: Mapping[Margina
     return Step(marginal, rows, tuple(conditions))
 
 
-def _covers(other: Marginal, sub: Marginal, rows: Indices, shapes: Mapping[Marginal, Frame]) -> bool:
+def _covers(other: Marginal, sub: Marginal, rows: Indices, shapes: Mapping[Marginal, TableShape]) -> bool:
     """Say whether a larger marginal already fixes all that the smaller one would fix at these nodes."""
     if sub.along is None:
         return True
     return bool((rows[rows < shapes[sub].tree.nodes] < shapes[other].tree.nodes).all())
 
 
-def _parents(marginal: Marginal, rows: Indices, frame: Frame) -> Condition:
+def _parents(marginal: Marginal, rows: Indices, frame: TableShape) -> Condition:
     above, place = np.unique(frame.tree.parents[rows], return_inverse=True)
     labels = place[:, None] * frame.cells + np.arange(frame.cells)
     return Condition(marginal, labels.ravel(), above)
 
 
-def _groups(frame: Frame, sub: Marginal, rows: Indices, nodes: int) -> Condition:
+def _groups(frame: TableShape, sub: Marginal, rows: Indices, nodes: int) -> Condition:
     """Return the condition that cells add up to a smaller marginal, which has so many nodes."""
     if sub.along is None:
         return Condition(sub, np.tile(View(frame, sub, None).groups, len(rows)), np.array([0]))
@@ -165,24 +158,23 @@ def _groups(frame: Frame, sub: Marginal, rows: Indices, nodes: int) -> Condition
     return Condition(sub, labels.ravel(), rows[held])
 
 
-def marginal_tables(overlap: Overlap, tables: Mapping[str, Floats]) -> MarginalTables:
+def marginal_tables(overlap: TableSet, tables: Mapping[str, Floats]) -> MarginalTables:
     """Return the numbers of every marginal, each from the deepest table that shows it."""
     found = {}
     for marginal in overlap.marginals:
         name = overlap.holding(marginal)[0]
-        found[marginal] = _shown(overlap, name, marginal, tables[name])
+        nodes = overlap.shapes[marginal].tree.nodes
+        found[marginal] = summed(overlap.frames[name], tables[name], marginal, nodes)
     return found
 
 
-def _shown(overlap: Overlap, name: str, marginal: Marginal, table: Floats) -> Floats:
-    """Return a table's view of a marginal at all nodes that both have."""
-    frame = overlap.frames[name]
-    nodes = min(overlap.shapes[marginal].tree.nodes, frame.tree.nodes)
-    rows = np.arange(nodes) if marginal.along else None
+def summed(frame: TableShape, table: Floats, marginal: Marginal, nodes: int) -> Floats:
+    """Add a table's numbers up to those of one of its marginals of so many nodes, at all that both have."""
+    rows = np.arange(min(nodes, frame.tree.nodes)) if marginal.along else None
     return View(frame, marginal, rows).gather(np.broadcast_to(table, frame.shape))
 
 
-def tables_of(overlap: Overlap, settled: Mapping[Marginal, NDArray[Number]]) -> dict[str, NDArray[Number]]:
+def tables_of(overlap: TableSet, settled: Mapping[Marginal, NDArray[Number]]) -> dict[str, NDArray[Number]]:
     """Return every table's numbers from those of its own marginal, in the table's own order of cells."""
     tables = {}
     for name, frame in overlap.frames.items():
@@ -194,14 +186,14 @@ def tables_of(overlap: Overlap, settled: Mapping[Marginal, NDArray[Number]]) -> 
     return tables
 
 
-def marginal_variances(overlap: Overlap, variances: Mapping[str, Floats]) -> MarginalTables:
+def marginal_variances(overlap: TableSet, variances: Mapping[str, Floats]) -> MarginalTables:
     """Return variances of every marginal's numbers to weigh them by: the least that any table's sum has."""
     found = {}
     for marginal in overlap.marginals:
         frame = overlap.shapes[marginal]
         least = np.full((frame.tree.nodes, frame.cells), np.inf)
         for name in overlap.holding(marginal):
-            shown = _shown(overlap, name, marginal, variances[name])
+            shown = summed(overlap.frames[name], variances[name], marginal, frame.tree.nodes)
             least[: len(shown)] = np.minimum(least[: len(shown)], shown)
         least[least <= CERTAIN * least.max()] = 0.0
         found[marginal] = least
@@ -227,16 +219,8 @@ def stacked(
 ) -> tuple[sparse.csr_array, list[NDArray[Number]], list[Bools]]:
     """Return the conditions on all numbers of these steps, laid end to end, as A x = b.
 
-    A sum that is itself one of the numbers sought enters A with -1, and b with 0.
-
-    Returns
-    -------
-    system
-        A (conditions, numbers).
-    sums
-        b, one vector for each set of conditions.
-    given
-        For each set, which of its sums are settled already.
+    A sum that is itself one of the numbers sought enters A with -1, and b with 0. Returns A, b by sets of
+    conditions, and for each set which of its sums are settled already.
     """
     from scipy import sparse
 

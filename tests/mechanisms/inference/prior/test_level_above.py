@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.draw_towards import draw_towards
 from tabularium.mechanisms.inference.level_above import expected_below
+from tabularium.mechanisms.inference.prior_shrinkage import shrink_to_prior
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 
@@ -98,7 +98,7 @@ def test_intervals_hold_where_most_of_an_area_is_in_one_cell() -> None:
     spoiled = level.sum(axis=1, keepdims=True) * np.maximum(above, 0) / above.sum()
     held = []
     for each in (expected, np.maximum(spoiled, 0.0)):
-        drawn = draw_towards(level.reshape(-1), each.reshape(-1), noise, 0.9)
+        drawn = shrink_to_prior(level.reshape(-1), each.reshape(-1), noise, 0.9)
         within = np.abs(drawn.values - truth.reshape(-1)) <= drawn.half + 0.5
         held.append(within.reshape(truth.shape)[:, 0].mean())
     assert held[0] > 0.88

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.draw_towards import LEAST, Drawn, Grid, Law, draw_towards, laws_behind
+from tabularium.mechanisms.inference.prior_shrinkage import (
+    LEAST,
+    Grid,
+    Posterior,
+    Shrunk,
+    change_distributions,
+    shrink_to_prior,
+)
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 
@@ -34,11 +41,11 @@ def scene() -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=4)
-def drawn(kind: str) -> tuple[Drawn, Floats]:
+def drawn(kind: str) -> tuple[Shrunk, Floats]:
     before, now = scene()
     prior = before if kind == "fits" else generator(2).permutation(before)
     noisy = now + noise_of(4000, 3)
-    return draw_towards(noisy, prior, NOISE, 0.9), noisy
+    return shrink_to_prior(noisy, prior, NOISE, 0.9), noisy
 
 
 def test_a_prior_that_fits_takes_most_of_the_error_away() -> None:
@@ -68,7 +75,7 @@ def test_what_is_told_of_changes_is_what_happens_to_them() -> None:
     moved = np.where(np.arange(4000) % 50 == 0, dict(enumerate(found.shown))[2][0], 0)
     shown = []
     for seed in range(2):
-        again = draw_towards(before + moved + noise_of(4000, 10 + seed), before, NOISE, 0.9)
+        again = shrink_to_prior(before + moved + noise_of(4000, 10 + seed), before, NOISE, 0.9)
         there = moved > 0
         happened = (again.values - again.scale * before)[there].mean() / moved.max()
         shown.append((happened, dict(again.shown)[int(moved.max())]))
@@ -110,7 +117,7 @@ def test_every_estimate_lies_between_measurement_and_expectation(
     prior = rng.geometric(0.02, 600) * (rng.random(600) < 0.6).astype(float)
     noisy = prior + noise_of(600, seed + 1, noise)
     prior[rng.random(600) < missing] = np.nan
-    found = draw_towards(noisy, prior, noise, 0.9)
+    found = shrink_to_prior(noisy, prior, noise, 0.9)
     left = np.isnan(prior)  # others may be drawn to zero, also where the prior itself stands nowhere
     np.testing.assert_array_equal(found.values[left], noisy[left])
     assert (
@@ -123,14 +130,14 @@ def test_every_estimate_lies_between_measurement_and_expectation(
 
 def test_few_cells_are_left_as_they_are() -> None:
     noisy = 5.0 + noise_of(LEAST - 1, 4)
-    found = draw_towards(noisy, np.full(LEAST - 1, 5.0), NOISE, 0.9)
+    found = shrink_to_prior(noisy, np.full(LEAST - 1, 5.0), NOISE, 0.9)
     assert found.cells == 0
     np.testing.assert_array_equal(found.values, noisy)
 
 
 def test_growth_of_all_cells_is_taken_for_a_scale() -> None:
     before = np.resize([100.0, 300.0, 900.0], 900)
-    found = draw_towards(np.rint(1.25 * before) + noise_of(900, 5), before, NOISE, 0.9)
+    found = shrink_to_prior(np.rint(1.25 * before) + noise_of(900, 5), before, NOISE, 0.9)
     assert found.scale == pytest.approx(1.25, abs=0.01)
     assert np.abs(found.values - 1.25 * before).mean() < 0.5 * NOISE.deviation
 
@@ -139,7 +146,7 @@ def test_empty_cells_of_a_sparse_table_are_drawn_to_zero_also_where_the_prior_is
     rng = generator(6)
     now = np.where(rng.random(3000) < 0.9, 0.0, 500.0)
     noisy, wrong = now + noise_of(3000, 7), np.full(3000, 40.0)
-    found = draw_towards(noisy, wrong, NOISE, 0.9)
+    found = shrink_to_prior(noisy, wrong, NOISE, 0.9)
     assert np.abs(found.values - now)[now == 0].mean() < 0.4 * NOISE.deviation
 
 
@@ -153,7 +160,7 @@ def test_empty_cells_of_a_sparse_table_are_drawn_to_zero_also_where_the_prior_is
 )
 def test_what_is_no_prior_is_refused(prior: Floats, said: str) -> None:
     with pytest.raises(MechanismError, match=said):
-        draw_towards(np.zeros(300), prior, NOISE, 0.9)
+        shrink_to_prior(np.zeros(300), prior, NOISE, 0.9)
 
 
 def test_the_mean_given_a_residual_by_hand() -> None:
@@ -164,7 +171,7 @@ def test_the_mean_given_a_residual_by_hand() -> None:
     law = np.zeros(len(grid.points))
     zero = len(law) // 2
     law[zero] = law[zero + 4] = 0.5
-    made = Law.of(grid, law, 0.9)
+    made = Posterior.of(grid, law, 0.9)
     chance = np.exp(-3.0) / (np.exp(-1.0) + np.exp(-3.0))  # of 4: |1 - 4| = 3 against |1 - 0| = 1
     assert made.mean[zero + 1] == pytest.approx(4 * chance)
     assert made.variance[zero + 1] == pytest.approx(16 * chance * (1 - chance))
@@ -187,7 +194,7 @@ def test_the_law_of_changes_is_found_behind_the_noise() -> None:
     grid = Grid.of(NOISE)
     change = np.where(np.arange(20_000) % 10 == 0, np.resize(np.arange(200), 20_000), 0)
     seen = np.bincount(grid.places(change + noise_of(20_000, 8)), minlength=len(grid.points))
-    ((law,), _) = laws_behind(grid, seen[None, :])
+    ((law,), _) = change_distributions(grid, seen[None, :])
     assert law[np.abs(grid.points) <= 5].sum() == pytest.approx(0.9, abs=0.05)
     assert law[grid.points > 30].sum() == pytest.approx(0.085, abs=0.02)
     assert law[grid.points < -20].sum() < 0.01

@@ -1,31 +1,22 @@
-"""Noisy counts drawn towards a table that was published before (an empirical Bayes estimate).
-
-::
+"""Noisy counts shrunk towards a table that was published before (an empirical Bayes estimate).
 
     expected = scale · prior + offset of its class       (both learnt from the noisy counts, or 1 and 0)
                or 0, where that is the better guess for its class
-    estimate = expected + E(change | noisy - expected)   (the law of changes learnt class by class)
+    estimate = expected + E(change | noisy - expected)   (the distribution of changes learnt class by class)
 
-A class holds cells of like size in the prior: that an empty cell stays empty and that a large one changes by
-little are different beliefs, and each is formed by how the noisy counts of its own cells lie about what is
-expected of them (:mod:`tabularium.mechanisms.inference.draw_towards`). A prior that fits is
-trusted; one that has nothing to do with the counts leaves residuals as wide as the table itself, and little
-is drawn. In a sparse table zero then makes the noisy counts of a class likelier than the prior does, and
-stands in its place.
+A class holds cells of like size in the prior. The distribution of changes is a mixture of a point at 0 and of
+uniform ones, by maximum likelihood (Stephens 2017; docs/explanation/margins-of-error.md). A prior that fits
+is trusted; one that has nothing to do with the counts leaves wide residuals, and little is shrunk.
 
 *Privacy.* The prior is public and the noisy counts are paid for; nothing else is looked at.
-
-*Bias.* The estimate is the mean of the law given the residual. Over all cells of a class it is right on
-average; of a true change only a part is shown, less of small ones than of large ones (``Drawn.shown``).
-
-*Intervals.* Expected, as the estimates are, over the cells of a class with the same residual, as far as the
-law was learnt well: by ``LEAST`` cells or more.
+*Bias.* On average over a class the estimate is right; of a true change only a part is shown (``shown``).
+*Intervals* hold over the cells of a class with the same residual, of ``LEAST`` cells or more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, floor, sqrt
+from math import floor, sqrt
 
 import numpy as np
 
@@ -44,7 +35,7 @@ _OUTLIER = 8  # standard deviations, beyond which a residual tells nothing of wh
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Drawn:
+class Shrunk:
     """Noisy counts after they were drawn.
 
     Attributes
@@ -72,20 +63,17 @@ class Drawn:
     shown: tuple[tuple[int, float], ...]
 
 
-def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float, *, scaled: bool = True) -> Drawn:
-    """Draw noisy counts towards what was published before.
+def shrink_to_prior(
+    noisy: Floats, prior: Floats, noise: Noise, level: float, *, scaled: bool = True
+) -> Shrunk:
+    """Shrink noisy counts towards what was published before.
 
     Parameters
     ----------
     noisy
         (cells,) whole numbers: counts with independent noise of one law.
     prior
-        (cells,) what was published for them before, in the order of ``noisy``; not a number where nothing
-        was. Those cells are left as they are.
-    noise
-        The law of the noise.
-    level
-        Share of true counts that intervals are to hold, in (0, 1).
+        (cells,) what was published for them before; not a number where nothing was: those are left alone.
     scaled
         Whether the prior is of another time, so that all counts together may have grown since.
 
@@ -102,7 +90,7 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float, *, sc
     >>> away = np.rint(10 * np.log(np.linspace(0.002, 1, 500)))
     >>> noisy = 50 + np.concatenate((away, -away))
     >>> noisy[0] = 900.0
-    >>> drawn = draw_towards(noisy, np.full(1000, 50.0), noise, 0.9)
+    >>> drawn = shrink_to_prior(noisy, np.full(1000, 50.0), noise, 0.9)
     >>> noisy[[0, 100, 900]].tolist(), drawn.values[[0, 100, 900]].round().tolist()
     ([900.0, 34.0, 52.0], [900.0, 49.0, 50.0])
     """
@@ -119,7 +107,7 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float, *, sc
     variances = np.full(noisy.shape, noise.variance)
     half = np.full(noisy.shape, quantile(level) * sqrt(noise.variance))
     if int(known.sum()) < LEAST or noise.variance <= NOTHING:
-        return Drawn(values, variances, half, 0, 1.0, ())
+        return Shrunk(values, variances, half, 0, 1.0, ())
     scale = _scale(noisy[known], prior[known], noise.variance) if scaled else 1.0
     own, size = noisy[known], scale * prior[known]
     of = _classes(size, sqrt(noise.variance))
@@ -127,7 +115,7 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float, *, sc
     expected = np.rint(size + _offsets(own - size, of, noise.variance)[of])
     expected, trusted = _or_zero(grid, own, expected, of)
     counts = _seen(grid, own - expected, of)
-    laws = [Law.of(grid, law, level) for law in laws_behind(grid, counts)[0]]
+    laws = [Posterior.of(grid, law, level) for law in change_distributions(grid, counts)[0]]
     near = np.abs(own - expected) <= grid.trusted
     at = (own - expected) / grid.step + len(grid.points) // 2
     values[known] = np.where(near, expected + _between([law.mean for law in laws], of, at), own)
@@ -136,7 +124,7 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float, *, sc
     variances[known] = ((counts * spread).sum(axis=1) / counts.sum(axis=1))[of]
     sizes = np.bincount(of) * trusted
     shown = _shown(grid, laws, sizes, (np.bincount(of, expected) / np.bincount(of)).tolist())
-    return Drawn(values, variances, half, int(sizes.sum()), scale, shown)
+    return Shrunk(values, variances, half, int(sizes.sum()), scale, shown)
 
 
 def _scale(noisy: Floats, prior: Floats, variance: float) -> float:
@@ -185,8 +173,8 @@ def _offsets(residuals: Floats, of: Integers, variance: float) -> Floats:
 
 def _or_zero(grid: Grid, own: Floats, expected: Floats, of: Integers) -> tuple[Floats, Bools]:
     """Return what is expected of each cell, and (classes,) whether that is what the prior says and not 0."""
-    by_prior = laws_behind(grid, _seen(grid, own - expected, of))[1]
-    by_zero = laws_behind(grid, _seen(grid, own, of))[1]
+    by_prior = change_distributions(grid, _seen(grid, own - expected, of))[1]
+    by_zero = change_distributions(grid, _seen(grid, own, of))[1]
     trusted: Bools = by_zero <= by_prior + _PLAINLY
     return np.where(trusted[of], expected, 0.0), trusted
 
@@ -209,7 +197,7 @@ def _between(rows: list[Floats], of: Integers, at: Floats) -> Floats:
 
 
 def _shown(
-    grid: Grid, laws: list[Law], cells: Integers, expected: list[float]
+    grid: Grid, laws: list[Posterior], cells: Integers, expected: list[float]
 ) -> tuple[tuple[int, float], ...]:
     """Return changes of some sizes with the part of them that is shown, over cells that can change so."""
     found = []
@@ -260,7 +248,7 @@ class Grid:
         step = max(1, floor(deviation / _STEPS))
         half = max(8, round(REACH * deviation / step))
         points = step * np.arange(-half, half + 1).astype(np.float64)
-        return cls(noise.variance, step, points, _chances(noise, step, 2 * half))
+        return cls(noise.variance, step, points, noise.chances(step, 2 * half))
 
     @property
     def trusted(self) -> float:
@@ -292,23 +280,8 @@ class Grid:
         return np.stack([np.convolve(law, self.noise)[size - 1 : 2 * size - 1] for law in laws])
 
 
-def _chances(noise: Noise, step: int, half: int) -> Floats:
-    """Return the chance of -half .. half steps: of whole numbers exactly, else of the nearest of steps."""
-    away = np.abs(np.arange(-half, half + 1)) * float(step)
-    if noise.family == "gaussian":
-        chance = np.exp(-0.5 * (away / noise.scale) ** 2)
-    elif step == 1:
-        chance = np.exp(-away / noise.scale)
-    else:
-        beyond = exp(-step / (2 * noise.scale))
-        chance = np.exp(-away / noise.scale) * (1 / beyond - beyond) / 2
-        chance[half] = 1 - beyond
-    total: Floats = chance / chance.sum()
-    return total
-
-
 @dataclass(frozen=True, eq=False, slots=True)
-class Law:
+class Posterior:
     """A law of changes, and what is to be thought of a change by its residual, point by point of the grid.
 
     Attributes
@@ -325,16 +298,8 @@ class Law:
     half: Floats
 
     @classmethod
-    def of(cls, grid: Grid, law: Floats, level: float) -> Law:
-        """Return what a law says.
-
-        Parameters
-        ----------
-        law
-            (points,) of the changes.
-        level
-            Share of changes that intervals are to hold.
-        """
+    def of(cls, grid: Grid, law: Floats, level: float) -> Posterior:
+        """Return what a law (points,) of the changes says; intervals hold the share ``level`` of them."""
         return cls(grid, *_given_residuals(grid, law, level))
 
     def shown(self, change: float) -> float:
@@ -345,17 +310,10 @@ class Law:
         return float(chance @ self.mean / chance.sum() / self.grid.points[place])
 
 
-def laws_behind(grid: Grid, seen: Integers) -> tuple[Floats, Floats]:
-    """Learn the law of the changes behind the residuals of each class.
+def change_distributions(grid: Grid, seen: Integers) -> tuple[Floats, Floats]:
+    """Learn the law of the changes of each class from how many residuals lie at each point.
 
-    Parameters
-    ----------
-    seen
-        (classes, points) how many residuals of each class lie at each point.
-
-    Returns
-    -------
-    (classes, points) the laws, and (classes,) the logarithms of how likely they make the residuals.
+    Returns (classes, points) the laws, and (classes,) the logarithms of how likely they make the residuals.
     """
     laws = grid.laws
     likely = grid.with_noise(laws)
