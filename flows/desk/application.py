@@ -15,14 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tabularium.flows.desk import (
-    account_pages,
-    decision_page,
-    draft_page,
-    history_page,
-    release_pages,
-    waiting_page,
-)
+from tabularium.flows.desk import account_pages, decision_page, draft_page, list_pages, release_pages
 from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import Guard, Session
@@ -40,7 +33,7 @@ _STYLES = (
     Path(__file__).parent / "page/desk.css",
 )
 PAGES: dict[tuple[str, str], Answers] = {
-    ("GET", "/"): waiting_page.waiting,
+    ("GET", "/"): list_pages.waiting,
     ("GET", "/approve"): decision_page.look,
     ("POST", "/approve"): decision_page.approve,
     ("GET", "/drafts/{release}"): draft_page.look,
@@ -59,7 +52,7 @@ PAGES: dict[tuple[str, str], Answers] = {
     ("POST", "/releases/{release}/verify"): release_pages.verify,
     ("POST", "/releases/{release}/withdraw"): release_pages.withdraw,
     ("GET", "/products/{product}"): release_pages.product,
-    ("GET", "/history"): history_page.history,
+    ("GET", "/history"): list_pages.history,
 }
 
 
