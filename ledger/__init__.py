@@ -14,10 +14,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tabularium.ledger.charges.composition import Partition
-    from tabularium.ledger.drafts import Draft, Withdrawal, Withheld
+    from tabularium.ledger.composition import Partition
     from tabularium.ledger.ledger import Ledger
-    from tabularium.ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+    from tabularium.ledger.records import (
+        Account,
+        Approval,
+        Charge,
+        Draft,
+        Entry,
+        Head,
+        Key,
+        ReleaseKey,
+        Sums,
+        Terms,
+        Withdrawal,
+        Withheld,
+    )
     from tabularium.ledger.refusals import (
         AccountClosed,
         AwaitingReview,
@@ -42,7 +54,6 @@ if TYPE_CHECKING:
         UnknownRelease,
         WrongState,
     )
-    from tabularium.ledger.release_keys import ReleaseKey
 
 __all__ = [
     "Account",
@@ -85,22 +96,21 @@ __all__ = [
 
 # What is imported when it is asked for: a database is needed where a ledger is opened, and not for its words.
 _HOLDERS = {
-    "tabularium.ledger.charges.composition": ("Partition",),
-    "tabularium.ledger.drafts": (
-        "Draft",
-        "Withdrawal",
-        "Withheld",
-    ),
+    "tabularium.ledger.composition": ("Partition",),
     "tabularium.ledger.ledger": ("Ledger",),
     "tabularium.ledger.records": (
         "Account",
         "Approval",
         "Charge",
+        "Draft",
         "Entry",
         "Head",
         "Key",
+        "ReleaseKey",
         "Sums",
         "Terms",
+        "Withdrawal",
+        "Withheld",
     ),
     "tabularium.ledger.refusals": (
         "AccountClosed",
@@ -126,7 +136,6 @@ _HOLDERS = {
         "UnknownRelease",
         "WrongState",
     ),
-    "tabularium.ledger.release_keys": ("ReleaseKey",),
 }
 _HOLDER = {name: holder for holder, names in _HOLDERS.items() for name in names}
 

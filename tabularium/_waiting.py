@@ -131,7 +131,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
             asks = asking.get(charge.spec_digest, "")
             if charge.state == "measured":
                 draft = ledger.draft(charge.release_id)
-                if draft is not None:
+                if draft is not None and not (draft.accepted and _at_work(ledger, charge)):
                     since = datetime.fromisoformat(draft.at)
                     command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
                     about = "draft"
@@ -139,7 +139,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
                         "Once it is accepted, it is published as it is; withheld, it never is. "
                         "Until somebody decides, it stays a draft."
                     )
-                    if draft.accepted:
+                    if draft.accepted:  # what was to publish it was cut off, or had no room
                         about = "accepted, not published"
                         then = "Its run publishes it; where none does, this command does, and signs nothing."
                     signed = tuple(each.officer for each in draft.acceptances)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.ledger.measurement.measurement_file import Payload
+from tabularium.ledger.measurement.store import Payload
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import InputError, MechanismError

@@ -15,17 +15,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tabularium.flows.desk import (
-    account_pages,
-    decision_page,
-    draft_page,
-    history_page,
-    release_pages,
-    waiting_page,
-)
+from tabularium.flows.desk import account_pages, decision_page, draft_page, list_pages, release_pages
 from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import Guard, Session
+from tabularium.flows.desk.signing_off import signed_since
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.report.templates import templates
 
@@ -39,7 +33,7 @@ _STYLES = (
     Path(__file__).parent / "page/desk.css",
 )
 PAGES: dict[tuple[str, str], Answers] = {
-    ("GET", "/"): waiting_page.waiting,
+    ("GET", "/"): list_pages.waiting,
     ("GET", "/approve"): decision_page.look,
     ("POST", "/approve"): decision_page.approve,
     ("GET", "/drafts/{release}"): draft_page.look,
@@ -58,7 +52,7 @@ PAGES: dict[tuple[str, str], Answers] = {
     ("POST", "/releases/{release}/verify"): release_pages.verify,
     ("POST", "/releases/{release}/withdraw"): release_pages.withdraw,
     ("GET", "/products/{product}"): release_pages.product,
-    ("GET", "/history"): history_page.history,
+    ("GET", "/history"): list_pages.history,
 }
 
 
@@ -122,9 +116,14 @@ def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked, path: 
         return _rendered(desk, session, answers(desk, asked))
     except TabulariumError as error:
         line, status = error.line(), 400
+    except PermissionError as error:
+        line, status = (
+            f"{error.filename}: may not be read by whoever started the desk; see its owner, mode",
+            400,
+        )
     except Exception as error:  # nothing of it is shown: it may hold what is confidential
         line, status = f"An unexpected {type(error).__name__} stopped this. Try it on the command line.", 500
-    signed = None if asked.form is None else desk.signed_since(before)
+    signed = None if asked.form is None else signed_since(desk, asked, before)
     back = "" if asked.form is None else _page_of_form(asked, path)
     shows = {"line": line, "signed": signed, "back": back}
     return _rendered(desk, session, Page("error.html.jinja", shows, status))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ def look(desk: Desk, asked: Asked) -> Page:
             "decision": decision,
             "tables": _tables(decision),
             "bar_shares": _bar(decision),
+            "changes": [(field, *map(_written, values)) for field, *values in decision.changes],
             "confidence": float(decision.spec._loaded.spec.publication.confidence),
             "command": _command(desk, asked, decision),
             "asked": _named(asked),
@@ -203,6 +205,11 @@ def _margin(margin: float | None, at_least: bool) -> str | None:
     if margin is None or margin == float("inf"):
         return None
     return f"± {in_figures(margin)}{' or more' if at_least else ''}"
+
+
+def _written(value: Any) -> str:
+    """Return a value of a spec as people write it: letters of every script, and ``<`` as it is."""
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _bar(decision: tabularium.Decision) -> dict[str, Any]:

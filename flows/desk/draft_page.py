@@ -52,6 +52,7 @@ def look(desk: Desk, asked: Asked) -> Page:
             "laid_out": charged.draft,
             "standing": charged.standing,
             "folder": folder,
+            "own": folder is not None and not any(folder.is_relative_to(each) for each in desk.folders),
             "commands": _commands(desk, name),
             **shown,
         },

@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,8 +118,15 @@ def decide(
     before = desk.last_entry()
     with desk.asking_prefect():
         decided = decide(officer.signs_only(data or b""))
-    result = Result(decided, desk.signed_since(before) is not False, about, back, goes_on)
+    result = Result(decided, signed_since(desk, asked, before) is not False, about, back, goes_on)
     return Elsewhere(f"/decided/{desk.keep(result)}")
+
+
+def signed_since(desk: Desk, asked: Asked, entry: int | None) -> bool | None:
+    """Whether what a form says that it has shown was signed after an entry; None where nobody can say."""
+    with suppress(InputError, ValueError):  # no page has shown that
+        return desk.signed_since(entry, json.loads(_bytes(asked.value("signed")) or b""))
+    return False
 
 
 def _bytes(text: str) -> bytes | None:

@@ -23,9 +23,8 @@ from tabularium.ledger import (
     WrongState,
 )
 from tabularium.ledger.measurement.measure_once import measure_once
-from tabularium.ledger.measurement.measurement_file import Payload
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.measurement.store import MeasurementStore, Payload
 from tabularium.mechanisms.accounting import TabulariumError
 from tests.ledger.measurement.drawing_scene import (
     SECRET,

@@ -15,8 +15,7 @@ from tabularium.ledger import (
     StaleFence,
     WrongState,
 )
-from tabularium.ledger.measurement.measurement_file import Payload
-from tabularium.ledger.measurement.store import MeasurementStore, Stored
+from tabularium.ledger.measurement.store import MeasurementStore, Payload, Stored
 from tests.ledger.measurement.drawing_scene import (
     SECRET,
     Draws,

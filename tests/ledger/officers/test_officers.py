@@ -23,7 +23,7 @@ from tabularium.ledger import (
     Unfit,
     UnknownAccount,
 )
-from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
+from tabularium.ledger.keys import key_id, make_key, public_hex, read_private, read_public
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import AMOUNT, census, finish, open_books, reserve, sqlite, verify_entries
 

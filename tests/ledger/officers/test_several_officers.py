@@ -12,11 +12,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Entry, Ledger, NotApproved, WrongState
-from tabularium.ledger.chain.entries import seal
-from tabularium.ledger.chain.export import export, restore, verify_export
-from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.events import make_entry
+from tabularium.ledger.export import export, migrate, restore, verify_export
+from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import EMPTY, GENESIS, Head
-from tabularium.ledger.storage.migration import migrate
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.chain.test_verify_forged import AT, DRAWING, MEASURED, RESERVED, TERMS
 from tests.ledger.officers.test_draft_review import CRITERIA, LAID_OUT, lay_out
@@ -311,7 +310,7 @@ class Chain:
 
     def put(self, kind: str, fields: dict[str, Any]) -> None:
         head = Head(self.entries[-1].seq, self.entries[-1].hash) if self.entries else EMPTY
-        self.entries.append(seal(head, kind, AT, fields)[1])
+        self.entries.append(make_entry(head, kind, AT, fields)[1])
 
     def signed(self, kind: str, by: Ed25519PrivateKey, **fields: Any) -> Chain:
         fields["by"] = key_id(public_hex(by))

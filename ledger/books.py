@@ -6,16 +6,15 @@ a few values while one is open), not with the number of entries.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 from typing import NoReturn
 
 from tabularium.ledger import amounts
-from tabularium.ledger.chain.entry_records import Separating, SpecDecision
-from tabularium.ledger.records import ATTEMPTS, GENESIS, Terms
+from tabularium.ledger.events import Enrolment, Event
+from tabularium.ledger.records import ATTEMPTS, GENESIS, Body, Key, ReleaseKey, Terms
 from tabularium.ledger.refusals import ChainBroken
 
 
@@ -57,10 +56,7 @@ class OpenCharge:
     content: tuple[object, ...]
     product: str = ""
     allowed: int = ATTEMPTS
-    draft: str | None = None  # digest of the certificate that was laid out for review
-    criteria: tuple[str, ...] = ()
-    signed_by: tuple[str, ...] = ()  # the keys that accepted it, as they did
-    accepted: bool = False  # by as many officers as must
+    reviewed: tuple[Body, ...] = ()  # what laid it out as a draft, and what accepted that
     review: Review = field(default_factory=Review)
 
 
@@ -85,19 +81,15 @@ class AccountState:
         self.products: defaultdict[str, Sum] = defaultdict(Sum)
         #: group -> in how many parts a unit can be, and every part's own (reserved, spent)
         self.groups: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
-        self.changes = 0  # how often the terms were changed
-        self.evidence = 0  # how often evidence was asked for
         self.retired = False
-        self.retirements = 0
-        self.agree(terms)
+        self.set_terms(terms)
 
-    def agree(self, terms: Terms) -> None:
+    def set_terms(self, terms: Terms) -> None:
         """Put terms in force."""
-        caps = {"account": terms.cap, "period": terms.cap_per_period, "product": terms.cap_per_product}
         self.terms = terms
-        self.caps = {scope: int(cap * self.per_unit) for scope, cap in caps.items() if cap is not None}
+        self.caps = {scope: int(cap * self.per_unit) for scope, cap in terms.caps.items()}
 
-    def passed(self, sums: dict[str, Sum]) -> str | None:
+    def exceeded_cap(self, sums: dict[str, Sum]) -> str | None:
         """Return the scope whose cap is passed by what is reserved and spent in it, if there is one."""
         for scope, found in sums.items():
             if scope in self.caps and found.reserved + found.spent > self.caps[scope]:
@@ -108,16 +100,16 @@ class AccountState:
         """Return an amount as a number of quanta."""
         count = amounts.from_text(amount) * self.per_unit
         if count.denominator != 1:
-            broken(seq, "has an amount that is no multiple of its account's quantum")
+            fail(seq, "has an amount that is no multiple of its account's quantum")
         return count.numerator
 
-    def reads(self, found: Sum, reserved: str, spent: str) -> bool:
+    def matches(self, found: Sum, reserved: str, spent: str) -> bool:
         """Whether two texts in an entry are those of a sum."""
         return _text(found.reserved, self.per_unit) == reserved and _text(found.spent, self.per_unit) == spent
 
 
 @dataclass
-class LedgerState:
+class Books:
     """The whole ledger as the entries so far imply it."""
 
     first: str = GENESIS  # the first entry's hash, which names the ledger
@@ -127,38 +119,50 @@ class LedgerState:
     #: release -> the account that paid for it; those that are published and not withdrawn
     published: dict[str, str] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)  # of all that were ever published
-    keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
-    officers: dict[str, str] = field(default_factory=dict)  # name of a key -> whose it is
-    release_keys: dict[str, bool] = field(default_factory=dict)  # name -> whether it is active
-    key_changes: int = 0
+    keys: dict[str, Key] = field(default_factory=dict)
+    release_keys: dict[str, ReleaseKey] = field(default_factory=dict)
     unconfirmed: bool = False  # whether it was put back, and nobody has said that its head is the newest
-    #: account and spec -> the last decision
-    decisions: dict[tuple[str, str], SpecDecision] = field(default_factory=dict)
-    #: account and spec -> the keys that approved it for the amount of the last decision, as they did
-    approvals: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    #: what decisions are about -> how many there were: see ``Event.about``
+    turns: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    #: account and spec -> what its decisions say
+    decisions: dict[tuple[str, str], list[Body]] = field(default_factory=dict)
     #: account, product and period -> spec -> what is to be reviewed of it
     reviews: defaultdict[tuple[str, str, str], dict[str, Review]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    #: two populations -> the last word on whether anybody is in both
-    separations: dict[tuple[str, str], Separating] = field(default_factory=dict)
+    disjoint: set[tuple[str, str]] = field(default_factory=set)  # populations of which nobody is in both
+
+    def open(self, terms: Terms) -> None:
+        """Open an account, again if it was retired."""
+        self.accounts[terms.name] = AccountState(terms)
+        self.populations.add(terms.population)
 
     def account(self, seq: int, name: str) -> AccountState:
         """Return an account that was opened and not retired."""
         found = self.accounts.get(name)
         if found is None:
-            broken(seq, "names an account that was never opened")
+            fail(seq, "names an account that was never opened")
         if found.retired:
-            broken(seq, "names an account that was retired, which nothing may follow")
+            fail(seq, "names an account that was retired, which nothing may follow")
         return found
-
-    def officers_of(self, keys: Iterable[str]) -> set[str]:
-        """Return the officers whose keys these are, as far as they are not revoked."""
-        return {self.officers[key] for key in keys if self.keys.get(key) is not None}
 
     def any_active_key(self) -> bool:
         """Whether any officer has a key."""
-        return any(self.keys.values())
+        return any(key.active for key in self.keys.values())
+
+    def signature_required(self, account: AccountState) -> bool:
+        """Whether what favours the spending of an account needs an officer's signature."""
+        return account.terms.asks_officers or self.any_active_key()
+
+    def signing_key(self, event: Event, by: str) -> str | None:
+        """Return the public key of the officer who signs an entry, if it is enrolled.
+
+        The first key, and one that is enrolled while none is active, signs for itself.
+        """
+        if isinstance(event, Enrolment) and event.key == by and not self.any_active_key():
+            return event.public_key
+        known = self.keys.get(by)
+        return None if known is None or not known.active else known.public_key
 
 
 @lru_cache(maxsize=4096)
@@ -167,7 +171,7 @@ def _text(count: int, per_unit: int) -> str:
     return f"{count // common}/{per_unit // common}"
 
 
-def broken(seq: int, what: str) -> NoReturn:
+def fail(seq: int, what: str) -> NoReturn:
     """Name the first bad entry."""
     raise ChainBroken(
         f"entry {seq} {what}", where="ledger", hint="stop releases and restore the last good backup"

@@ -78,12 +78,12 @@ def period_of(group: str) -> str | None:
     return group.partition(" ")[2] or None
 
 
-def folds(contributions: int, relation: str) -> int:
+def affected_parts(contributions: int, relation: str) -> int:
     """Return how many parts of a group can tell two neighbouring data sets apart."""
     return contributions * (2 if relation == "replace" else 1)
 
 
-def together(parts: Iterable[Number], fold: int) -> Number:
+def top_k_sum(parts: Iterable[Number], fold: int) -> Number:
     """Return what the parts of a group cost together: the sum of the ``fold`` dearest."""
     dearest = nlargest(fold, parts)
     total = dearest[0] - dearest[0] if dearest else 0
@@ -110,9 +110,32 @@ def group_change(
     return nothing + used - spent, nothing + spent
 
 
+def deltas(
+    added: tuple[Number, Number],
+    group: str | None,
+    part: str | None,
+    parts: Mapping[str, tuple[Number, Number]],
+    fold: int,
+) -> dict[str, tuple[Number, Number]]:
+    """Return what (reserved, spent) of each scope change by when a charge's own change by ``added``.
+
+    Parameters
+    ----------
+    group, part
+        Where the charge composes in parallel with others, else ``None``.
+    parts
+        Every part's own (reserved, spent) before.
+    """
+    if group is None or part is None:
+        return {"account": added, "period": added, "product": added}
+    inside = group_change(parts, part, added, fold)
+    in_period = added if period_of(group) is None else inside
+    return {"account": inside, "period": in_period, "product": added, "part": added}
+
+
 def _used(parts: Mapping[str, tuple[Number, Number]], fold: int) -> Number:
-    return together((reserved + spent for reserved, spent in parts.values()), fold)
+    return top_k_sum((reserved + spent for reserved, spent in parts.values()), fold)
 
 
 def _spent(parts: Mapping[str, tuple[Number, Number]], fold: int) -> Number:
-    return together((spent for _reserved, spent in parts.values()), fold)
+    return top_k_sum((spent for _reserved, spent in parts.values()), fold)

@@ -8,9 +8,9 @@ than running it.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -27,27 +27,36 @@ from sqlalchemy import (
     tuple_,
 )
 
-from tabularium.ledger.chain.entries import is_whole
+from tabularium.ledger.events import COLUMNS, KINDS, columns, hash_matches, subject
 from tabularium.ledger.records import (
     ATTEMPTS,
     EMPTY,
     GENESIS,
     Account,
+    Approval,
     Charge,
+    Draft,
     Entry,
     Head,
+    Key,
+    ReleaseKey,
+    Separation,
     Sums,
     Terms,
+    Withdrawal,
+    approval_of,
+    draft_of,
+    officer_keys_of,
+    release_keys_of,
 )
 from tabularium.ledger.refusals import ChainBroken
-from tabularium.ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, about_attempts, entries
+from tabularium.ledger.storage.schema import DECIDES, STATES_TERMS, entries
 
 PAGE = 1000
 _c = entries.c
 
 
 def _hashed_body(columns: Any) -> ColumnElement[str]:
-    """Return 64 characters of hash, then what it is the hash of; both are of the operator's own type."""
     joined: ColumnElement[str] = cast(columns.hash, Text) + columns.body
     return joined
 
@@ -112,15 +121,7 @@ _IN_ACCOUNT = last("account")
 _IN_PERIOD = last("account", "period")
 _IN_PRODUCT = last("account", "product")
 
-_HEAD = select(_c.seq, _c.hash, HASHED_BODY.label("hashed_body")).order_by(_c.seq.desc()).limit(1)
 _HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
-STANDING = select(
-    column(_CHARGE, "charge"),
-    column(_TERMS, "terms"),
-    column(_IN_ACCOUNT, "account"),
-    column(_IN_PERIOD, "period"),
-    column(_IN_PRODUCT, "product"),
-)
 _BEFORE: Mapping[str, Any] = {"seq": bindparam("before", type_=_c.seq.type)}
 LASTS_BEFORE = select(
     column(last("release_id", until=_BEFORE), "charge"),
@@ -139,13 +140,12 @@ _ACCOUNTS = (
     .group_by(_c.account)
     .order_by(func.min(_c.seq))
 )
-_RETIREMENTS = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "retired")
 _DECIDED = select(_c.seq).where(_ACCOUNT, _c.kind.in_(("approval", "unapproval"))).limit(1)
 _CHARGED = select(_c.seq).where(_ACCOUNT, _c.kind == "reserved").limit(1)
 _PAGE = (
     select(
         *(_c.seq, _c.prev, _c.hash, _c.body),
-        *(_c[name] for name in REPEATED),
+        *(_c[name] for name in COLUMNS),
     )
     .where(_c.seq > bindparam("after"))
     .order_by(_c.seq)
@@ -156,8 +156,6 @@ _OF_GROUP = (
     select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 )
 _FIRST = select(_c.hash).where(_c.seq == 1)
-_CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
-_EVIDENCE = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "evidence")
 
 
 def _each(
@@ -182,7 +180,7 @@ INSERT = entries.insert()
 
 
 @dataclass(frozen=True)
-class Standing:
+class ScopeUsage:
     """All that a step of a charge depends on, read at once; ``lasts``: the entries, each after its hash."""
 
     charge: Charge | None
@@ -192,16 +190,9 @@ class Standing:
     lasts: frozenset[str]
 
 
-def head(connection: Connection) -> tuple[Head, str]:
-    """Return the last entry's number and hash, and its time (empty for an empty ledger)."""
-    row = connection.execute(_HEAD).first()
-    return (Head(row.seq, row.hash), checked_body(row.hashed_body)["at"]) if row else (EMPTY, "")
-
-
-def last_body(connection: Connection) -> dict[str, Any] | None:
-    """Return what the last entry says; ``None`` for an empty ledger."""
-    row = connection.execute(_HEAD).first()
-    return checked_body(row.hashed_body) if row else None
+def head(connection: Connection) -> Head:
+    """Return the last entry's number and hash."""
+    return chain_head(connection).head
 
 
 def holds(connection: Connection, named: Head) -> bool:
@@ -211,21 +202,17 @@ def holds(connection: Connection, named: Head) -> bool:
     return connection.execute(_HASH, {"seq": named.seq}).scalar() == named.hash
 
 
-def standing(connection: Connection, release_id: str, account: str, period: str, product: str) -> Standing:
-    """Return how a charge and all that its caps are compared with stand."""
-    asked = {"release_id": release_id, "account": account, "period": period, "product": product}
-    return standing_of(connection.execute(STANDING, asked).one())
-
-
-def standing_of(row: Any) -> Standing:
-    """Read it from the columns of :data:`STANDING`."""
-    known, terms, in_account = _body(row.charge), _body(row.terms), _body(row.account)
-    return Standing(
+def standing(connection: Connection, after: int, charge: Charge) -> ScopeUsage:
+    """Return how a charge and all that its caps are compared with stand after entry number ``after``."""
+    found = lasts_before(connection, after + 1, vars(charge))
+    terms, bodies = _body(found.pop("terms")), {name: _body(text) for name, text in found.items()}
+    known = bodies.pop("charge")
+    return ScopeUsage(
         None if known is None else Charge.of(known),
         None if terms is None else Terms.of(terms),
-        _is_retired(in_account),
-        {scope: Sums.of(_body(getattr(row, scope)), scope) for scope in ("account", "period", "product")},
-        frozenset(filter(None, (row.charge, row.account, row.period, row.product))),
+        _is_retired(bodies["account"]),
+        {scope: Sums.of(body, scope) for scope, body in bodies.items()},
+        frozenset(filter(None, found.values())),
     )
 
 
@@ -276,7 +263,6 @@ def last_of_account(connection: Connection, name: str) -> list[str]:
 
 
 def _is_retired(last_of_account: Mapping[str, Any] | None) -> bool:
-    """Whether an account is retired: nothing follows the entry that says so, but that it is opened again."""
     return last_of_account is not None and last_of_account["kind"] == "retired"
 
 
@@ -299,11 +285,6 @@ def any_charge(connection: Connection, account: str) -> bool:
 def any_decision(connection: Connection, account: str) -> bool:
     """Whether a spec was ever approved for an account, also if that was taken back."""
     return connection.execute(_DECIDED, {"account": account}).first() is not None
-
-
-def retirements(connection: Connection, account: str) -> int:
-    """Return how often an account was retired so far."""
-    return int(connection.execute(_RETIREMENTS, {"account": account}).scalar_one())
 
 
 def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
@@ -337,19 +318,9 @@ def first_hash(connection: Connection) -> str:
 
 def attempts_allowed(connection: Connection, charge: Charge) -> int:
     """Return how often the drawing of a release may begin, as officers have said last."""
-    asked = {"account": charge.account, "subject": about_attempts(charge.release_id)}
+    asked = {"account": charge.account, "subject": subject("attempts", release=charge.release_id)}
     found = _body(connection.execute(ABOUT, asked).scalar())
     return ATTEMPTS if found is None else int(found["allowed"])
-
-
-def terms_turn(connection: Connection, account: str) -> int:
-    """Return how often an account's terms were changed so far."""
-    return int(connection.execute(_CHANGES, {"account": account}).scalar_one())
-
-
-def evidence_turn(connection: Connection, account: str) -> int:
-    """Return how often evidence was asked for about releases of an account so far."""
-    return int(connection.execute(_EVIDENCE, {"account": account}).scalar_one())
 
 
 def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
@@ -372,7 +343,7 @@ def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...
 
 def row(entry: Entry, columns: tuple[str | None, ...]) -> dict[str, Any]:
     """Return the values that :data:`INSERT` asks for."""
-    repeated = dict(zip(REPEATED, columns, strict=True))
+    repeated = dict(zip(COLUMNS, columns, strict=True))
     return {"seq": entry.seq, "body": entry.text, "prev": entry.prev, "hash": entry.hash, **repeated}
 
 
@@ -380,11 +351,9 @@ def _body(hashed_body: str | None) -> dict[str, Any] | None:
     return None if hashed_body is None else checked_body(hashed_body)
 
 
-@lru_cache(maxsize=256)
 def checked_body(hashed_body: str) -> dict[str, Any]:
     """Return the body of an entry, whose text is compared with its hash first."""
-    # Kept by its whole text, so that what is read several times in one charge is hashed and parsed once.
-    if not is_whole(hashed_body[64:], hashed_body[:64]):
+    if not hash_matches(hashed_body[64:], hashed_body[:64]):
         raise ChainBroken(
             "an entry has been altered: its hash is not that of its content",
             where="ledger",
@@ -392,3 +361,190 @@ def checked_body(hashed_body: str) -> dict[str, Any]:
         )
     body: dict[str, Any] = json.loads(hashed_body[64:])
     return body
+
+
+_ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "release_key", "revocation"))
+_OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
+_KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
+
+
+def keys(connection: Connection) -> dict[str, Key]:
+    """Return every officer's key that was ever enrolled, by its name."""
+    return officer_keys_of(_bodies(connection))
+
+
+def release_keys(connection: Connection) -> dict[str, ReleaseKey]:
+    """Return every key for releases that was ever enrolled, by its name."""
+    return release_keys_of(_bodies(connection))
+
+
+def any_active(connection: Connection) -> bool:
+    """Whether any officer's key is enrolled and not revoked."""
+    return any(key.active for key in keys(connection).values())
+
+
+def is_active(connection: Connection, key: str) -> bool:
+    """Whether an officer's key is enrolled and not revoked."""
+    found = connection.execute(_KEY, {"subject": key}).scalar()
+    return found is not None and checked_body(found)["kind"] == "key"
+
+
+def _bodies(connection: Connection) -> list[dict[str, Any]]:
+    return [checked_body(text) for text in connection.execute(_OF_KEYS).scalars()]
+
+
+_WITHHELD = (
+    select(HASHED_BODY).where(_c.account == bindparam("account"), _c.kind == "withheld").order_by(_c.seq)
+)
+REVIEWED = select(HASHED_BODY).where(
+    DECIDES, _c.account == bindparam("account"), _c.subject == bindparam("subject")
+)
+_TERMS_STATED = select(HASHED_BODY).where(STATES_TERMS)
+_SAID = select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
+_DECISIONS = ("approval", "unapproval")
+_EVERY_DECISION = select(HASHED_BODY).where(_c.kind.in_(_DECISIONS)).order_by(_c.seq)
+
+
+def approval(
+    connection: Connection, account: str, spec_digest: str, before: int | None = None
+) -> Approval | None:
+    """Return the last word on a spec in an account: its approval, or that it was taken back.
+
+    Parameters
+    ----------
+    before
+        As it was when the entry of that number was written; ``None``: now.
+    """
+    found = _about(connection, account, spec_digest, *_DECISIONS)
+    decisions = [body for body in found if before is None or body["seq"] < before]
+    return approval_of(decisions, keys(connection) if decisions else {}, before)
+
+
+def approvals(connection: Connection) -> list[Approval]:
+    """Return every approval, and every taking back of one, in order."""
+    so_far: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    found, known = [], keys(connection)
+    for body in map(checked_body, connection.execute(_EVERY_DECISION).scalars()):
+        decisions = so_far[body["account"], body["spec_digest"]]
+        decisions.append(body)
+        found.append(approval_of(decisions, known))
+    return [each for each in found if each is not None]
+
+
+def reviewed_steps(connection: Connection, account: str, product: str, period: str) -> list[Charge]:
+    """Return every step of a product's charges for a period that are to be reviewed, in any order."""
+    asked = {"account": account, "subject": subject("reserved", product=product, period=period)}
+    found = [Charge.of(checked_body(text)) for text in connection.execute(REVIEWED, asked).scalars()]
+    return [step for step in found if (step.product, step.period) == (product, period)]
+
+
+def draft(connection: Connection, charge: Charge) -> Draft | None:
+    """Return the draft of a release, if one was laid out, with who has accepted it."""
+    about = subject("drafted", release=charge.release_id)
+    found = _about(connection, charge.account, about, "drafted", "acceptance")
+    known = account(connection, charge.account) if found else None
+    if known is None:
+        return None
+    return draft_of(found, keys(connection), known.terms.approvals_for(charge.product))
+
+
+def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
+    """Return how many decisions on the same thing came before one of ``kind`` that says ``fields``."""
+    event = KINDS[kind]
+    if not event.TURNS:
+        return 0
+    account, *_columns, about, _part = columns({**fields, "kind": kind})[1:]
+    found = select(HASHED_BODY).where(_c.account == account, _c.kind.in_(event.TURNS))
+    if event.SUBJECTS and event.SAME:
+        found = found.where(DECIDES, _c.subject == about)
+    bodies = map(checked_body, connection.execute(found).scalars())
+    return sum(all(body[name] == fields[name] for name in event.SAME) for body in bodies)
+
+
+def _about(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
+    asked = {"account": account, "subject": subject}
+    found = [checked_body(text) for text in connection.execute(REVIEWED, asked).scalars()]
+    return sorted((body for body in found if body["kind"] in kinds), key=lambda body: body["seq"])
+
+
+def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bool]]:
+    """Return the charges of an account that were withheld, in the order in which they were.
+
+    With each comes the criterion, and whether confidential figures were consulted.
+    """
+    found = connection.execute(_WITHHELD, {"account": account}).scalars()
+    bodies = [checked_body(text) for text in found]
+    return [(Charge.of(body), body["criterion"], body["consulted"]) for body in bodies]
+
+
+def withdrawal(connection: Connection, charge: Charge) -> Withdrawal | None:
+    """Return the withdrawal of a release, if it was withdrawn."""
+    asked = {"account": charge.account, "subject": subject("withdrawn", release=charge.release_id)}
+    found = connection.execute(ABOUT, asked).scalar()
+    if found is None:
+        return None
+    body = checked_body(found)
+    return Withdrawal(body["release"], body["reason"], body["by"], body["seq"], body["at"])
+
+
+def populations(connection: Connection) -> set[str]:
+    """Return every population that an account is, or was, about."""
+    return {checked_body(text)["population"] for text in connection.execute(_TERMS_STATED).scalars()}
+
+
+def separations(connection: Connection) -> dict[tuple[str, str], Separation]:
+    """Return the last word on each two populations."""
+    found: dict[tuple[str, str], Separation] = {}
+    known = keys(connection)
+    for text in connection.execute(_SAID).scalars():
+        body = checked_body(text)
+        disjoint = body["kind"] == "disjoint"
+        holds = disjoint and body["by"] in known and known[body["by"]].active
+        said = {name: body[name] for name in ("population", "other", "turn", "at", "reason")}
+        pair = (body["population"], body["other"])
+        found[pair] = Separation(disjoint=disjoint, holds=holds, key=body["by"], **said)
+    return found
+
+
+#: How many of the last hashes are read with the head: the witness is seldom further behind.
+RECENT = 8
+_RECENT = select(HASHED_BODY).order_by(_c.seq.desc()).limit(RECENT)
+
+
+@dataclass(frozen=True)
+class ChainHead:
+    """The end of the chain, as who has just taken the right to append reads it.
+
+    Attributes
+    ----------
+    at, kind, prev
+        The last entry's time, kind, and the hash that it names; empty for an empty ledger.
+    recent
+        The hashes of the last entries, the newest first.
+    """
+
+    head: Head = EMPTY
+    at: str = ""
+    kind: str = ""
+    prev: str = ""
+    recent: tuple[str, ...] = ()
+
+    def contains_recent(self, named: Head) -> bool:
+        """Whether this entry is among the last ones; others may be in the chain all the same."""
+        place = self.head.seq - named.seq
+        return 0 <= place < len(self.recent) and self.recent[place] == named.hash
+
+
+def chain_head(connection: Connection) -> ChainHead:
+    """Return the end of the chain."""
+    texts = connection.execute(_RECENT).scalars().all()
+    if not texts:
+        return ChainHead()
+    body, recent = checked_body(texts[0]), tuple(text[:64] for text in texts)
+    return ChainHead(Head(body["seq"], recent[0]), body["at"], body["kind"], body["prev"], recent)
+
+
+def unconfirmed(connection: Connection) -> Head | None:
+    """Return the head that a ledger had when it was put back, while nobody has confirmed it."""
+    last = chain_head(connection)
+    return Head(last.head.seq - 1, last.prev) if last.kind == "restored" else None

@@ -18,57 +18,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tabularium.ledger import durable_files
-from tabularium.ledger.chain.entries import canonical
+from tabularium.ledger.events import SIGNED, canonical
 from tabularium.ledger.refusals import BadValue, StorageFailed
 
 _CONTEXT = "tabularium ledger 1"
 _KEY, _SIGNATURE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{128}")
 _PRIME = 2**255 - 19
 _D = -121665 * pow(121666, -1, _PRIME) % _PRIME
-_TERMS = (
-    *("account", "approve_exact", "by", "cap", "cap_per_period", "cap_per_product", "closes_on"),
-    *(
-        "definition",
-        "delta",
-        "needs_approval",
-        "opens_on",
-        "population",
-        "quantum",
-        "relation",
-        "turn",
-        "unit",
-    ),
-)
-_SEPARATION = ("by", "other", "population", "reason", "turn")
-_ENDED = (*("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),)
-#: The fields of each kind of entry that its signature covers.
-SIGNED = {
-    "account": _TERMS,
-    "terms": (*_TERMS, "reason"),
-    "retired": ("account", "by", "reason", "turn"),
-    "disjoint": _SEPARATION,
-    "overlapping": _SEPARATION,
-    "voided": _ENDED,
-    "abandoned": _ENDED,
-    "withheld": (
-        *("account", "amount", "by", "consulted", "criterion", "draft", "period", "product"),
-        *("release_id", "spec_digest", "turn"),
-    ),
-    "acceptance": ("account", "by", "consulted", "criteria", "draft", "release", "turn"),
-    "withdrawn": ("account", "by", "reason", "release", "turn"),
-    "attempts": ("account", "allowed", "by", "reason", "release", "turn"),
-    "key": ("by", "key", "officer", "public_key", "turn"),
-    "release_key": ("agency", "by", "key", "public_key", "turn"),
-    "revocation": ("by", "key", "reason", "turn"),
-    "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
-    "unapproval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
-    "evidence": ("account", "by", "of_release", "reason", "turn"),
-    "confirmed": ("by", "mark", "turn"),
-}
-
-
-#: The same of those that an entry has only where several officers must sign.
-_OF_SEVERAL = ("approvals", "approvals_by_product", "officers_left")
 
 
 def statement(ledger: str, kind: str, fields: Mapping[str, Any]) -> bytes:
@@ -79,9 +35,7 @@ def statement(ledger: str, kind: str, fields: Mapping[str, Any]) -> bytes:
     ledger
         Hash of the ledger's first entry; zeros while there is none.
     """
-    signed = {
-        name: fields[name] for name in (*SIGNED[kind], *(name for name in _OF_SEVERAL if name in fields))
-    }
+    signed = {name: fields[name] for name in SIGNED[kind] if name in fields}
     return canonical({**signed, "context": _CONTEXT, "kind": kind, "ledger": ledger}).encode("ascii")
 
 

@@ -1,4 +1,4 @@
-r"""The whole ledger as one file that can be verified without the database, and put back into one.
+"""The whole ledger as one file that can be verified without the database, and put back into one.
 
 The file is ASCII text::
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import islice
@@ -23,19 +24,17 @@ from pathlib import Path
 from typing import NoReturn
 from uuid import uuid4
 
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection
 
 from tabularium.ledger import durable_files as files
-from tabularium.ledger.chain import restored
-from tabularium.ledger.chain.entries import is_whole, latest
-from tabularium.ledger.chain.verify import Verification, Verified, in_time, without_collector
-from tabularium.ledger.chain.witness import Witness
+from tabularium.ledger.events import columns, hash_matches, latest, make_entry, next_time
 from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.records import EMPTY, Entry, Head
-from tabularium.ledger.refusals import ChainBroken, Conflict, StorageFailed
-from tabularium.ledger.storage import entry_queries as queries
-from tabularium.ledger.storage import schema
-from tabularium.ledger.storage.database import WAIT_SECONDS, Database
+from tabularium.ledger.refusals import ChainBroken, Conflict, ReadOnly, StorageFailed
+from tabularium.ledger.storage import queries
+from tabularium.ledger.storage.database import NOT_A_LEDGER, WAIT_SECONDS, Database
+from tabularium.ledger.verify import Verification, Verified, in_time, verify_rows, without_collector
+from tabularium.ledger.witness import Witness
 
 MAGIC = b"tabularium ledger export 1\n"
 _WHERE = "exported ledger"
@@ -132,7 +131,7 @@ def restore(
     files if there are any: what is older is refused, because charges that it has forgotten would be paid for
     again. A wrong clock, then or now, is no reason to be without the ledger. An entry is added that says that
     it was put back; no other is accepted until its head is confirmed
-    (:mod:`tabularium.ledger.chain.restored`).
+    (:meth:`tabularium.ledger.Ledger.confirm`).
 
     Parameters
     ----------
@@ -149,27 +148,40 @@ def restore(
     """
     database, verification = Database(url, wait), Verification(latest(datetime.now(UTC)))
     backend = database.backend
-    witness = Witness(backend.witness, None, wait) if scratch else backend.witnessed()
+    witness = Witness(backend.witness, None, wait) if scratch else backend.open_witness()
     try:
         with database.write() as connection, without_collector():
-            if queries.head(connection)[0] != EMPTY:
+            if queries.head(connection) != EMPTY:
                 raise Conflict(
                     "holds entries already", where=database.name, hint="restore into a new database"
                 )
             entries = _read(path, verification)
             while some := list(islice(entries, _STRIDE)):
-                queries.insert(connection, [(entry, schema.repeated(entry.body)) for entry in some])
+                queries.insert(connection, [(entry, columns(entry.body)) for entry in some])
             first = verification.state.first
             for known in sorted({*known_heads, *witness.heads(first)}):
                 if not queries.holds(connection, known):
                     _lacks(known.seq)
             witness.prepare(first)
-            head = verification.head if scratch else restored.mark(connection, datetime.now(UTC))
+            head = verification.head if scratch else append_restore_marker(connection, datetime.now(UTC))
         # Whether the copy goes on in the chain's place is only said with its confirmation.
         witness.advance(head)
         return verification.result()
     finally:
         database.close()
+
+
+def append_restore_marker(connection: Connection, now: datetime) -> Head:
+    """Append to a ledger that was just put back that it was; return its head.
+
+    One whose backup was made while it waited for a confirmation goes on waiting.
+    """
+    head = queries.chain_head(connection)
+    if head.kind == "restored":
+        return head.head
+    body, entry = make_entry(head.head, "restored", next_time(now, head.at, None), {})
+    queries.insert(connection, [(entry, columns(body))])
+    return Head(entry.seq, entry.hash)
 
 
 def _lines(ledger: Ledger) -> Iterator[tuple[bytes, Head, bool]]:
@@ -182,7 +194,7 @@ def _lines(ledger: Ledger) -> Iterator[tuple[bytes, Head, bool]]:
             _broken(f"entry {entry.seq} has been altered: it is not canonical JSON")
         follows = (before.seq + 1, before.hash) == (entry.seq, entry.prev)
         before = Head(entry.seq, entry.hash)
-        yield line.encode("ascii"), before, follows and is_whole(entry.text, entry.hash)
+        yield line.encode("ascii"), before, follows and hash_matches(entry.text, entry.hash)
 
 
 def _read(path: Path, verification: Verification) -> Iterator[Entry]:
@@ -229,3 +241,48 @@ def _lacks(seq: int) -> NoReturn:
 
 def _broken(what: str) -> NoReturn:
     raise ChainBroken(what, where=_WHERE, hint="take another copy of the export")
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """What the chain holds, and why the ledger takes no entry all the same (``None``: it does)."""
+
+    verified: Verified
+    fault: str | None
+
+
+def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
+    """Make the tables of a ledger if there are none, and put their guard in place.
+
+    The chain is walked first, in the same transaction and under the one right to append: a ledger that does
+    not verify, or is an old copy, is not touched. There is one revision of the tables until the first public
+    release.
+
+    Raises
+    ------
+    ChainBroken
+        If the chain does not verify; nothing is changed then.
+    ReadOnly
+        If the chain lacks the witness's head.
+    StorageFailed
+        If the database belongs to something else or to another release.
+    """
+    database = Database(url, wait)
+    backend = database.backend
+    try:
+        if database.fault == NOT_A_LEDGER:
+            raise StorageFailed("is not a ledger", where=database.name, hint="check the URL")
+        with database.write() as connection:
+            found = verify_rows(connection)
+            heads = backend.open_witness().heads(queries.first_hash(connection))
+            lacking = next((head for head in heads if not queries.holds(connection, head)), None)
+            if lacking is not None:
+                raise ReadOnly(
+                    f"it lacks entry {lacking.seq} as the witness file names it",
+                    where=database.name,
+                    hint="restore the newest backup, then migrate that",
+                )
+            backend.guard(connection)
+            return Migrated(found, backend.guard_fault(connection))
+    finally:
+        database.close()

@@ -3,7 +3,7 @@
 Every decision and its entry are one transaction that first takes the one right to append, so that no two
 processes can spend the same budget, and every step of a charge is a comparison with the state and fence that
 stand in the ledger at that moment. What is refused, and what a charge adds to the sums that the caps are
-compared with, is in :mod:`tabularium.ledger.charges.charge_rules`.
+compared with, is in :mod:`tabularium.ledger.requirements`.
 """
 
 from __future__ import annotations
@@ -14,49 +14,51 @@ from fractions import Fraction
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection
 
 from tabularium.ledger import amounts, names
-from tabularium.ledger.account_history import is_paid
-from tabularium.ledger.charges import review_rules
-from tabularium.ledger.charges.charge_rules import (
-    require_allowed,
-    require_approved,
-    require_attempt,
-    require_offered,
-    require_one_bound,
-    require_open,
-    require_within_caps,
-    sums_after,
-)
-from tabularium.ledger.charges.charge_steps import current_charge, known_charge, stale, stepped
-from tabularium.ledger.charges.composition import Partition
-from tabularium.ledger.charges.unit_check import require_same_units
-from tabularium.ledger.officers.countersigning import (
-    countersignature,
-    guarded,
-    key_option,
-    require_active_release_key,
-)
-from tabularium.ledger.reader import known_account, usable_account
-from tabularium.ledger.records import ASKED, Account, Charge, Terms
+from tabularium.ledger.composition import Partition
+from tabularium.ledger.events import ASKED, next_time
+from tabularium.ledger.records import Account, Charge, Terms
 from tabularium.ledger.refusals import (
     AccountClosed,
     BadValue,
     NotApproved,
+    WrongState,
     require_same,
     retired_account,
     unknown_account,
+    unknown_release,
 )
-from tabularium.ledger.storage.append import Append
-from tabularium.ledger.storage.chain_head import read_head
-from tabularium.ledger.transactions import Transactions
+from tabularium.ledger.requirements import (
+    another_is_open,
+    current_charge,
+    get_account,
+    get_open_account,
+    key_option,
+    known_charge,
+    require_active_release_key,
+    require_allowed,
+    require_approved,
+    require_attempt,
+    require_no_draft,
+    require_offered,
+    require_one_bound,
+    require_open,
+    require_published_as_accepted,
+    require_same_units,
+    require_within_caps,
+    signature_required,
+    stale,
+    sums_after,
+)
+from tabularium.ledger.storage import queries
+from tabularium.ledger.transactions import Part
+from tabularium.ledger.views import is_paid
 
 
-class Charges:
-    """Charges, from ``reserved`` to their last step."""
-
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
+class Charges(Part):
+    """Charges, from ``reserved`` to their last step, and those of what is made again from measurements."""
 
     def reserve(
         self,
@@ -90,7 +92,7 @@ class Charges:
             Whether it is published only as a draft that an officer has accepted; then without a partition.
         partition
             Which part of the data the release reads, if it composes in parallel with others: see
-            :mod:`tabularium.ledger.charges.composition`.
+            :mod:`tabularium.ledger.composition`.
         unit, relation, definition, population
             What the amount is about, to be compared with the account's; ``None``: the account's.
         priors
@@ -132,8 +134,7 @@ class Charges:
         if review and partition is not None:
             raise BadValue("is not for what is to be reviewed", where="partition", hint="leave it out")
         partition = None if partition is None else partition.checked()
-        tolerance = self._transactions.tolerance
-        with self._transactions.appending(charge) as append:
+        with self._appending(charging=True) as append:
             stands = append.standing(charge)
             if stands.terms is None:
                 raise unknown_account(charge.account)
@@ -146,7 +147,7 @@ class Charges:
             if stands.charge is not None:
                 require_same("release", charge.release_id, _content(charge), _content(stands.charge))
                 return stands.charge
-            require_open(append.connection, terms, append.time(tolerance))
+            require_open(append.connection, terms, append.time())
             require_offered(append.connection, priors or {}, None)
             require_approved(
                 append.connection,
@@ -156,14 +157,14 @@ class Charges:
                 product=charge.product,
                 exact=charge.exact,
                 revises=charge.revises,
-                unreviewed=review_rules.another_is_open(
+                unreviewed=another_is_open(
                     append.connection, charge.account, charge.product, charge.period, charge.spec_digest
                 ),
             )
             require_one_bound(append.connection, charge)
             after = sums_after(append.connection, charge, "reserved", stands)
             require_within_caps(terms, charge, stands.sums, after)
-            return stepped(append, charge, "reserved", tolerance=tolerance)
+            return append.step(charge, "reserved")
 
     def precheck(
         self,
@@ -194,14 +195,16 @@ class Charges:
         """
         asked = amounts.positive(amount, field="amount")
         digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
-        with self._transactions.reading() as connection:
-            found = usable_account(connection, account)
+        with self._reading() as connection:
+            found = get_open_account(connection, account)
             terms = found.terms
             require_same_units(terms, asked, unit, relation, definition, population)
             amounts.multiple(asked, terms.quantum, field="amount")
-            append = Append(connection, self._transactions.clock(), read_head(connection))
+            at = next_time(
+                self._transactions.clock(), queries.chain_head(connection).at, self._transactions.tolerance
+            )
             try:
-                require_open(connection, terms, append.time(self._transactions.tolerance))
+                require_open(connection, terms, at)
                 require_approved(
                     *(connection, terms, digest, asked),
                     product=product,
@@ -209,7 +212,7 @@ class Charges:
                     revises=revises,
                     unreviewed=product is not None
                     and period is not None
-                    and review_rules.another_is_open(connection, found.name, product, period, digest),
+                    and another_is_open(connection, found.name, product, period, digest),
                 )
             except (AccountClosed, NotApproved):
                 if not is_paid(connection, found.name, digest):
@@ -237,7 +240,7 @@ class Charges:
             If drawing began three times, or as often as officers have allowed since; or one of ``priors`` was
             withdrawn before it began.
         """
-        with self._transactions.appending() as append:
+        with self._appending() as append:
             charge = known_charge(append.connection, release_id)
             if expected is not None and charge.fence != expected:
                 raise stale(charge)
@@ -245,27 +248,27 @@ class Charges:
             require_attempt(append.connection, charge)
             require_offered(append.connection, priors or {}, charge)
             after = replace(charge, fence=charge.fence + 1)
-            return stepped(append, after, "drawing", tolerance=self._transactions.tolerance).fence
+            return append.step(after, "drawing").fence
 
     def precheck_drawing(self, release_id: str) -> None:
         """Refuse now what :meth:`drawing` would refuse later for want of an officer's permission."""
-        with self._transactions.reading() as connection:
+        with self._reading() as connection:
             require_attempt(connection, known_charge(connection, release_id))
 
     def precheck_priors(self, priors: Mapping[str, str], charge: Charge | None = None) -> None:
         """Refuse now which priors :meth:`reserve` would refuse, or :meth:`drawing` for ``charge``."""
-        with self._transactions.reading() as connection:
+        with self._reading() as connection:
             require_offered(connection, priors, charge)
 
     def measured(self, release_id: str, fence: int, *, digest: str) -> Charge:
         """Record the digest of the durable measurement file; from here on nothing is drawn again."""
         digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
-        with self._transactions.appending() as append:
+        with self._appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             if charge.state in ("measured", "published") and charge.measurement_digest == digest:
                 return charge
             require_allowed(charge, "measured")
-            return stepped(append, replace(charge, measurement_digest=digest), "measured")
+            return append.step(replace(charge, measurement_digest=digest), "measured")
 
     def published(
         self,
@@ -295,7 +298,7 @@ class Charges:
         """
         digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
         statement = None if statement is None else names.sha256(statement, field="statement")
-        with self._transactions.appending() as append:
+        with self._appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             if charge.state == "published" and charge.publication_digest == digest:
                 require_same("release", release_id, {"statement": statement}, charge.fields())
@@ -303,25 +306,16 @@ class Charges:
             require_allowed(charge, "published")
             if signed_by is not None:
                 require_active_release_key(append.connection, signed_by)
-            review_rules.require_published_as_accepted(append.connection, charge, digest)
-            return stepped(
-                append, replace(charge, publication_digest=digest, statement=statement), "published"
-            )
+            require_published_as_accepted(append.connection, charge, digest)
+            done = replace(charge, publication_digest=digest, statement=statement)
+            return append.step(done, "published")
 
     def void(self, release_id: str, reason: str, *, by: Ed25519PrivateKey | None = None) -> Charge:
         """Give back a reservation for which no drawing ever began.
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
 
-        Parameters
-        ----------
-        by
-            The enrolled key that signs.
-
-        Raises
-        ------
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        ``NotApproved`` is raised if there is no signature of an enrolled key then.
         """
         return self._end(release_id, "voided", reason, None, by)
 
@@ -342,8 +336,6 @@ class Charges:
         ----------
         fence
             The caller's own fence, if it may not abandon what another attempt has taken over.
-        by
-            The enrolled key that signs.
 
         Raises
         ------
@@ -363,7 +355,7 @@ class Charges:
         by: Ed25519PrivateKey | None = None,
     ) -> Charge:
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
-        with self._transactions.appending() as append:
+        with self._appending() as append:
             if fence is None:
                 charge = known_charge(append.connection, release_id)
             else:
@@ -371,20 +363,106 @@ class Charges:
             if charge.state == state:
                 return charge
             require_allowed(charge, state)
-            review_rules.require_in_no_draft(append.connection, charge, state)
+            require_no_draft(append.connection, charge, state)
             ended, where = replace(charge, reason=reason), f"release {release_id}"
             if state == "voided":
-                terms = known_account(append.connection, charge.account).terms
+                terms = get_account(append.connection, charge.account).terms
                 what, command = "voiding a charge", "void"
-                needed = guarded(append.connection, terms)
+                needed = signature_required(append.connection, terms)
             else:
                 what, command = "giving up what is measured and to be reviewed", "abandon"
                 needed = charge.review and charge.state == "measured"
-            fields = ended.fields()
-            signature = countersignature(
-                append, state, fields, 0, by, what if needed else None, where, command
+            signature = append.signed(
+                state, ended.fields(), by, needs=what if needed else None, where=where, command=command
             )
-            return stepped(append, ended, state, signature=signature)
+            return append.step(ended, state, signature)
+
+    def remake(
+        self,
+        account: str,
+        *,
+        release_id: str,
+        measurements_of: str,
+        product: str,
+        period: str,
+        spec_digest: str,
+        revises: str,
+        exact: bool = False,
+        review: bool = False,
+    ) -> Charge:
+        """Begin a release that is made from an earlier one's measurements; the same again changes nothing.
+
+        A mistake in post-processing, formats or titles is mended so. Nothing is drawn, so the charge is of
+        nothing (post-processing; Dwork and Roth 2014, Proposition 2.1). An officer approves its spec, as of
+        every revision: whoever can run releases must not publish a second view of the same numbers unseen.
+        Only what was published can be the source, withdrawn or not.
+
+        It is ``measured`` at once, with the fence and the digest of those measurements.
+
+        Parameters
+        ----------
+        measurements_of
+            The earlier release: of the same account, product and period, and published.
+        revises, exact, review
+            As for :meth:`tabularium.ledger.charges.Charges.reserve`.
+
+        Raises
+        ------
+        UnknownRelease
+            If there is no such earlier release.
+        WrongState
+            If it was not published, is another product's or period's, or has no measurements of its own.
+        UnknownAccount, NotApproved, Conflict
+            As for ``reserve``.
+        """
+        charge = Charge(
+            release_id=names.release_id(release_id),
+            account=names.line(account, field="account"),
+            product=names.line(product, field="product"),
+            period=names.line(period, field="period"),
+            amount=Fraction(0),
+            spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
+            revises=names.line(revises, field="revises", longest=names.LONGEST_TEXT),
+            exact=exact,
+            review=review,
+            measurements_of=names.release_id(measurements_of),
+        )
+        with self._appending(charging=True) as append:
+            known = append.standing(charge).charge
+            if known is not None:
+                require_same("release", charge.release_id, _content(charge), _content(known))
+                return known
+            source = _source(append.connection, charge)
+            charge = replace(charge, fence=source.fence, measurement_digest=source.measurement_digest)
+            return append.step(charge, "remade")
+
+    def precheck_remake(
+        self,
+        account: str,
+        *,
+        release_id: str,
+        measurements_of: str,
+        product: str,
+        period: str,
+        spec_digest: str,
+        revises: str,
+        exact: bool = False,
+    ) -> Charge:
+        """Refuse now what :meth:`remake` would refuse later; return the charge of the earlier release.
+
+        A release that was begun passes: its run may only be finishing it, or finding it.
+        """
+        charge = Charge(
+            *(names.release_id(release_id), account, product, period, Fraction(0), spec_digest),
+            revises=revises,
+            exact=exact,
+            measurements_of=names.release_id(measurements_of),
+        )
+        with self._reading() as connection:
+            known = queries.charge(connection, charge.release_id)
+            if known is not None and known.measurements_of == charge.measurements_of:
+                return known_charge(connection, charge.measured_as)
+            return _source(connection, charge)
 
 
 def _content(charge: Charge) -> dict[str, Any]:
@@ -400,3 +478,38 @@ def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Char
         part=partition.part,
         contributions=partition.contributions,
     )
+
+
+def _source(connection: Connection, charge: Charge) -> Charge:
+    """Return the charge whose measurements another one is to be made from, if it may be."""
+    account = get_open_account(connection, charge.account)
+    found = queries.charge(connection, charge.measured_as)
+    where = f"release {charge.measured_as}"
+    if found is None:
+        raise unknown_release(charge.measured_as)
+    if found.measurements_of is not None:
+        raise WrongState(
+            "has no measurements of its own: it was itself made from another's",
+            where=where,
+            hint=f"name that one: {found.measurements_of}",
+        )
+    theirs, ours = ((each.account, each.product, each.period) for each in (found, charge))
+    if theirs != ours:
+        raise WrongState(
+            f"is of account {theirs[0]}, product {theirs[1]}, period {theirs[2]}",
+            where=where,
+            hint="name a release of the same account, product and period: tabularium ledger show",
+        )
+    if found.state != "published":
+        raise WrongState(
+            f"is {found.state}, and only what was published is made again from its measurements",
+            where=where,
+            hint="publish it first" if found.state == "measured" else "publish a revision with a charge",
+        )
+    require_approved(
+        *(connection, account.terms, charge.spec_digest, Fraction(0)),
+        product=charge.product,
+        exact=charge.exact,
+        revises=charge.revises,
+    )
+    return found
