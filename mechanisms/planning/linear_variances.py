@@ -223,7 +223,8 @@ class _Tree:
         self._parents, self._counts = classes.parents[: len(weights)], classes.counts[: len(weights)]
         depth = classes.depth[: len(weights)]
         self._levels = [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
-        self._below, self._totals = np.zeros((2, *weights.shape))  # of each; over the children of each
+        self._below: Floats = np.zeros_like(weights)
+        self._totals: Floats = np.zeros_like(weights)  # over the children of each
         inner = np.zeros(len(weights), bool)
         inner[self._parents[self._parents >= 0]] = True
         for there in reversed(self._levels):
