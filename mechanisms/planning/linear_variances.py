@@ -1,9 +1,10 @@
 """Variances after weighted least squares, and their slopes, from the precisions of measurements alone.
 
 The noise of a measurement is alike in all cells of a level, so the analysis of variance
-(:mod:`tabularium.mechanisms.inference.joint.anova`) splits the joint estimate into orthogonal terms. But for
-a factor, a term depends only on *which tables* have it. Let U_S be the variance on the hierarchy where a node
-is measured with precision Σ p_t / N_t over the tables t in S, N_t cells at a node each. Then
+(:mod:`tabularium.mechanisms.inference.joint.joint_consistency`) splits the joint estimate into orthogonal
+terms. But for a factor, a term depends only on *which tables* have it. Let U_S be the variance on the
+hierarchy where a node is measured with precision Σ p_t / N_t over the tables t in S, N_t cells at a node
+each. Then
 
     variance of a cell of t  =  Σ over S of  (f_{t,S} / N_t²) U_S,
 
