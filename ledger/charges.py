@@ -104,14 +104,14 @@ class Charges(Part):
             If the account was never opened.
         BadAmount
             If the amount is not an exact positive multiple of the account's quantum.
-        Unfit
+        UnitMismatch
             If the amount is about another unit, relation, definition or population than the account's.
         AccountClosed
             If the account is not open today.
         NotApproved
             If the charge wants an approval (``Terms.wants_approval``), or another spec of this product and
             period is in review or was withheld, and not as many officers as must have approved the spec.
-        NotOffered
+        PriorUnavailable
             If one of ``priors`` is not published, or was withdrawn.
         BudgetExhausted
             If a cap would be passed.

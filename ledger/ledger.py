@@ -60,7 +60,7 @@ class Ledger(Views, Accounts, Charges, Officers):
             How far the clock may be behind the last entry before charges are refused; ``None``: as many
             minutes as ``TABULARIUM_CLOCK_TOLERANCE`` says, else ten.
         wait
-            Seconds to wait for other writers before ``Busy`` is raised.
+            Seconds to wait for other writers before ``LockTimeout`` is raised.
         make
             Whether one that does not exist is made; who only looks makes none.
 

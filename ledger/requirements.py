@@ -31,9 +31,9 @@ from tabularium.ledger.refusals import (
     BudgetExhausted,
     Conflict,
     NotApproved,
-    NotOffered,
+    PriorUnavailable,
     StaleFence,
-    Unfit,
+    UnitMismatch,
     WrongState,
     retired_account,
     unknown_account,
@@ -206,7 +206,7 @@ def require_offered(connection: Connection, priors: Mapping[str, str], charge: C
             else "no noise was drawn, and the budget is given back by: tabularium ledger void "
             f"{charge.release_id} --reason …{_key_option(connection, charge)}"
         )
-        raise NotOffered(what, where=f"prior {release}", hint=f"{hint}; {left}")
+        raise PriorUnavailable(what, where=f"prior {release}", hint=f"{hint}; {left}")
 
 
 def require_one_bound(connection: Connection, charge: Charge) -> None:
@@ -307,7 +307,7 @@ def require_same_units(
 
     Raises
     ------
-    Unfit
+    UnitMismatch
         Naming what differs, and the conversion that would make the charge fit.
     """
     asked = {"unit": unit, "relation": relation, "definition": definition, "population": population}
@@ -318,7 +318,7 @@ def require_same_units(
     what = ", ".join(
         f"the charge's {name} is {asked[name]}, the account's {there[name]}" for name in differing
     )
-    raise Unfit(what, where=f"account {terms.name}", hint=_conversion(terms, amount, asked, differing))
+    raise UnitMismatch(what, where=f"account {terms.name}", hint=_conversion(terms, amount, asked, differing))
 
 
 def _conversion(terms: Terms, amount: Fraction, asked: dict[str, str | None], differing: list[str]) -> str:

@@ -171,12 +171,12 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
 def _at_work(ledger: Ledger, charge: Charge) -> bool:
     """Whether the last attempt that is allowed is under way."""
     from tabularium.ledger.measurement.release_lock import hold
-    from tabularium.ledger.refusals import Busy, StorageFailed
+    from tabularium.ledger.refusals import LockTimeout, StorageFailed
 
     try:
         with suppress(StorageFailed), hold(ledger, charge.release_id):
             pass
-    except Busy:
+    except LockTimeout:
         return True
     return False
 

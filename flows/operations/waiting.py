@@ -7,7 +7,7 @@
     AwaitingReview            Suspended, likewise
     InputMissing              AwaitingRetry, with long pauses
     PlaceClosed               AwaitingRetry, with long pauses, until somebody mends the publication folder
-    Busy, StorageFailed       AwaitingRetry, with growing pauses and a bounded number
+    LockTimeout, StorageFailed AwaitingRetry, with growing pauses and a bounded number
     anything else             Failed, with one line
 
 A run that waits has ended as a process: its workspace is gone, it holds no lock. It starts again
@@ -37,7 +37,7 @@ from tabularium.flows.operations.server_address import written_address
 from tabularium.flows.operations.told.announcements import announce_suspended, telling
 from tabularium.ledger import Ledger
 from tabularium.ledger.records import EMPTY, Head
-from tabularium.ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
+from tabularium.ledger.refusals import AwaitingReview, LockTimeout, NotApproved, StorageFailed
 from tabularium.mechanisms.errors import InputMissing, PlaceClosed, TabulariumError
 from tabularium.tasks.runtime.home import Home
 
@@ -88,7 +88,7 @@ DELIVERED = Pauses(60, 3600)
 #: A server that restarts: in all some ten minutes.
 RESTARTING = Pauses(0.5, 15, most=45)
 _PAUSES: dict[type[TabulariumError], Pauses] = {
-    Busy: PASSING,
+    LockTimeout: PASSING,
     StorageFailed: PASSING,
     InputMissing: DELIVERED,
     PlaceClosed: DELIVERED,

@@ -35,10 +35,10 @@ from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.store import MeasurementStore, Payload, Stored
 from tabularium.ledger.records import Charge, Head
 from tabularium.ledger.refusals import (
-    DrawFailed,
     LedgerError,
     MeasurementDamaged,
     MeasurementExists,
+    MechanismFailed,
     StaleFence,
     StorageFailed,
     WrongState,
@@ -96,9 +96,9 @@ def measure_once(
         If the release was voided or abandoned, or is not held.
     NotApproved
         If all attempts that are allowed were made.
-    NotOffered
+    PriorUnavailable
         If nothing is drawn yet, and one of ``priors`` was withdrawn.
-    DrawFailed
+    MechanismFailed
         If a draw raised something that is not a ``TabulariumError``, or returned what cannot be stored;
         the charge is abandoned and the text of that error withheld.
     """
@@ -252,7 +252,7 @@ def _sanitised(error: BaseException, release_id: str) -> BaseException:
         return error.with_traceback(None)
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         return type(error)(*([1] if isinstance(error, SystemExit) else []))
-    return DrawFailed(
+    return MechanismFailed(
         f"the mechanism raised {type(error).__name__} after drawing began; the charge is abandoned and spent",
         where=f"release {release_id}",
         hint="change the mechanism or its parameters, which makes a new release",

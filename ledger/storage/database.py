@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from tabularium.ledger.refusals import Busy, LedgerError, NoLedger, StorageFailed
+from tabularium.ledger.refusals import LedgerError, LockTimeout, NoLedger, StorageFailed
 from tabularium.ledger.storage import schema
 from tabularium.ledger.storage.backend import Backend
 from tabularium.ledger.storage.postgres import PostgreSQL
@@ -82,7 +82,7 @@ class Database:
             yield
         except DBAPIError as error:
             busy, what, hint = self.backend.failure(error)
-            kind = Busy if busy else StorageFailed
+            kind = LockTimeout if busy else StorageFailed
             failure: LedgerError = kind(f"the ledger's database {what}", where=self.name, hint=hint)
         else:
             return

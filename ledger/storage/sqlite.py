@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from tabularium.ledger import durable_files, names
 from tabularium.ledger.records import GENESIS, Entry
-from tabularium.ledger.refusals import Busy
+from tabularium.ledger.refusals import LockTimeout
 from tabularium.ledger.storage import queries, schema
 from tabularium.ledger.storage.backend import Backend, Held
 from tabularium.ledger.witness import Witness
@@ -98,7 +98,9 @@ class SQLite(Backend):
         if not self.made():
             with durable_files.turn(self.locks / "open.lock", self.wait) as mine:
                 if not mine:
-                    raise Busy("another process is making it", where=self.name, hint="wait, then run again")
+                    raise LockTimeout(
+                        "another process is making it", where=self.name, hint="wait, then run again"
+                    )
                 if not self.path.exists():
                     durable_files.create(self.path, b"")
                     durable_files.sync_folder(self.path.parent)

@@ -19,11 +19,11 @@ from tabularium.flows.operations.waiting import (
     told_to_officers,
 )
 from tabularium.ledger.records import EMPTY
-from tabularium.ledger.refusals import AwaitingReview, Busy, NotApproved
+from tabularium.ledger.refusals import AwaitingReview, LockTimeout, NotApproved
 from tabularium.mechanisms.errors import InputError, InputMissing
 from tabularium.tasks.runtime.run import Request
 
-BUSY = Busy("another live process is working on it", where="release r1")
+BUSY = LockTimeout("another live process is working on it", where="release r1")
 UNSIGNED = NotApproved("is not approved", where="account a", hint="run: tabularium ledger approve SPEC")
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tabularium.ledger import (
-    DrawFailed,
     Ledger,
+    MechanismFailed,
     StaleFence,
     WrongState,
 )
@@ -175,6 +175,6 @@ def test_an_overtaken_holder_that_fails_does_not_abandon_the_other(
         books.drawing("r1")
         raise ForeignError(SECRET)
 
-    with pytest.raises(DrawFailed):
+    with pytest.raises(MechanismFailed):
         run(books, store, Draws(overtaken))
     assert (charge(books).state, charge(books).fence) == ("drawing", 2)

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine, event
 
-from tabularium.ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, StorageFailed
+from tabularium.ledger import Ledger, LedgerError, LockTimeout, ReadOnly, StaleFence, StorageFailed
 from tabularium.ledger.export import migrate, restore
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
@@ -116,7 +116,7 @@ def test_a_writer_that_hangs_is_told_of_and_in_the_end_cut_off(books: Ledger, pl
         open_books(place, wait=0.2) as impatient,
     ):
         other.execute("SELECT name FROM locks WHERE name = 'head' FOR UPDATE")
-        with pytest.raises(Busy, match="kept locked by another process"):
+        with pytest.raises(LockTimeout, match="kept locked by another process"):
             reserve(impatient)
         assert impatient.balance("census") == 1  # reading goes on
         other.rollback()
