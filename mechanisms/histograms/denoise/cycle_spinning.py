@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
 
 import numpy as np
 
@@ -18,12 +17,9 @@ from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
     Layout,
-    best_partition,
     boxes_of,
     cells_of,
     means_of,
-    part_levels,
-    part_levels_if,
     shape_of,
     spread,
 )
@@ -76,20 +72,6 @@ def spun(
                 higher[k][which] += levels_if_(places, steps)
                 lower[k][which] += levels_if_(places, -steps)
     return [Fit(a / shifts, b / shifts, c / shifts) for a, b, c in zip(levels, higher, lower, strict=True)]
-
-
-def partition(noise: Noise, cells: int, strength: float) -> Smoother:
-    """Return the smoother that takes the best partition at a price of strength·ln(cells)·V for each part."""
-    price = strength * log(max(cells, 2)) * noise.variance
-
-    def smoother(boxes: Boxes, means: Floats) -> tuple[Floats, LevelsIf]:
-        gains, choices = best_partition(boxes, means, price)
-        levels = np.zeros_like(means)
-        part_levels(boxes, means, choices, levels)
-        spread(boxes, levels)
-        return levels, lambda places, steps: part_levels_if(boxes, means, gains, price, places, steps)
-
-    return smoother
 
 
 def mixture(noise: Noise, prior: TreePrior, *, adapt: bool) -> Smoother:

@@ -11,7 +11,6 @@ are averaged over boxes of a dyadic grid, in one of these ways:
 - ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
   tree prior that is fitted to the noisy table (``partition_mixture``, ``tree_prior``);
 - ``sparse``: the same, where half of a box may be empty (``empties``), in tables most of which seem to be;
-- ``partition``: over the one partition of least penalised squared error, found exactly (``dyadic_boxes``);
 - ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
 
 all but the last averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
@@ -65,14 +64,14 @@ class Denoise(Mechanism):
     Parameters
     ----------
     form
-        ``"mixture"`` over all dyadic partitions, the best ``"partition"``, or ``"wavelet"`` shrinkage;
-        ``"auto"``: the mixture, unless wavelets, or nothing at all, have clearly less estimated error.
+        ``"mixture"`` over all dyadic partitions, or ``"wavelet"`` shrinkage; ``"auto"``: the mixture, unless
+        wavelets, or nothing at all, have clearly less estimated error.
         ``"sparse"``: the mixture with boxes that are empty, where most cells seem to be and the noisy total
         agrees; elsewhere as ``"auto"``. Totals may come out low.
     strength
         How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, how likely a box
-        is flat when learning begins (below 1); of a partition, the price of a part in ln(cells)·V; of
-        wavelets, the threshold against the largest value of pure noise. By default, some are tried.
+        is flat when learning begins (below 1); of wavelets, the threshold against the largest value of pure
+        noise. By default, some are tried.
     categorical
         Axes whose cells have no order, numbered from 0: nothing is averaged across them.
     shifts
@@ -87,7 +86,7 @@ class Denoise(Mechanism):
         The longest range, in cells along each axis, that is to be accurate; by default any.
     """
 
-    form: Literal["auto", "mixture", "sparse", "partition", "wavelet"] = "auto"
+    form: Literal["auto", "mixture", "sparse", "wavelet"] = "auto"
     strength: Fraction | None = None
     categorical: tuple[int, ...] | None = None
     shifts: int | None = None
@@ -98,7 +97,7 @@ class Denoise(Mechanism):
     name: ClassVar[str] = "denoise"
 
     def __post_init__(self) -> None:
-        one_of(self.form, ("auto", "mixture", "sparse", "partition", "wavelet"), "form")
+        one_of(self.form, ("auto", "mixture", "sparse", "wavelet"), "form")
         one_of(self.sign, ("auto", "total", "cut", "free"), "sign")
         if self.strength is not None:
             object.__setattr__(self, "strength", _strength(self.strength, self.form))

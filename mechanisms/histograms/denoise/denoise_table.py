@@ -64,11 +64,7 @@ class Wishes:
     sign: Sign | Literal["auto"] = "auto"
 
     def candidates(self, boxes: int) -> dict[FormName, tuple[float, ...]]:
-        """Return what is to be tried on a table of so many boxes: forms and their strengths.
-
-        The best partition is not among it unless it is asked for: its error varies more than what is stated
-        of it, so that it is taken too often, and where it is better than the mixture it is hardly better.
-        """
+        """Return what is to be tried on a table of so many boxes: forms and their strengths."""
         if self.form not in CHOOSING:
             form = cast(FormName, self.form)
             return {form: STRENGTHS[form] if self.strength is None else (self.strength,)}

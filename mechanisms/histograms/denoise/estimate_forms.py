@@ -16,7 +16,6 @@ from tabularium.mechanisms.histograms.denoise.cycle_spinning import (
     Smoother,
     learn,
     mixture,
-    partition,
     passes_over,
     spun,
 )
@@ -29,12 +28,11 @@ from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 
-FormName = Literal["mixture", "sparse", "partition", "wavelet", "none"]
+FormName = Literal["mixture", "sparse", "wavelet", "none"]
 
 STRENGTHS: dict[FormName, tuple[float, ...]] = {
     "mixture": (0.9, 0.5),
     "sparse": (0.5,),
-    "partition": (0.7, 1.0),
     "wavelet": (0.6, 0.8, 1.0),
     "none": (1.0,),
 }
@@ -135,12 +133,6 @@ def _sparse(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     yield from _spun(task, "sparse", strengths, smoothers)
 
 
-def _partition(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
-    """Take the best partition; its strength is the price of a part, in ln(cells)·V."""
-    smoothers = [partition(task.noise, task.whole.cells, strength) for strength in strengths]
-    yield from _spun(task, "partition", strengths, smoothers)
-
-
 def _spun(
     task: Task, form: FormName, strengths: tuple[float, ...], smoothers: list[Smoother]
 ) -> Iterator[Estimate]:
@@ -177,7 +169,7 @@ def shrunken(
     return levels, covariance, variance
 
 
-_OF = {"mixture": _mixture, "sparse": _sparse, "partition": _partition, "wavelet": _wavelet, "none": _none}
+_OF = {"mixture": _mixture, "sparse": _sparse, "wavelet": _wavelet, "none": _none}
 
 
 @lru_cache(maxsize=512)

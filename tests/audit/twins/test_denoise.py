@@ -32,7 +32,7 @@ class FormOfTheCounts(Denoise):
         return arrays, {"strength": "1/100" if closer else "9"}
 
     def finish(self, measured: Measured) -> Release:
-        given = Denoise(form="partition", strength=measured.meta["strength"])
+        given = Denoise(form="wavelet", strength=measured.meta["strength"])
         return given.finish(replace(measured, meta={}))
 
 

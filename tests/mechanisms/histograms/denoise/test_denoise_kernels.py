@@ -1,4 +1,4 @@
-"""Dyadic boxes, the best partition, the mixture of all of them, and wavelets: against searches by hand."""
+"""Dyadic boxes, the mixture over all partitions into them, and wavelets: against searches by hand."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
-    best_partition,
     boxes_of,
     cells_of,
     means_of,
-    part_levels,
-    part_levels_if,
     spread,
 )
 from tabularium.mechanisms.histograms.denoise.partition_mixture import (
@@ -51,33 +48,12 @@ def cells(table: np.ndarray, box: Box) -> np.ndarray:
     return table[tuple(slice(*side) for side in box)]
 
 
-def all_partitions(table: np.ndarray, box: Box, offsets: tuple[int, ...], price: float) -> np.ndarray:
-    """The squared error of every recursive partition, plus the price of its parts."""
-    here = cells(table, box)
-    costs = [np.array([((here - here.mean()) ** 2).sum() + price])]
-    for _, one, other in halves(box, offsets):
-        left = all_partitions(table, one, offsets, price)
-        right = all_partitions(table, other, offsets, price)
-        costs.append((left[:, None] + right).reshape(-1))
-    return np.concatenate(costs)
-
-
 def some_offsets(shape: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...]:
     return tuple(int(rng.integers(0, 2 * side)) for side in shape)
 
 
 def the_whole(shape: tuple[int, ...]) -> Box:
     return tuple((0, side) for side in shape)
-
-
-def partition(table: np.ndarray, offsets: tuple[int, ...], price: float) -> tuple[np.ndarray, int]:
-    boxes = boxes_of((1, *table.shape), offsets)
-    means = means_of(table[None], boxes)
-    _, choices = best_partition(boxes, means, price)
-    levels = np.zeros_like(means)
-    parts = part_levels(boxes, means, choices, levels)
-    spread(boxes, levels)
-    return cells_of(boxes, levels)[0], parts
 
 
 # --- boxes ------------------------------------------------------------------------------------------
@@ -116,55 +92,27 @@ def test_sums_of_large_counts_are_exact() -> None:
     assert means[-1] * table.size == (1 << 40) * table.size + 1
 
 
-# --- the best partition -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_partition_is_the_best_of_all(shape: tuple[int, ...]) -> None:
-    rng = generator(2)
-    for _ in range(170):
-        table = rng.integers(0, rng.integers(2, 12), shape).astype(float)
-        offsets, price = some_offsets(shape, rng), float(rng.choice([0.3, 1.7, 6.1, 25.0]))
-        found, parts = partition(table, offsets, price)
-        cost = ((table - found) ** 2).sum() + price * parts
-        assert cost == pytest.approx(all_partitions(table, the_whole(shape), offsets, price).min())
-
-
-def test_a_partition_by_hand() -> None:
-    """Cutting in the middle saves 49 and cutting 1 | 3 saves 2; from an odd place, 8 | 10 saves 27 and 1 | 3 8 13.5."""
-    table = np.array([1.0, 3.0, 8.0, 10.0])
-    assert partition(table, (0,), 3.0)[0].tolist() == [2, 2, 9, 9]
-    assert partition(table, (1,), 3.0)[0].tolist() == [1, 3, 8, 10]
-    assert partition(table, (1,), 13.0)[0].tolist() == [1, 5.5, 5.5, 10]
-    assert partition(table, (1,), 20.0)[0].tolist() == [4, 4, 4, 10]
-    assert partition(table, (1,), 60.0)[0].tolist() == [5.5] * 4
+# --- the mixture ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (33,), (5, 6), (3, 4, 5)], ids=str)
 def test_a_cell_measured_differently_is_as_if_all_were_done_again(shape: tuple[int, ...]) -> None:
-    """Both kernels look at the boxes around the cell only."""
     rng = generator(3)
     prior = TreePrior.of(0.6, 10, len(shape)).tables(NOISE)
     for _ in range(20):
         table = rng.integers(0, 9, (2, *shape)).astype(float)
-        offsets, price = some_offsets(shape, rng), 7.0
+        offsets = some_offsets(shape, rng)
         boxes = boxes_of(table.shape, offsets)
         means = means_of(table, boxes)
-        gains, _ = best_partition(boxes, means, price)
         evidence, _ = ascend(boxes, means, prior)
         places = np.stack([rng.integers(0, side, 6) for side in table.shape], axis=1)
         changes = rng.integers(-12, 12, 6).astype(float)
-        parts = part_levels_if(boxes, means, gains, price, places, changes)
         mixed = levels_if(boxes, means, evidence, prior, places, changes)
         for k, place in enumerate(map(tuple, places)):
             changed = table.copy()
             changed[place] += changes[k]
-            assert parts[k] == pytest.approx(partition(changed[place[0]], offsets, price)[0][place[1:]])
             again = mixture(changed, offsets, TreePrior.of(0.6, 10, len(shape)))
             assert mixed[k] == pytest.approx(again[place], abs=1e-5)  # unlikely boxes are left out there
-
-
-# --- the mixture ------------------------------------------------------------------------------------
 
 
 def mixture(table: np.ndarray, offsets: tuple[int, ...], prior: TreePrior) -> np.ndarray:

@@ -206,8 +206,8 @@ def stated(noise: Noise, truth: np.ndarray, wishes: Wishes, runs: int) -> np.nda
 RUNS = 20
 FIXED: list[Wishes] = [
     Wishes("mixture", 0.8, 2, "total"),
-    Wishes("partition", 0.6, 2, "free"),
-    Wishes("partition", 0.6, 2, "cut"),
+    Wishes("mixture", 0.8, 2, "free"),
+    Wishes("mixture", 0.8, 2, "cut"),
     Wishes("wavelet", 0.7, None, "free"),
 ]
 

@@ -44,7 +44,6 @@ def noisy(shape: tuple[int, ...], tables: int, noise: Noise, seed: int = 0) -> A
         ((3, 12), 4, (0,), LAPLACE, Wishes(shifts=4)),
         ((20,), 4, (), LAPLACE, Wishes(form="wavelet", sign="cut")),
         ((20,), 4, (), LAPLACE, Wishes(form="mixture", strength=0.7, sign="free", shifts=2)),
-        ((20,), 3, (), LAPLACE, Wishes(form="partition", shifts=2)),  # one by one
         ((1,), 3, (), LAPLACE, Wishes()),
         ((9,), 3, (), Noise("laplace", 0.05, whole=True), Wishes()),  # no noise to remove
     ],
