@@ -9,15 +9,15 @@ This is what NoiseFirst does, freed from one dimension and from a single choice 
 are averaged over boxes of a dyadic grid, in one of these ways:
 
 - ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
-  tree prior that is fitted to the noisy table (``partition_mixture``, ``tree_prior``);
-- ``sparse``: the same, where half of a box may be empty (``empties``), in tables most of which seem to be;
+  tree prior that is fitted to the noisy table (``mixture``, ``prior``);
+- ``sparse``: the same, where half of a box may be empty (``mixture``), in tables most of which seem to be;
 - ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
 
 all but the last averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
 squared error, which holds for any way whatever of choosing a structure on the noisy table
-(``noise_correlation``). Form and strength are chosen by it, with the optimism of choosing added to the
+(``scoring``, ``risk``). Form and strength are chosen by it, with the optimism of choosing added to the
 error that is stated. The sparse form alone does not keep the total of the noisy table: it must be asked for,
-and whether it is taken then, the noisy table decides (``empties.sparse_tables``).
+and whether it is taken then, the noisy table decides (``forms.mostly_empty``).
 
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
 
@@ -35,12 +35,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout, axes_of
-from tabularium.mechanisms.histograms.denoise.many_tables import denoise_tables
+from tabularium.mechanisms.histograms.denoise.boxes import Layout, axes_of
+from tabularium.mechanisms.histograms.denoise.tables import (
+    CHOOSING,
+    DenoiseOptions,
+    denoise_table,
+    denoise_tables,
+)
 from tabularium.mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums, noisy_tree
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
@@ -137,7 +143,7 @@ class Denoise(Mechanism):
             return finish_sums(measured, self._apart(tuple(measured.meta["shape"])))
         cells = measured.arrays["cells"]
         noise = noise_in(measured.transcript[0])
-        found = denoise_table(cells, noise, self._layout(cells.shape), self._wishes())
+        found = denoise_table(cells, noise, self._layout(cells.shape), self._options())
         return measured.release(
             found.values,
             **found.diagnostics,
@@ -164,12 +170,12 @@ class Denoise(Mechanism):
 
     def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]]:
         """Return what ``finish`` would make of each of many tables."""
-        wishes = self._wishes()
+        options = self._options()
         if self.form == "sparse":
             # Totals of regions are added up: what is taken for empty in each would not be little in all.
-            wishes = replace(wishes, form="auto")
-        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), wishes)
-        return made.values, made.diagnostics
+            options = replace(options, form="auto")
+        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), options)
+        return np.stack([one.values for one in made]), [one.diagnostics for one in made]
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values; those of ranges only where they are asked for."""
@@ -184,9 +190,9 @@ class Denoise(Mechanism):
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         return Layout.of(shape, self.categorical or ())
 
-    def _wishes(self) -> Wishes:
+    def _options(self) -> DenoiseOptions:
         strength = None if self.strength is None else float(self.strength)
-        return Wishes(form=self.form, strength=strength, shifts=self.shifts, sign=self.sign)
+        return DenoiseOptions(form=self.form, strength=strength, shifts=self.shifts, sign=self.sign)
 
 
 def _strength(value: Any, form: str) -> Fraction:

@@ -12,9 +12,9 @@ import pytest
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.denoise.boxes import Layout
 from tabularium.mechanisms.histograms.denoise.denoise import Denoise
-from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout
+from tabularium.mechanisms.histograms.denoise.tables import DenoiseOptions, denoise_table
 from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.measured import Release
 from tabularium.mechanisms.noise.synthetic import generator
@@ -146,8 +146,8 @@ def test_nothing_is_averaged_across_an_axis_without_order() -> None:
     noisy = rng.integers(-20, 200, (6, 3, 5))
     changed = noisy.copy()
     changed[:, 1, :] = rng.integers(0, 9, (6, 5))
-    layout, wishes = Layout.of(noisy.shape, (1,)), Wishes("wavelet", 0.5, 2, "free")
-    one, other = (denoise_table(table, NOISE, layout, wishes).values for table in (noisy, changed))
+    layout, options = Layout.of(noisy.shape, (1,)), DenoiseOptions("wavelet", 0.5, 2, "free")
+    one, other = (denoise_table(table, NOISE, layout, options).values for table in (noisy, changed))
     assert np.array_equal(one[:, [0, 2]], other[:, [0, 2]])
     assert not np.array_equal(one[:, 1], other[:, 1])
 
@@ -156,17 +156,19 @@ def test_categories_may_come_in_any_order() -> None:
     rng = generator(6)
     noisy = rng.integers(-20, 40, (7, 8, 9)) + 100 * np.arange(8)[None, :, None]
     order = rng.permutation(8)
-    layout, wishes = Layout.of(noisy.shape, (-2,)), Wishes("mixture", 0.6, 2, "total")
-    one, other = (denoise_table(table, NOISE, layout, wishes).values for table in (noisy, noisy[:, order]))
+    layout, options = Layout.of(noisy.shape, (-2,)), DenoiseOptions("mixture", 0.6, 2, "total")
+    one, other = (denoise_table(table, NOISE, layout, options).values for table in (noisy, noisy[:, order]))
     assert one[:, order] == pytest.approx(other, abs=1e-6)
 
 
 @pytest.mark.parametrize("form", ["auto", "mixture", "wavelet"])
 def test_axes_of_one_cell_do_not_matter(form: Any) -> None:
     noisy = STEPS + generator(7).integers(-20, 20, STEPS.size)
-    flat = denoise_table(noisy, NOISE, Layout.of(noisy.shape, ()), Wishes(form, shifts=2))
+    flat = denoise_table(noisy, NOISE, Layout.of(noisy.shape, ()), DenoiseOptions(form, shifts=2))
     for shape in ((1, 400), (400, 1), (1, 1, 400, 1)):
-        found = denoise_table(noisy.reshape(shape), NOISE, Layout.of(shape, ()), Wishes(form, shifts=2))
+        found = denoise_table(
+            noisy.reshape(shape), NOISE, Layout.of(shape, ()), DenoiseOptions(form, shifts=2)
+        )
         assert found.values.shape == shape
         assert np.array_equal(found.values.reshape(-1), flat.values)
         assert found.diagnostics == flat.diagnostics

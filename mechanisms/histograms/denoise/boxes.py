@@ -212,7 +212,7 @@ def chain_room(boxes: Boxes) -> Integers:
 
 
 @compiled
-def follow(boxes: Boxes, cell: Integers, chain: Integers, long: Integers, steps: Integers) -> int:
+def ancestor_chain(boxes: Boxes, cell: Integers, chain: Integers, long: Integers, steps: Integers) -> int:
     """Write down the intervals around a cell on each axis, from the cell up, and return the number of boxes.
 
     ``long`` (d,) becomes the number of intervals per axis, ``steps`` (d,) the strides of an array of them.
@@ -232,7 +232,9 @@ def follow(boxes: Boxes, cell: Integers, chain: Integers, long: Integers, steps:
 
 
 @compiled
-def around(boxes: Boxes, chain: Integers, at: Integers, root: float) -> tuple[int, int, float, int, int]:
+def ancestor_box(
+    boxes: Boxes, chain: Integers, at: Integers, root: float
+) -> tuple[int, int, float, int, int]:
     """Return a box around a cell: number, size, ``root``·√size, class, axes on which it can be halved."""
     box, size, kind, axes = 0, 1, 0, 0
     for a in range(at.size):
@@ -247,7 +249,7 @@ def around(boxes: Boxes, chain: Integers, at: Integers, root: float) -> tuple[in
 
 
 @compiled
-def beside(boxes: Boxes, chain: Integers, at: Integers, axis: int, box: int) -> tuple[int, int, int]:
+def sibling_box(boxes: Boxes, chain: Integers, at: Integers, axis: int, box: int) -> tuple[int, int, int]:
     """Return the half along an axis that holds the cell, as an interval and as a box, and the other half."""
     whole = chain[axis, at[axis]]
     inner = chain[axis, at[axis] - 1]
