@@ -22,7 +22,7 @@ and whether it is taken then, the noisy table decides (``forms.mostly_empty``).
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
 
 With ``workload="ranges"`` sums over boxes of cells are measured as well as cells, or in place of them, and
-smoothed on a tree: ``tabularium.mechanisms.histograms.denoise_ranges.range_form`` says what is drawn, and why
+smoothed on a tree: ``tabularium.mechanisms.histograms.denoise_ranges.measure`` says what is drawn, and why
 that is private.
 
 Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013 (the idea); Donoho 1997; Coifman, Donoho 1995; Willems,
@@ -47,7 +47,7 @@ from tabularium.mechanisms.histograms.denoise.tables import (
     denoise_table,
     denoise_tables,
 )
-from tabularium.mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums, noisy_tree
+from tabularium.mechanisms.histograms.denoise_ranges.measure import draw_sums, finish_sums, noisy_tree
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,

@@ -12,8 +12,7 @@ import pytest
 
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.histograms.denoise.denoise import Denoise
-from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import few_peaks
-from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree
+from tabularium.mechanisms.histograms.denoise_ranges.tree import SplitTree, few_peaks
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Counts
 from tests.audit.cases import Case
