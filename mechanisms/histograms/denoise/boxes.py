@@ -1,20 +1,14 @@
-"""Dyadic boxes of a table.
+"""Dyadic boxes of a table, and how tables are laid out for them.
 
-An axis of n cells is laid over the dyadic intervals [k·2^j, (k + 1)·2^j), shifted by an offset: this makes a
-binary tree of 2n - 1 intervals, from single cells to the whole axis. No cells are added to fill a side up to
-a power of two; an interval that sticks out is cut off, and where one of its halves holds no cells it is that
-other half. A box is a product of one interval per axis; there are at most 2^d boxes to a cell. A recursive
-dyadic partition halves the table along some axis, each half along some axis again, and so on, or stops.
+An axis of n cells is laid over the dyadic intervals [k·2^j, (k + 1)·2^j), shifted by an offset: a binary tree
+of 2n - 1 intervals, from single cells to the whole axis. An interval that sticks out is cut off; no cells are
+added. A box is a product of one interval per axis; there are at most 2^d boxes to a cell.
 
-Everything known of a box follows from its two halves along any axis, so one pass over the boxes from small to
-large tells all of them: time and memory are proportional to d·2^d·n.
+Boxes are numbered like the elements of an array whose side a has one place per interval of axis a: cells
+first, then longer and longer intervals, the axis itself last, so that halves precede their whole. Several
+tables of one shape are treated at once: a first axis, never halved, says which.
 
-Boxes are numbered like the elements of an array whose side a has one place per interval of axis a. On each
-axis the cells come first, then longer and longer intervals, the axis itself last: halves precede their whole.
-Several tables of one shape are treated at once: a first axis, never halved, says which.
-
-Source: Donoho 1997 (CART and best-ortho-basis); Blanchard, Schäfer, Rozenholc, Müller 2007 (dynamic
-programming over dyadic boxes).
+Source: Donoho 1997; Blanchard, Schäfer, Rozenholc, Müller 2007 (dynamic programming over dyadic boxes).
 """
 
 from __future__ import annotations
@@ -41,21 +35,15 @@ class Boxes(NamedTuple):
     strides
         Shape (d,): from a box to the one with the next interval of an axis.
     first
-        Shape (d + 1,): where the intervals of an axis begin in the arrays below.
+        Shape (d + 1,): where the intervals of an axis begin in the arrays below, which all have that length.
     left, right, parent
-        Shape (intervals,): the halves of an interval and the one it is half of, as places on its axis; -1.
-    size
-        Shape (intervals,): cells.
-    order
-        Shape (intervals,): log2 of the size, rounded up.
-    start
-        Shape (intervals,): first cell.
-    root
-        Shape (intervals,): √size.
+        The halves of an interval and the one it is half of, as places on its axis; -1.
+    size, order, start, root
+        Cells, log2 of that rounded up, first cell, √cells.
     lever
-        Shape (intervals,): √(m·m')/(m + m') for halves of m and m' cells; 0 for a cell.
+        √(m·m')/(m + m') for halves of m and m' cells; 0 for a cell.
     share
-        Shape (intervals,): the left half's share of the cells.
+        The left half's share of the cells.
     """
 
     strides: Integers
@@ -77,14 +65,9 @@ class Boxes(NamedTuple):
 
 
 def boxes_of(shape: tuple[int, ...], offsets: tuple[int, ...]) -> Boxes:
-    """Return the boxes of tables of ``shape[1:]``, as many as ``shape[0]`` says.
+    """Return the boxes of ``shape[0]`` tables of ``shape[1:]``.
 
-    Parameters
-    ----------
-    shape
-        The first axis numbers the tables: it is never halved.
-    offsets
-        Of the other axes: where on the dyadic grid the first cell stands; not negative.
+    ``offsets``, one for each axis of a table, not negative: where on the dyadic grid its first cell stands.
     """
     sides = [shape[0], *(2 * side - 1 for side in shape[1:])]
     first = np.concatenate([[0], np.cumsum(sides)]).astype(np.int64)

@@ -5,25 +5,16 @@ scale 1/ε per cell, as in ``identity``: ε-differentially private by parallel c
 Under zCDP it is one draw of discrete Gaussian noise, σ² = 1/2ρ, as in ``gaussian``. All that follows sees the
 noisy counts only: post-processing, which costs nothing. The noisy counts stay in the measurement.
 
-This is what NoiseFirst does, freed from one dimension and from a single choice of bins. Neighbouring cells
-are averaged over boxes of a dyadic grid, in one of these ways:
+Neighbouring cells are averaged over boxes of a dyadic grid: over all recursive partitions into boxes at once,
+under a prior fitted to the noisy table (``mixture``; ``sparse``, where halves of boxes may be empty), or by
+setting to zero Haar coefficients that noise alone may give (``wavelet``). Form and strength are chosen by an
+unbiased estimate of the mean squared error (``scoring``). The sparse form alone does not keep the total: it
+must be asked for, and the noisy table decides whether it is taken (``forms.mostly_empty``).
 
-- ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
-  tree prior that is fitted to the noisy table (``mixture``, ``prior``);
-- ``sparse``: the same, where half of a box may be empty (``mixture``), in tables most of which seem to be;
-- ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
-
-all but the last averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
-squared error, which holds for any way whatever of choosing a structure on the noisy table
-(``scoring``, ``risk``). Form and strength are chosen by it, with the optimism of choosing added to the
-error that is stated. The sparse form alone does not keep the total of the noisy table: it must be asked for,
-and whether it is taken then, the noisy table decides (``forms.mostly_empty``).
+With ``workload="ranges"`` sums over boxes are measured too; for that, and why it is private, see
+``tabularium.mechanisms.histograms.denoise_ranges.measure``.
 
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
-
-With ``workload="ranges"`` sums over boxes of cells are measured as well as cells, or in place of them, and
-smoothed on a tree: ``tabularium.mechanisms.histograms.denoise_ranges.measure`` says what is drawn, and why
-that is private.
 
 Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013 (the idea); Donoho 1997; Coifman, Donoho 1995; Willems,
 Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise distributions and the error estimate are ours.

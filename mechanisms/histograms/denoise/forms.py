@@ -1,8 +1,7 @@
 """The forms of denoising: what each makes of noisy tables, and how that follows their noise.
 
-Mixtures are averaged over several places of the dyadic grid (cycle spinning): where a dyadic interval ends
-depends on where the grid was laid, which has nothing to do with the table. The average has no such edges, and
-a smaller error than the estimates that it averages.
+Mixtures are averaged over several places of the dyadic grid (cycle spinning): the average has no edges where
+the grid has, and a smaller error than the estimates that it averages.
 
 Source: Coifman, Donoho 1995.
 """
@@ -89,16 +88,12 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Noisy tables, and how they are to be looked at.
-
-    Each row is denoised as if it were alone; what is learned of one serves no other.
+    """Noisy tables, and how they are to be looked at; each row is denoised as if it were alone.
 
     Attributes
     ----------
     tables
-        Shape (rows, tables, sides...).
-    layout
-        Of one row.
+        Shape (rows, tables, sides...); ``layout`` is that of one row.
     sample, sample_layout
         The same, or tiles of a large row: to learn from, and to try what is to be tried.
     whole

@@ -1,8 +1,8 @@
-"""The mixture over partitions for many tables of one shape, each under a tree prior of its own.
+"""Mixtures over partitions for many small tables of one shape, each under a tree prior of its own.
 
-What ``forms`` and ``prior`` do for one table, in one loop over tables: their small arrays
-stay near the processor, and threads can share the tables out. Sums over a prior's points are taken in another
-order than NumPy's, so that results agree to about twelve digits and not bit by bit.
+What ``forms`` and ``prior`` do for one table, in one compiled loop over tables: their small arrays stay near
+the processor, and threads can share the tables out. Sums over a prior's points are taken in another order
+than NumPy's, so that results agree to about twelve digits and not bit by bit.
 """
 
 from __future__ import annotations
@@ -38,20 +38,10 @@ def mixtures(
     strengths: Sequence[float],
     passes: int,
 ) -> Iterator[tuple[float, Floats, Floats]]:
-    """Yield the mixtures over partitions of every row, and of its probed cells moved up and down.
+    """Yield each strength with the mixtures of ``tables`` (rows, tables, sides...).
 
-    For each strength: how likely flatness is when learning begins.
-
-    Parameters
-    ----------
-    tables
-        Shape (rows, tables, sides...).
-    passes
-        Over the tables, to learn from them before they are smoothed.
-
-    Returns
-    -------
-    Strength, levels (rows, tables, cells), and (2, rows, probes).
+    Levels (rows, tables, cells), and those of probed cells moved up and down (2, rows, probes). ``passes``:
+    over the tables, to learn from them before they are smoothed.
     """
     gaps = Gaps(*gap_densities(noise.family), float(DENSITY), DENSITY / sqrt(noise.variance))
     number, together = tables.shape[:2]
@@ -254,14 +244,7 @@ def learn_each(
 ) -> tuple[Floats, Floats, Floats]:
     """Return flat, axes and gaps of every table after so many passes over its boxes.
 
-    Parameters
-    ----------
-    boxes
-        Of one table.
-    means
-        Shape (tables, boxes).
-    known
-        One row, to begin with.
+    ``boxes`` are those of one table, ``means`` (tables, boxes); ``known`` has one row, to begin with.
     """
     tables, classes, d = means.shape[0], known.axes.shape[1], known.axes.shape[2]
     flat, axes = np.zeros((tables, classes)), np.zeros((tables, classes, d))
@@ -288,15 +271,8 @@ def add_mixtures(
 ) -> None:
     """Add to ``levels`` those of every table on one place of the grid, its prior learned there once more.
 
-    Parameters
-    ----------
-    boxes
-        Of one table.
-    means, levels
-        Shape (tables, boxes); of levels, those of single cells count.
-    moved
-        Shape (2, changes): the level of every cell to be changed, had it been measured higher, and lower, is
-        added to it.
+    ``boxes`` are those of one table, ``means`` and ``levels`` (tables, boxes), whose single cells count. To
+    ``moved`` (2, changes) the level of every cell to be changed, had it been measured higher, and lower.
     """
     classes, d = known.axes.shape[1], known.axes.shape[2]
     counts = Counts(np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.alone.shape[1])), np.zeros(0))
@@ -339,14 +315,7 @@ def add_line_levels(
 ) -> None:
     """Add the levels of some cells, had each alone been measured higher, or lower, by its step.
 
-    Parameters
-    ----------
-    boxes
-        Of tables of one axis.
-    cells
-        Shape (count, 2): table and place.
-    higher, lower
-        Shape (count,): they are added to.
+    ``boxes`` are of tables of one axis, ``cells`` (count, 2): table and place.
     """
     first, side = boxes.first[1], boxes.strides[0]
     one_less = side - 1

@@ -2,11 +2,9 @@
 
 A tree prior says how a table comes about: a box is flat (one level for all its cells) with a probability that
 depends on its size, otherwise it is halved along one of its axes, the means of the halves differ by a random
-amount, and each half comes about in the same way. In a sparse table a halving may also leave one half empty:
-the other then has all there is, and the cells of the empty one are zero. Given the noisy table, the
-probability of every halving follows from the boxes' halves in one pass from small boxes to large; in one pass
-back, how often the random partition reaches each box, and hence the expected level of each cell. The number
-of partitions is astronomic, the time is that of a few exponentials per box.
+amount, and each half comes about in the same way. In a sparse table a halving may also leave one half empty.
+Given the noisy table, the probability of every halving follows in one pass from small boxes to large, and the
+expected level of each cell in one pass back. The time is that of a few exponentials per box.
 
 Every pass takes ``sparse``, which is None where no half is empty: numba compiles the two cases apart. Passes
 are long functions, as a call in their innermost loop that is handed arrays doubles their time.
@@ -254,10 +252,6 @@ def _prob_nonempty(boxes: Boxes, prior: Prior, sparse: Sparse, mean: float, evid
 def variance_inflation(boxes: Boxes, means: Floats, unit: float, density: float, spiky: int) -> Floats:
     """Return by how much the variance of small boxes' means exceeds that of the noise; below 1 it does not.
 
-    ``unit``, ``density`` and ``spiky`` as in ``Prior`` and ``Sparse``.
-
-    Returns
-    -------
     Shape (boxes,): squared deviations from the mean over 2·m·V; 0 for boxes of the class ``spiky`` and above.
     """
     first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
@@ -288,12 +282,7 @@ def variance_inflation(boxes: Boxes, means: Floats, unit: float, density: float,
 def _weigh(scores: Floats, sparse: Sparse | None, axes: int, stop: float, top: float) -> float:
     """Turn log scores of halvings along some axes into their probabilities; return the log of their sum.
 
-    Parameters
-    ----------
-    scores
-        Shape (d,), or (2·d,) with ``sparse``.
-    stop, top
-        The score of not halving at all, and the largest of all scores.
+    ``stop`` is the score of not halving at all, ``top`` the largest of all scores.
     """
     ways = 1 if sparse is None else 2
     total = fast_exp(stop - top)
@@ -413,11 +402,7 @@ def descend(  # noqa: PLR0912, PLR0915 - see above
     A halving moves the level of a half away from that of the whole by the part of the measured gap that is
     expected to be true, times the probability that this halving is come to. With ``sparse`` a box adds its
     expected level as far as it is left flat: beside an empty half the level of the other is its own mean.
-
-    Parameters
-    ----------
-    counts
-        Is added to.
+    ``counts`` is added to.
     """
     first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
     root, order, lever, part = boxes.root, boxes.order, boxes.lever, boxes.share
@@ -513,19 +498,14 @@ def perturbed_levels(  # noqa: PLR0912, PLR0915 - see above
 ) -> Floats:
     """Return what the level of each of some cells would be, had that cell alone been measured differently.
 
-    A change of one cell touches the boxes around it only: one interval per level of each axis, hence
-    (log n)^d boxes. Their evidence is computed afresh and the way down to the cell followed; nothing is kept.
+    A change of one cell touches the (log n)^d boxes around it only: their evidence is computed afresh.
 
     Parameters
     ----------
     cells
         Shape (count, d): places of the cells.
     changes
-        Shape (count,): what is added to the measurement of each.
-
-    Returns
-    -------
-    Shape (count,).
+        Shape (count,), as what is returned: what is added to the measurement of each.
     """
     d = boxes.strides.size  # with the axis that numbers the tables: nothing is ever halved along it
     lengths = chain_room(boxes)

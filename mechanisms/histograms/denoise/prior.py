@@ -1,22 +1,13 @@
-"""The tree prior of the mixture over partitions, and how it is learned from the noisy table.
+"""The tree prior of the mixture over partitions, learned from the noisy table.
 
-The gap between two halves of a box, in standard deviations of its own noise, is t = u + noise, u being the
-true gap in that unit. The prior of u is a mixture of normal distributions around 0 with fixed spreads (one of
-them 0), and one Cauchy distribution for the large gaps. The weights of the mixture, the probability that a
-box is flat, and the axis along which it is halved depend on the size of the box alone. They are learned by
-expectation maximisation: every pass over the boxes counts how often each gap is expected to occur. What is
-learned are a few hundred averages over the noisy table; they are held near their starting values by the
-weight of a few boxes, so that small tables do not follow their noise. Where learning ends depends on whether
-boxes are taken to be flat at the start: where there is more noise than table, small gaps everywhere fit pure
-noise nearly as well as none. Which prior is better, the estimated error has to say.
+The gap between two halves of a box, in standard deviations of its own noise, is t = u + noise. The true gap u
+has a mixture of normal distributions around 0 with fixed spreads (one of them 0), and a Cauchy distribution
+for large gaps. The weights, the probability that a box is flat or has an empty half, and the axis along which
+it is halved depend on the size of the box alone. They are learned by expectation maximisation, and held near
+their starting values by the weight of a few boxes. The noise has its exact law, a sum of Laplace variables,
+up to 64 cells; from there on, and for Gaussian noise, it is normal.
 
-The noise of a gap between boxes of m cells in all is a sum of m Laplace variables, hence (a difference of two
-gamma variables) it has the density Σ_k (m-1+k)!/((m-1-k)!·k!)·|x|^(m-1-k)·2^-k · e^-|x| / ((m-1)!·2^m):
-a polynomial times an exponential, whose tail is far heavier than the normal one's while m is small. From 64
-cells on, and for Gaussian noise, the normal distribution is used.
-
-Source: Stephens 2017 (adaptive shrinkage: mixtures of normal distributions learned by EM); Johnstone,
-Silverman 2004.
+Source: Stephens 2017 (adaptive shrinkage); Johnstone, Silverman 2004.
 """
 
 from __future__ import annotations

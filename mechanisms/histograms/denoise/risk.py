@@ -1,4 +1,10 @@
-"""Probes: single cells whose measurement is changed a little, to see how an estimate follows its noise."""
+"""How an estimate correlates with the noise in what it was made from: E[Z·f(x + Z)], without knowing x.
+
+For noise in whole numbers, and any f whatever, it is Σ_{m ≥ 1} w(m)·E[f(x + Z + m) - f(x + Z - m)], where
+2·Σ w(m)·sin(mθ) = -(ln φ)'(θ) and φ is the characteristic function of Z. For discrete Laplace noise
+w(m) = exp(-m/s); for discrete Gaussian noise a few steps of about σ/2 fulfil it to within 2.2 %. The sum is
+drawn on probes, single cells that are moved up and down, or known in closed form.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +30,8 @@ class Probes:
     """Cells to be changed, up and down, by steps drawn as ``draw_steps`` says.
 
     The sum of E[Z·f] over all cells is the mean over probes of weight·(f(Y + m) - f(Y - m)). Half of the
-    probes are spread evenly over the cells, half over those that stand out of the noise: an estimate follows
-    the noise of few others. (Which cells are looked at may depend on the table, if their weights make up for
-    it.)
+    probes are spread evenly over the cells, half over those that stand out of the noise, as an estimate
+    follows the noise of few others; weights make up for that.
 
     Attributes
     ----------

@@ -1,18 +1,12 @@
 """The error of an estimate, estimated from the noisy table; and what to do with negative levels.
 
-The mean squared error of an estimate f is estimated without bias by
+The mean squared error of an estimate f of a table Y = x + Z, Var Z = V, is estimated without bias by
 
     mean (Y - f)² - V + 2·mean Z·f,
 
-the last term by the identity of ``risk`` on probed cells, where f is recomputed with the cell moved up and
-down; for wavelets, and for the noisy table itself, in closed form. The structure is chosen afresh for every
-probe, so what it costs to choose it is in the estimate. What is left out is of the order of V/n per
-parameter: the prior that was learned, and the reduction that keeps the total, are held fixed. (Wavelet levels
-that are cut off at zero are taken to follow the noise as if they were not: their error comes out too high.)
-
-Negative levels can be cut off, which never makes an error larger, but moves the total up; or all levels can
-be reduced first, so that the total of the estimate is kept. The second is as a rule more accurate too, but
-not in a table of a few peaks and much noise, where a total that came out too low is taken from the peaks.
+the last term by the identity of ``risk`` on probed cells, where f is recomputed, structure and all, with the
+cell moved up and down; for wavelets and the noisy table itself in closed form. The prior that was learned,
+and the reduction that keeps the total, are held fixed: that leaves out terms of order V/n per parameter.
 
 All of it row by row: one table is a row.
 """
@@ -86,8 +80,10 @@ class Scored:
 def score(estimate: Estimate, task: Task, sign: Sign) -> Scored:
     """Estimate the errors of an estimate, negative levels treated as ``sign`` says.
 
-    ``"auto"`` keeps the total unless cutting off is clearly better: by more than two standard errors. The
-    stated errors of wavelets do not tell the two apart: the total is kept.
+    Cutting them off never makes an error larger, but moves the total up; to reduce all levels first keeps the
+    total of the estimate, and is as a rule more accurate, but not in a table of a few peaks and much noise.
+    ``"auto"`` keeps the total unless cutting off is better by more than two standard errors; of wavelets it
+    keeps the total, as cut levels are taken to follow the noise as if they were not.
     """
     if sign != "auto":
         return _scored(estimate, task, sign)
@@ -167,15 +163,13 @@ def _moves(estimate: Estimate, task: Task, reduction: Floats, sign: Sign) -> Flo
 def errors_by_level(one: Scored, task: Task, row: int) -> list[dict[str, float]]:
     """Return the estimated errors of cells of different levels, apart: the highest are wrong by most.
 
-    Where most cells hold little, the error of all of them says little of the few that hold more. Cells are
-    told apart at a quarter, one and four standard deviations of the noise. Of a form that needs no probes it
-    is not known.
+    Cells are told apart at a quarter, one and four standard deviations of the noise. Of a form that needs no
+    probes it is not known.
 
     Returns
     -------
     For each class that has cells, upwards: ``above``, the level from which on it holds, its ``cells``, their
-    ``risk`` (mean squared error) and its ``standard_error``. That levels were chosen by the noise is in the
-    estimates only as far as the covariance tells it.
+    ``risk`` (mean squared error) and its ``standard_error``.
     """
     if one.form in CLOSED:
         return []
@@ -203,10 +197,9 @@ def errors_by_level(one: Scored, task: Task, row: int) -> list[dict[str, float]]
 def best_of(found: list[Scored], noise: Noise) -> tuple[Integers, Floats]:
     """Return which estimate of least error is taken in each row, (rows,), and the optimism of taking it.
 
-    The form that comes first is the best one as a rule; another has to be better by more than the doubt about
-    it, one standard error of the difference. The least of several estimates is optimistic. How much, is found
-    by simulation: errors of the size of those of the differences are added to the estimates found, and the
-    average by which the one then taken lies below its own mean is what the stated error is to be raised by.
+    A form that does not come first has to be better by one standard error of the difference. How optimistic
+    the least of several estimates is, is simulated: errors of the size of those of the differences are added
+    to the estimates, and the average by which the one then taken lies below its own mean is to be added.
     """
     rows = found[0].risk.size
     if len(found) == 1:
