@@ -46,11 +46,6 @@ def run_tags(product: str, period: str) -> list[str]:
     return [*deployment_tags(product), f"period:{period}"]
 
 
-def automation_name(what: str) -> str:
-    """Return the name of an automation of this installation's."""
-    return f"{_AUTOMATION}{what}"
-
-
 def of_product(product: str) -> str:
     """Return the resource of events about a product."""
     return f"tabularium.product.{product}"

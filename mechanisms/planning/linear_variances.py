@@ -1,30 +1,16 @@
 """Variances after weighted least squares, and their slopes, from the precisions of measurements alone.
 
-The noise of a measurement is alike in all cells of a level. Then the analysis of variance
-(:mod:`tabularium.mechanisms.inference.joint.anova`) splits the joint estimate of all tables into orthogonal
-terms, one for each set A of flat dimensions, and each term into hierarchies. For variances more can be said.
-Table t has N_t cells at a node, of which a term averages over N_t / |A|; so a term is measured by the tables
-t that have all of A, with the precision |A| p_t / N_t at each node. But for the factor |A|, which all of them
-have in common, this depends on *which tables* have A, and on nothing else of A. Let U_S be the variance on
-the hierarchy where a node is measured with precision sum over t in S of p_t / N_t. Then
+The noise of a measurement is alike in all cells of a level, so the analysis of variance
+(:mod:`tabularium.mechanisms.inference.joint.anova`) splits the joint estimate into orthogonal terms. But for
+a factor, a term depends only on *which tables* have it. Let U_S be the variance on the hierarchy where a node
+is measured with precision Σ p_t / N_t over the tables t in S, N_t cells at a node each. Then
 
-    variance of a cell of t  =  sum over S of  (f_{t,S} / N_t²) U_S,
+    variance of a cell of t  =  Σ over S of  (f_{t,S} / N_t²) U_S,
 
-where f_{t,S} counts the degrees of freedom, prod (size - 1), of the terms that exactly the tables of S have.
-They add to N_t, and a table that stands alone has its own variance back.
-
-U_S takes two passes over the hierarchy (:mod:`tabularium.mechanisms.inference.consistency`). Tables along
-different hierarchies share what all of them sum to: it is a node above all roots, measured by the tables
-without a hierarchy, and what the hierarchies say of it is independent. Both passes carry the derivative by
-every precision along.
-
-Convexity. One over the variance of a least-squares estimate of a fixed combination c'x is
-
-    min over y of  y' (sum p_i A_i'A_i) y   subject to  c'y = 1,
-
-a minimum of functions that are linear in the precisions p. So it is concave in p, grows with p, and is
-homogeneous of degree one; what is known exactly only narrows the y (Pukelsheim 1993, Optimal Design of
-Experiments, ch. 3).
+f_{t,S} the degrees of freedom of the terms that exactly the tables of S have. U_S takes two passes over the
+classes of nodes that are measured alike, which carry the derivatives by the precisions along. One over a
+variance is concave in the precisions, grows with them, and is homogeneous of degree one. Derivation:
+docs/explanation/inference.md, "Variances before measuring".
 """
 
 from __future__ import annotations
@@ -55,8 +41,6 @@ class PlannedTable:
 
     Attributes
     ----------
-    flat
-        Flat dimensions and their sizes.
     along, tree
         The hierarchy; one node without a name where there is none.
     cuts
@@ -122,12 +106,7 @@ class LinearVariances:
         precisions
             (measurements,) not negative; above zero for the deepest level of every table.
         slopes
-            With the derivatives by the precisions.
-
-        Returns
-        -------
-        Table -> ``values`` (classes,), infinite where nothing is measured, and ``slopes`` (classes,
-        measurements), which are empty unless asked for.
+            With the derivatives by the precisions, (classes, measurements); else they are empty.
         """
         width = len(precisions) if slopes else 0
         if not self._agree:
@@ -311,14 +290,12 @@ class _Tree:
         return found
 
 
-# Two nodes have the same variance when the path from the root to them, and what hangs below every node of
-# that path, are measured alike. A code list of 70 000 areas has some hundreds of such classes, or one for
-# each level where all families are of one size. What is worked out for a class holds for each of its nodes.
-
-
 @dataclass(frozen=True, eq=False)
 class NodeClasses:
     """The classes of a hierarchy's nodes, level by level, the classes in one family side by side.
+
+    Two nodes have the same variance when the path from the root to them, and what hangs below every node of
+    that path, are measured alike. A code list of 70 000 areas has some hundreds of such classes.
 
     Attributes
     ----------
@@ -384,24 +361,8 @@ def _numbered(rows: NDArray[np.generic]) -> Indices:
     return np.asarray(numbers).reshape(len(rows)).astype(np.int64)
 
 
-# Tables of different universes count different records, and sums of different columns are different
-# numbers. So the variances of a group (:mod:`tabularium.mechanisms.planning.linear_variances`) depend on
-# its own measurements alone.
-
-
 class SeparateVariances:
-    """The variances of all groups, as functions of the precisions of all measurements.
-
-    Parameters
-    ----------
-    groups
-        No table is in two of them.
-
-    Attributes
-    ----------
-    measurements
-        (table, level) of each precision, group by group.
-    """
+    """The variances of groups of tables that share nothing, as functions of their precisions."""
 
     def __init__(self, groups: Sequence[LinearVariances]) -> None:
         self._groups = list(groups)

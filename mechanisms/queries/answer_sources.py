@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.inference import Hierarchy, TreeLeastSquares, consistency
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.linear_measurements.linear_measurement import SMALLEST_VARIANCE, NoisyCells
 from tabularium.mechanisms.measured import Measured
@@ -54,16 +54,13 @@ class Alike:
     ----------
     cells
         (*axes) which.
-    measured
-        (nodes,) variance with which each node was measured: 0 where it is exactly zero, infinite where it
-        was not measured.
-    estimated
-        (nodes,) variance of each node's least-squares estimate.
+    squares
+        Least squares over the nodes; a variance of 0 where they are exactly zero, an infinite one where they
+        were not measured.
     """
 
     cells: Bools
-    measured: Floats
-    estimated: Floats
+    squares: TreeLeastSquares
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,34 +106,37 @@ class NoisyTable:
         return values, np.array([[first, common], [common, other]])
 
     def _variance(self, cells: Bools) -> float:
-        tree, leaves, total = Hierarchy(self.axes.parents), self.axes.leaves, 0.0
+        leaves, total = self.axes.leaves, 0.0
         for alike in self.alike:
             patterns, times = np.unique(cells[:, alike.cells].T, axis=0, return_counts=True)
             for pattern, number in zip(patterns, times, strict=True):
-                chosen = np.zeros(tree.nodes, bool)
+                chosen = np.zeros(len(self.axes.parents), bool)
                 chosen[leaves[pattern]] = True
-                own = sum_variances(tree, alike.measured, alike.estimated, chosen)
-                total += int(number) * float(own[tree.roots].sum())
+                own = alike.squares.sum_variances(chosen)
+                total += int(number) * float(own[alike.squares.tree.roots].sum())
         return total
 
     @cached_property
     def estimated_variances(self) -> Floats:
         """(nodes,) variance of each node's least-squares estimate."""
-        tree = Hierarchy(self.axes.parents)
-        return consistency(tree, np.zeros((tree.nodes, 1)), self.measured_variances).variances[:, 0]
+        return self._squares.variances[:, 0]
+
+    @cached_property
+    def _squares(self) -> TreeLeastSquares:
+        return TreeLeastSquares(Hierarchy(self.axes.parents), self.measured_variances[:, None])
 
     @cached_property
     def alike(self) -> tuple[Alike, ...]:
         """The cells of the other axes, by the nodes at which they are exactly zero; all if none is."""
         if self.impossible is None:
             every = np.ones(self.axes.shape, bool)
-            return (Alike(every, self.measured_variances, self.estimated_variances),)
+            return (Alike(every, self._squares),)
         tree, found = Hierarchy(self.axes.parents), []
         zero, of = np.unique(self.impossible.reshape(tree.nodes, -1), axis=1, return_inverse=True)
         for number, none in enumerate(zero.T):
-            measured = np.where(none, 0.0, self.measured_variances)
-            estimated = consistency(tree, np.zeros((tree.nodes, 1)), measured).variances[:, 0]
-            found.append(Alike((of.ravel() == number).reshape(self.axes.shape), measured, estimated))
+            measured = np.where(none, 0.0, self.measured_variances)[:, None]
+            cells = (of.ravel() == number).reshape(self.axes.shape)
+            found.append(Alike(cells, TreeLeastSquares(tree, measured)))
         return tuple(found)
 
     def noise(self, selection: Selection) -> tuple[Floats, Floats]:
@@ -144,11 +144,10 @@ class NoisyTable:
 
         (groups,) of one cell, where none is impossible; otherwise (groups, *groups of each axis, cells).
         """
-        tree, least = Hierarchy(self.axes.parents), self.least_variance
+        least = self.least_variance
         total, step = np.zeros(1), np.zeros(1)
         for alike in self.alike:
-            variances = sum_variances(tree, alike.measured, alike.estimated, selection.chosen)
-            variance = selection.at_tops(variances)
+            variance = selection.at_tops(alike.squares.sum_variances(selection.chosen))
             moved = np.minimum(1.0, np.sqrt(variance / least))
             if self.impossible is None:
                 return variance, moved
@@ -169,7 +168,7 @@ class NoisyTable:
         estimates = sum(
             self._estimated(
                 [selection.contract(np.where(alike.cells, part.values, 0)) for part in self.measurements],
-                alike.measured,
+                alike.squares,
             )
             for alike in self.alike
         )
@@ -187,17 +186,17 @@ class NoisyTable:
         parts = [np.asarray(part.values, float) for part in self.measurements]
         found = np.zeros((len(self.axes.parents), *self.axes.shape))
         for alike in self.alike:
-            found[:, alike.cells] = self._estimated([each[:, alike.cells] for each in parts], alike.measured)
+            found[:, alike.cells] = self._estimated([each[:, alike.cells] for each in parts], alike.squares)
         return found
 
-    def _estimated(self, parts: Sequence[Floats], measured: Floats) -> Floats:
+    def _estimated(self, parts: Sequence[Floats], squares: TreeLeastSquares) -> Floats:
         """Return (nodes, …) estimates from what was measured at the nodes of each measurement, (m, …)."""
-        shape = parts[0].shape[1:]
+        shape, measured = parts[0].shape[1:], squares.measured[:, 0]
         blended = np.zeros((len(measured), *shape))
         for part, values in zip(self.measurements, parts, strict=True):
             share = measured[part.nodes] / _weighable(part.variance)
             blended[part.nodes] += share.reshape(-1, *[1] * len(shape)) * values
-        estimate = consistency(Hierarchy(self.axes.parents), blended.reshape(len(measured), -1), measured)
+        estimate = consistency(squares.tree, blended.reshape(len(measured), -1), measured)
         return estimate.values.reshape(blended.shape)
 
     @property
@@ -494,50 +493,6 @@ def _as_counts(
         values = whole
     scale = noise.scale if noise.family == "laplace" else None
     return Measurement(nodes, values.reshape(len(nodes), *shape), noise.variance, scale)
-
-
-def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: Bools) -> Floats:
-    """Return, for every node, the variance of the sum of the estimates of the chosen leaves below it.
-
-    Parameters
-    ----------
-    tree
-        The hierarchy.
-    measured
-        (nodes,) variances of the measurements; infinite where nothing was measured.
-    estimated
-        (nodes,) variances of the least-squares estimates, as ``consistency`` returns them.
-    chosen
-        (nodes,) which leaves are summed; inner nodes are not looked at.
-
-    Returns
-    -------
-    (nodes,) variances.
-
-    Examples
-    --------
-    Two parts measured with variance 1, and their whole too: each has the variance 2/3, and so has their sum.
-
-    >>> import numpy as np
-    >>> tree = Hierarchy([-1, 0, 0])
-    >>> both = np.array([False, True, True])
-    >>> sum_variances(tree, np.ones(3), np.full(3, 2 / 3), both).round(3).tolist()
-    [0.667, 0.667, 0.667]
-    """
-    below = measured.astype(np.float64)[:, None]
-    slope = np.where(tree.leaf & chosen, 1.0, 0.0)[:, None]
-    rest = np.zeros_like(slope)
-    for block in tree.up():
-        own = below[block.children]
-        total = block.total(own)
-        # Children that are all exactly known err in nothing: any slope will do.
-        mean = block.total(slope[block.children] * own) / np.where(total > 0, total, 1.0)
-        apart = (slope[block.children] - block.to_children(mean)) ** 2 * own
-        slope[block.parents] = mean
-        rest[block.parents] = block.total(rest[block.children] + apart)
-        with np.errstate(divide="ignore"):
-            below[block.parents] = 1.0 / (1.0 / below[block.parents] + 1.0 / total)
-    return np.asarray(slope**2 * estimated[:, None] + rest)[:, 0]
 
 
 def largest_nodes(

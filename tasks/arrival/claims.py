@@ -214,10 +214,6 @@ class Claims:
         lying = or_(_TABLE.c.lies.is_not(None), _TABLE.c.ended_at >= since)
         return self._select(_TABLE.c.product == product, lying)
 
-    def is_taken(self, slot: str) -> bool:
-        """Whether a drop has this product and period."""
-        return bool(self._select(_TABLE.c.slot == slot))
-
     def change(self, drop: Drop, **values: Any) -> bool:
         """Change a drop if it is still as it was found; return whether that was so."""
         same = [_TABLE.c.id == drop.id, _TABLE.c.state == drop.state, _TABLE.c.place == drop.place]

@@ -96,21 +96,6 @@ def usefulness(epsilon: float, cells: int, query_cells: int, delta: float) -> Us
     )
 
 
-def failure_probability(epsilon: float, cells: int, error: float) -> float:
-    """Return the δ with which Theorem 4.2 lets a count query err by more than ``error``: β·exp(-t·ε/β)."""
-    _check(epsilon, cells, cells, 0.5)
-    return min(1.0, cells * exp(-error * epsilon / cells))
-
-
-def records_needed(epsilon: float, cells: int, error: float, delta: float) -> float:
-    """Return how many records make the table (t, δ)-useful for *relative* counts (Corollary 4.1).
-
-    n >= β·ln(β/δ)/(ε·t). A relative count divides by n, which must be public: it is not known from the table.
-    """
-    _check(epsilon, cells, cells, delta)
-    return xiao_bound(cells, epsilon, delta) / error
-
-
 def every_query_margin(scale: float, cells: int, delta: float) -> int:
     """Return a t that no count query whatever over the cells exceeds with probability 1 - δ.
 

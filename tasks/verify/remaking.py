@@ -21,7 +21,6 @@ from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.accounting import Event
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
-from tabularium.mechanisms.measured import Measured
 from tabularium.tasks.check.failed_cells import failed_cells
 from tabularium.tasks.margins.margins import Margins, margins_of, of_known
 from tabularium.tasks.measure import Finished, MeasuredError
@@ -161,11 +160,6 @@ def _finished(subject: Subject, name: str, level: str, entry: Mapping[str, Any])
 def transcript_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the events that the index names for one measurement, as they stand."""
     return [*entry["measured"]["transcript"], *([entry["error"]["event"]] if "error" in entry else [])]
-
-
-def measured_of(entry: Mapping[str, Any]) -> Measured:
-    """Return one measurement without its numbers."""
-    return Measured.from_document(entry["measured"], {})
 
 
 def remade(subject: Subject) -> Remade:

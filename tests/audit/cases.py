@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting.transcript import CHOICES, Event
 from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
-from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.limits import LARGEST_COUNT
 
 Counts = NDArray[np.int64]
 FLAT = ((1,), (2,), (7,), (16,))

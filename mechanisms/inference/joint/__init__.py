@@ -2,5 +2,5 @@
 
 ``shared_marginals`` works out on what they must agree. ``joint_consistency`` estimates all tables together:
 by ``anova`` where variances allow it, else by ``joint_system``. ``joint_nonnegativity`` and
-``joint_rounding`` then take the marginals in ``settling_order``; ``violations`` checks what comes out.
+``joint_rounding`` then take the marginals in ``projection_schedule``; ``violations`` checks what comes out.
 """

@@ -1,22 +1,11 @@
 """Tables that must agree, where variances do not depend on the cell: an exact analysis of variance.
 
-The analysis of variance splits every table's cells at a node into orthogonal terms, one for each subset A of
-its flat dimensions: average over the dimensions not in A, then remove the average along each dimension in A.
-With equal variances within a node the terms of the noise are independent, tables agree on a marginal exactly
-when they agree on the terms of all subsets of its dimensions, and adding up along the hierarchy holds term by
-term. So the joint problem falls apart into one hierarchy for every A:
-
-- in sums, table t shows S_A = N term, N = number of cells averaged over, with variance s_v N;
-- all tables that have the dimensions A show the same S_A: inverse-variance mean;
-- ``consistency`` on the deepest of their hierarchies, in two linear passes. Tables without the hierarchy
-  measure the node above its roots.
-
-x of table t is the sum over A of S_A / N. The variance at a node is exact,
-
-    sum over A of  V_A / N^2  times  prod over d in A of (1 - 1 / size_d),
-
-the product being the diagonal of the projection that removes averages. There are 2^d terms for d flat
-dimensions, each of the size of its marginal, so O(cells) in all.
+Every table's cells at a node are split into orthogonal terms, one for each subset A of its flat dimensions.
+In sums, table t shows S_A = N·term, N the cells averaged over, with variance s_v·N; all tables with the
+dimensions A show the same S_A. So the joint problem falls apart into one hierarchy for every A, solved by
+``consistency``; tables without the hierarchy measure the node above its roots. The variance at a node is
+exact, Σ_A V_A / N² · Π over d in A of (1 - 1/size_d). Cost: O(cells), 2^d terms for d dimensions. Derivation:
+docs/explanation/inference.md.
 """
 
 from __future__ import annotations
@@ -30,16 +19,16 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.estimate import Estimate, contradiction
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
-from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
+from tabularium.mechanisms.inference.tree_least_squares import consistency
 
 DIMENSIONS = 12
 """Flat dimensions of one table beyond which 2^d terms are too many to be the quicker way."""
 
 
-def separable(overlap: Overlap, variances: Mapping[str, Floats]) -> bool:
+def separable(overlap: TableSet, variances: Mapping[str, Floats]) -> bool:
     """Say whether the problem falls apart: equal variances within nodes, at most one hierarchy."""
     frames = overlap.frames.values()
     return (
@@ -50,7 +39,7 @@ def separable(overlap: Overlap, variances: Mapping[str, Floats]) -> bool:
 
 
 def anova_estimates(
-    overlap: Overlap, values: Mapping[str, Floats], variances: Mapping[str, Floats]
+    overlap: TableSet, values: Mapping[str, Floats], variances: Mapping[str, Floats]
 ) -> dict[str, Estimate]:
     """Return the joint least-squares estimates, with exact variances (nodes, 1)."""
     found = {
@@ -77,14 +66,14 @@ class _Term:
     """A term of a table: an average over so many cells; axes ``away`` dropped, ``kept`` centred."""
 
     name: str
-    frame: Frame
+    frame: TableShape
     kept: tuple[int, ...]
     away: tuple[int, ...]
     averaged: int
     share: float
 
     @classmethod
-    def of(cls, name: str, frame: Frame, chosen: tuple[str, ...]) -> _Term:
+    def of(cls, name: str, frame: TableShape, chosen: tuple[str, ...]) -> _Term:
         names, sizes = tuple(frame.flat), tuple(frame.flat.values())
         kept = tuple(1 + names.index(each) for each in chosen)
         away = tuple(axis for axis in range(1, 1 + len(names)) if axis not in kept)
@@ -115,7 +104,7 @@ class _Term:
         return np.broadcast_to(full, (len(rows), *sizes)).reshape(len(rows), -1)
 
 
-def _subsets_of_dimensions(overlap: Overlap) -> list[tuple[str, ...]]:
+def _subsets_of_dimensions(overlap: TableSet) -> list[tuple[str, ...]]:
     """List every subset of any table's flat dimensions once, small ones first.
 
     Dimensions of one category are left out: nothing remains of them once their average is removed.

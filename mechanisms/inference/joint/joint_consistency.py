@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.estimate import Estimate, finite_estimate, table_of, variances_of
 from tabularium.mechanisms.inference.joint.anova import anova_estimates, separable
 from tabularium.mechanisms.inference.joint.joint_system import (
@@ -28,7 +27,8 @@ from tabularium.mechanisms.inference.joint.joint_system import (
     estimated_variances,
     exact_variances,
 )
-from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
+from tabularium.mechanisms.inference.tree_least_squares import consistency
 
 SMALL = 4_000_000
 """Cells times agreements up to which the variances of the general way are exact."""
@@ -41,8 +41,6 @@ class Joint:
 
     Attributes
     ----------
-    overlap
-        The tables' shapes.
     estimates
         Table name to its estimate; variances (nodes, cells), or (nodes, 1) where they do not depend on the
         cell.
@@ -56,7 +54,7 @@ class Joint:
         Largest difference left between two views of a shared marginal (rounding).
     """
 
-    overlap: Overlap
+    overlap: TableSet
     estimates: dict[str, Estimate]
     method: Literal["one table", "ANOVA", "conjugate gradients"]
     variances: Literal["exact", "estimated"]
@@ -75,7 +73,7 @@ class Joint:
 
 
 def joint_consistency(
-    overlap: Overlap,
+    overlap: TableSet,
     values: Mapping[str, ArrayLike],
     variances: Mapping[str, ArrayLike],
     *,
@@ -86,15 +84,13 @@ def joint_consistency(
 
     Parameters
     ----------
-    overlap
-        The tables' shapes.
     values
         Table name to (nodes, cells) measurements; ignored where the variance is infinite.
     variances
         Table name to variances: one number, (nodes,), or (nodes, cells). 0 means exact (a public invariant),
         infinity not measured.
     probes
-        Number of probes where variances are estimated. With 0 the general way gives those of each table's own
+        Number of probes where variances are estimated; with 0 the general way gives those of each table's own
         estimate, which are too large, in no time.
     method
         ``conjugate gradients`` to leave the direct way out, for comparison.
@@ -109,9 +105,8 @@ def joint_consistency(
     --------
     Two tables measured their common total as 10 and as 4 + 3, all with variance 1: x = 10 - 3/3 * 1.
 
-    >>> import numpy as np
-    >>> from tabularium.mechanisms.inference.joint.shared_marginals import Frame
-    >>> tables = Overlap({"all": Frame(), "sexes": Frame({"sex": 2})})
+    >>> from tabularium.mechanisms.inference.joint.shared_marginals import TableShape
+    >>> tables = TableSet({"all": TableShape(), "sexes": TableShape({"sex": 2})})
     >>> made = joint_consistency(tables, {"all": [[10.0]], "sexes": [[4.0, 3.0]]}, {"all": 1.0, "sexes": 1.0})
     >>> made.estimates["all"].values.round(6).tolist(), made.estimates["sexes"].values.round(6).tolist()
     ([[9.0]], [[5.0, 4.0]])
@@ -138,7 +133,7 @@ def joint_consistency(
 
 
 def _checked(
-    overlap: Overlap, values: Mapping[str, ArrayLike], variances: Mapping[str, ArrayLike]
+    overlap: TableSet, values: Mapping[str, ArrayLike], variances: Mapping[str, ArrayLike]
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Return values, 0 where nothing was measured, and variances (nodes, cells or 1) of every table."""
     given, known = {}, {}
@@ -164,7 +159,7 @@ def _checked(
     return given, known
 
 
-def checked_estimates(overlap: Overlap, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def checked_estimates(overlap: TableSet, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Return the estimates with values (nodes, cells) and finite variances (nodes, cells or 1), or raise."""
     found = {}
     for name, frame in overlap.frames.items():
@@ -176,7 +171,7 @@ def checked_estimates(overlap: Overlap, estimates: Mapping[str, Estimate]) -> di
     return found
 
 
-def _refuse_shape(table: Floats, frame: Frame) -> None:
+def _refuse_shape(table: Floats, frame: TableShape) -> None:
     if table.shape != frame.shape:
         raise MechanismError(
             f"the values are not of shape {frame.shape}",

@@ -1,23 +1,13 @@
 """Whole numbers for several tables that add up and agree, with every remaining violation by name.
 
-Totals before parts, as in non-negativity: the numbers are rounded in ``settling_order``, from the grand total
-over the shared marginals to the tables and down every hierarchy, each step under the sums that are settled:
+Numbers are rounded in the order of ``projection_schedule``, under the sums that are settled: one set of sums
+by largest remainders (``rounding``); two sets are a transportation table, for which whole numbers exist and
+are found by linear programming; with three they need not exist, and marginals are missed by as little as
+found. A family that comes out badly is rounded again at once with its marginals, and the better result kept.
+docs/explanation/inference.md says what is exact.
 
-- one set of sums: the largest remainders, family by family, as for one table (``rounding``);
-- two sets (children add up to their parents, and cells to a shared marginal): a transportation table, for
-  which whole numbers that meet all sums exist and are found (``controlled_rounding``);
-- three and more: whole numbers need not exist. Parents are kept, marginals are missed by as little as found.
-
-A family may miss a sum, or a number may have to move further than 1, because its marginals were rounded
-before it. Then the marginals and tables of this family are rounded again, all at once, and the better result
-is kept.
-
-A value within 1e-6 of a whole number takes it first. Values that are known exactly and whole are kept. Every
-other number is raised or lowered by less than 1, or by 1 where it was whole and a sum asks for it; where that
-is not enough, it moves further and is reported.
-
-No step vouches for the result: at the end all equations, distances and exact values are checked on the whole
-numbers that are returned.
+Exact whole values are kept; every other number moves by less than 1, or by 1 where it was whole, else it is
+reported. No step vouches for the result: all equations are checked on the numbers that are returned.
 """
 
 from __future__ import annotations
@@ -32,22 +22,23 @@ from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.estimate import Estimate, refuse_node
 from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
-from tabularium.mechanisms.inference.joint.settling_order import (
+from tabularium.mechanisms.inference.joint.projection_schedule import (
     Step,
     WholeMarginalTables,
     failed_families,
     incidence,
     marginal_tables,
     marginal_variances,
-    settling_order,
+    projection_schedule,
     stacked,
     step_for_children,
     tables_of,
     unstacked,
 )
-from tabularium.mechanisms.inference.joint.shared_marginals import Overlap
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet
 from tabularium.mechanisms.inference.joint.violations import Violation, violations
 from tabularium.mechanisms.inference.rounding import SNAP, STEPS, largest, rounding
+from tabularium.mechanisms.limits import LARGEST_WHOLE
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -84,13 +75,11 @@ class Rounded:
         }
 
 
-def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Rounded:
+def joint_rounding(overlap: TableSet, estimates: Mapping[str, Estimate]) -> Rounded:
     """Return whole numbers for all tables, and what they violate.
 
     Parameters
     ----------
-    overlap
-        The tables' shapes.
     estimates
         Table name to the estimate that ``joint_consistency`` or ``joint_nonnegativity`` returned. A cell of
         variance 0 whose value is whole is kept.
@@ -107,9 +96,8 @@ def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Round
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from tabularium.mechanisms.inference.joint.shared_marginals import Frame
-    >>> tables = Overlap({"sexes": Frame({"sex": 2}), "ages": Frame({"age": 3})})
+    >>> from tabularium.mechanisms.inference.joint.shared_marginals import TableShape
+    >>> tables = TableSet({"sexes": TableShape({"sex": 2}), "ages": TableShape({"age": 3})})
     >>> given = {"sexes": Estimate(np.array([[4.6, 5.4]]), np.ones((1, 1))),
     ...          "ages": Estimate(np.array([[3.4, 3.3, 3.3]]), np.ones((1, 1)))}
     >>> made = joint_rounding(tables, given)
@@ -128,11 +116,11 @@ def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Round
     return Rounded(tables, violations(overlap, tables, values, exact))
 
 
-def _refuse_unsettled(overlap: Overlap, values: Mapping[str, Floats]) -> None:
+def _refuse_unsettled(overlap: TableSet, values: Mapping[str, Floats]) -> None:
     size = 1.0
     for name, table in values.items():
         refuse_node(
-            np.abs(table) > 2.0**53,
+            np.abs(table) > LARGEST_WHOLE,
             f"of table {name} has a value beyond exact whole numbers",
             "rescale the counts",
         )
@@ -149,7 +137,7 @@ def _refuse_unsettled(overlap: Overlap, values: Mapping[str, Floats]) -> None:
 class _Rounding:
     """Numbers of all marginals on their way to whole ones."""
 
-    def __init__(self, overlap: Overlap, estimates: Mapping[str, Estimate]) -> None:
+    def __init__(self, overlap: TableSet, estimates: Mapping[str, Estimate]) -> None:
         self._overlap = overlap
         self._marginals = marginal_tables(overlap, {name: each.values for name, each in estimates.items()})
         variances = {name: each.variances for name, each in estimates.items()}
@@ -161,7 +149,7 @@ class _Rounding:
 
     def run(self) -> WholeMarginalTables:
         """Return whole numbers of every marginal."""
-        for steps in settling_order(self._overlap):
+        for steps in projection_schedule(self._overlap):
             for step in steps:
                 self._round(step)
             self._repeat_failed(steps)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats, Integers
-from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
 from tabularium.mechanisms.inference.rounding import SNAP
 
 
@@ -52,16 +52,14 @@ class Violation:
 
 
 def violations(
-    overlap: Overlap, tables: Mapping[str, Integers], values: Mapping[str, Floats], exact: Mapping[str, Bools]
+    overlap: TableSet,
+    tables: Mapping[str, Integers],
+    values: Mapping[str, Floats],
+    exact: Mapping[str, Bools],
 ) -> tuple[Violation, ...]:
     """Return everything that whole numbers miss, computed from nothing but these numbers.
 
-    Parameters
-    ----------
-    overlap
-        The tables' shapes.
-    tables, values, exact
-        Table name to (nodes, cells): whole numbers, unrounded ones, and which are known exactly.
+    ``tables``, ``values``, ``exact``: by name (nodes, cells) whole numbers, unrounded ones, which are exact.
     """
     found: list[Violation] = []
     for name, frame in overlap.frames.items():
@@ -72,7 +70,7 @@ def violations(
     return tuple(found)
 
 
-def _families(name: str, frame: Frame, table: Integers) -> Iterator[Violation]:
+def _families(name: str, frame: TableShape, table: Integers) -> Iterator[Violation]:
     for block in frame.tree.down(frame.cells):
         off = table[block.parents] - block.total(table[block.children])
         for row, cell in np.argwhere(off != 0):
@@ -80,7 +78,9 @@ def _families(name: str, frame: Frame, table: Integers) -> Iterator[Violation]:
             yield Violation("hierarchy", (name,), str(frame.marginal), node, group, float(off[row, cell]))
 
 
-def _cells(name: str, frame: Frame, table: Integers, values: Floats, exact: Bools) -> Iterator[Violation]:
+def _cells(
+    name: str, frame: TableShape, table: Integers, values: Floats, exact: Bools
+) -> Iterator[Violation]:
     near = np.rint(values)
     far = (np.abs(table - values) > 1 + SNAP) | ((table < 0) & (values > -SNAP))
     lost = exact & (np.abs(values - near) <= SNAP) & (table != near)
@@ -91,7 +91,9 @@ def _cells(name: str, frame: Frame, table: Integers, values: Floats, exact: Bool
             yield Violation(kind, (name,), str(frame.marginal), node, _group(cell, frame.flat), by)
 
 
-def _marginals(overlap: Overlap, one: str, other: str, tables: Mapping[str, Integers]) -> Iterator[Violation]:
+def _marginals(
+    overlap: TableSet, one: str, other: str, tables: Mapping[str, Integers]
+) -> Iterator[Violation]:
     first, second = overlap.views(one, other)
     off = first.gather(tables[one]) - second.gather(tables[other])
     sizes = {name: overlap.frames[one].flat[name] for name in first.marginal.flat}

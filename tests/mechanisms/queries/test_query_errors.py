@@ -14,6 +14,7 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.inference import (
     Hierarchy,
+    TreeLeastSquares,
     consistency,
     laplace_variance,
     margins,
@@ -32,7 +33,7 @@ from tabularium.mechanisms.queries import (
     TreeAttribute,
     ask,
 )
-from tabularium.mechanisms.queries.answer_sources import largest_nodes, noisy_cells, sum_variances
+from tabularium.mechanisms.queries.answer_sources import largest_nodes, noisy_cells
 from tabularium.mechanisms.queries.selection import SelectedCells
 from tests.mechanisms.inference.dense import leaf_matrix, random_parents
 
@@ -60,8 +61,7 @@ def test_variances_of_sums_are_those_of_dense_least_squares(seed: int) -> None:
     variances = rng.choice([0.5, 1.0, 9.0, 40.0], tree.nodes)
     variances[~tree.leaf & (rng.random(tree.nodes) < 0.4)] = np.inf
     chosen = tree.leaf & (rng.random(tree.nodes) < 0.5)
-    estimated = consistency(tree, np.zeros((tree.nodes, 1)), variances).variances[:, 0]
-    found = sum_variances(tree, variances, estimated, chosen)
+    found = TreeLeastSquares(tree, variances[:, None]).sum_variances(chosen)
     inside = leaf_matrix(parents)
     for node in range(tree.nodes):
         below = np.zeros(tree.nodes, bool)
