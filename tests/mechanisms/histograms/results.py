@@ -38,7 +38,7 @@ FURTHER: dict[str, tuple[tuple[dict[str, Any], Any, Fraction], ...]] = {
         for parameters in ({}, {"deviation": "mean", "branching": 2}, {"workload": "ranges"})
     ),
     "denoise": (
-        *(({"form": form, "shifts": 1}, STEPS, Fraction(1, 3)) for form in ("mixture", "partition", "auto")),
+        *(({"form": form, "shifts": 1}, STEPS, Fraction(1, 3)) for form in ("mixture", "auto")),
         ({"form": "sparse", "shifts": 1}, PEAK, Fraction(1)),
         ({"workload": "ranges"}, UNEVEN, Fraction(2)),
     ),

@@ -1,20 +1,14 @@
-"""Dyadic boxes of a table, and the best recursive partition of a table into them.
+"""Dyadic boxes of a table, and how tables are laid out for them.
 
-An axis of n cells is laid over the dyadic intervals [k·2^j, (k + 1)·2^j), shifted by an offset: this makes a
-binary tree of 2n - 1 intervals, from single cells to the whole axis. No cells are added to fill a side up to
-a power of two; an interval that sticks out is cut off, and where one of its halves holds no cells it is that
-other half. A box is a product of one interval per axis; there are at most 2^d boxes to a cell. A recursive
-dyadic partition halves the table along some axis, each half along some axis again, and so on, or stops.
+An axis of n cells is laid over the dyadic intervals [k·2^j, (k + 1)·2^j), shifted by an offset: a binary tree
+of 2n - 1 intervals, from single cells to the whole axis. An interval that sticks out is cut off; no cells are
+added. A box is a product of one interval per axis; there are at most 2^d boxes to a cell.
 
-Everything known of a box follows from its two halves along any axis, so one pass over the boxes from small to
-large finds the best of all partitions exactly: time and memory are proportional to d·2^d·n.
+Boxes are numbered like the elements of an array whose side a has one place per interval of axis a: cells
+first, then longer and longer intervals, the axis itself last, so that halves precede their whole. Several
+tables of one shape are treated at once: a first axis, never halved, says which.
 
-Boxes are numbered like the elements of an array whose side a has one place per interval of axis a. On each
-axis the cells come first, then longer and longer intervals, the axis itself last: halves precede their whole.
-Several tables of one shape are treated at once: a first axis, never halved, says which.
-
-Source: Donoho 1997 (CART and best-ortho-basis); Blanchard, Schäfer, Rozenholc, Müller 2007 (dynamic
-programming over dyadic boxes).
+Source: Donoho 1997; Blanchard, Schäfer, Rozenholc, Müller 2007 (dynamic programming over dyadic boxes).
 """
 
 from __future__ import annotations
@@ -32,8 +26,6 @@ from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.kernels.compiled import compiled
 
-Choices = NDArray[np.int8]
-
 
 class Boxes(NamedTuple):
     """The boxes of tables of d - 1 axes, which are numbered along a first one.
@@ -43,21 +35,15 @@ class Boxes(NamedTuple):
     strides
         Shape (d,): from a box to the one with the next interval of an axis.
     first
-        Shape (d + 1,): where the intervals of an axis begin in the arrays below.
+        Shape (d + 1,): where the intervals of an axis begin in the arrays below, which all have that length.
     left, right, parent
-        Shape (intervals,): the halves of an interval and the one it is half of, as places on its axis; -1.
-    size
-        Shape (intervals,): cells.
-    order
-        Shape (intervals,): log2 of the size, rounded up.
-    start
-        Shape (intervals,): first cell.
-    root
-        Shape (intervals,): √size.
+        The halves of an interval and the one it is half of, as places on its axis; -1.
+    size, order, start, root
+        Cells, log2 of that rounded up, first cell, √cells.
     lever
-        Shape (intervals,): √(m·m')/(m + m') for halves of m and m' cells; 0 for a cell.
+        √(m·m')/(m + m') for halves of m and m' cells; 0 for a cell.
     share
-        Shape (intervals,): the left half's share of the cells.
+        The left half's share of the cells.
     """
 
     strides: Integers
@@ -79,14 +65,9 @@ class Boxes(NamedTuple):
 
 
 def boxes_of(shape: tuple[int, ...], offsets: tuple[int, ...]) -> Boxes:
-    """Return the boxes of tables of ``shape[1:]``, as many as ``shape[0]`` says.
+    """Return the boxes of ``shape[0]`` tables of ``shape[1:]``.
 
-    Parameters
-    ----------
-    shape
-        The first axis numbers the tables: it is never halved.
-    offsets
-        Of the other axes: where on the dyadic grid the first cell stands; not negative.
+    ``offsets``, one for each axis of a table, not negative: where on the dyadic grid its first cell stands.
     """
     sides = [shape[0], *(2 * side - 1 for side in shape[1:])]
     first = np.concatenate([[0], np.cumsum(sides)]).astype(np.int64)
@@ -187,81 +168,6 @@ def add_up(boxes: Boxes, sums: Floats) -> None:
 
 
 @compiled
-def best_partition(boxes: Boxes, means: Floats, price: float) -> tuple[Floats, Choices]:
-    """Find, for every box, its partition of least squared error plus ``price`` for each part.
-
-    Returns
-    -------
-    gains
-        Shape (boxes,): by how much the best partition of a box beats leaving it whole. A sum of the squared
-        errors that its cuts save, less a price each: large errors never cancel.
-    choices
-        Shape (boxes,): the axis along which to halve first, or -1 to stop. Ties go to stopping, then to the
-        first axis.
-    """
-    first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
-    d = strides.size
-    gains = np.zeros(means.size)
-    choices = np.full(means.size, -1, dtype=np.int8)
-    at, sides = np.zeros(d, dtype=np.int64), first[1:] - first[:-1]
-    for box in range(means.size):
-        root = 1.0
-        for a in range(1, d):
-            root *= boxes.root[first[a] + at[a]]
-        for a in range(1, d):
-            node = first[a] + at[a]
-            if left_of[node] >= 0:
-                left = box + (left_of[node] - at[a]) * strides[a]
-                right = box + (right_of[node] - at[a]) * strides[a]
-                saved = (means[left] - means[right]) * root * boxes.lever[node]
-                gain = saved * saved - price + gains[left] + gains[right]
-                if gain > gains[box]:
-                    gains[box] = gain
-                    choices[box] = a
-        advance(at, sides)
-    return gains, choices
-
-
-@compiled
-def part_levels(boxes: Boxes, means: Floats, choices: Choices, levels: Floats) -> int:
-    """Write its mean into every box that is a part of the chosen partitions; return their number.
-
-    ``levels`` has shape (boxes,) and is zero; ``spread`` then carries the means to the cells.
-    """
-    d = boxes.strides.size
-    room = 2
-    for a in range(d):
-        room += boxes.order[boxes.first[a + 1] - 1] + 1  # an offset may make one level more
-    stack = np.zeros((room, d), dtype=np.int64)  # halving depth first holds at most one box per level
-    at = np.zeros(d, dtype=np.int64)
-    parts = 0
-    for table in range(boxes.first[1]):
-        stack[0, 0] = table
-        for a in range(1, d):
-            stack[0, a] = boxes.first[a + 1] - boxes.first[a] - 1
-        held = 1
-        while held > 0:
-            held -= 1
-            box = 0
-            for a in range(d):
-                at[a] = stack[held, a]
-                box += at[a] * boxes.strides[a]
-            axis = choices[box]
-            if axis < 0:
-                levels[box] = means[box]
-                parts += 1
-                continue
-            node = boxes.first[axis] + at[axis]
-            for a in range(d):
-                stack[held, a] = at[a]
-                stack[held + 1, a] = at[a]
-            stack[held, axis] = boxes.right[node]
-            stack[held + 1, axis] = boxes.left[node]
-            held += 2
-    return parts
-
-
-@compiled
 def spread(boxes: Boxes, values: Floats) -> None:
     """Give what stands in a box to every cell in it: each cell ends with the sum over all boxes around it."""
     first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
@@ -289,7 +195,7 @@ def chain_room(boxes: Boxes) -> Integers:
 
 
 @compiled
-def follow(boxes: Boxes, cell: Integers, chain: Integers, long: Integers, steps: Integers) -> int:
+def ancestor_chain(boxes: Boxes, cell: Integers, chain: Integers, long: Integers, steps: Integers) -> int:
     """Write down the intervals around a cell on each axis, from the cell up, and return the number of boxes.
 
     ``long`` (d,) becomes the number of intervals per axis, ``steps`` (d,) the strides of an array of them.
@@ -309,7 +215,9 @@ def follow(boxes: Boxes, cell: Integers, chain: Integers, long: Integers, steps:
 
 
 @compiled
-def around(boxes: Boxes, chain: Integers, at: Integers, root: float) -> tuple[int, int, float, int, int]:
+def ancestor_box(
+    boxes: Boxes, chain: Integers, at: Integers, root: float
+) -> tuple[int, int, float, int, int]:
     """Return a box around a cell: number, size, ``root``·√size, class, axes on which it can be halved."""
     box, size, kind, axes = 0, 1, 0, 0
     for a in range(at.size):
@@ -324,64 +232,13 @@ def around(boxes: Boxes, chain: Integers, at: Integers, root: float) -> tuple[in
 
 
 @compiled
-def beside(boxes: Boxes, chain: Integers, at: Integers, axis: int, box: int) -> tuple[int, int, int]:
+def sibling_box(boxes: Boxes, chain: Integers, at: Integers, axis: int, box: int) -> tuple[int, int, int]:
     """Return the half along an axis that holds the cell, as an interval and as a box, and the other half."""
     whole = chain[axis, at[axis]]
     inner = chain[axis, at[axis] - 1]
     outer = boxes.left[boxes.first[axis] + whole] + boxes.right[boxes.first[axis] + whole] - inner
     step = boxes.strides[axis]
     return inner, box + (inner - whole) * step, box + (outer - whole) * step
-
-
-@compiled
-def part_levels_if(
-    boxes: Boxes, means: Floats, gains: Floats, price: float, cells: Integers, changes: Floats
-) -> Floats:
-    """Return what the level of each of some cells would be, had that cell alone been measured differently.
-
-    The best partition is found afresh for each, as far as the cell can change it: (log n)^d boxes.
-
-    Parameters
-    ----------
-    cells
-        Shape (count, d): places of the cells.
-    changes
-        Shape (count,): what is added to the measurement of each.
-
-    Returns
-    -------
-    Shape (count,).
-    """
-    d = boxes.strides.size
-    chains = chain_room(boxes)
-    chain = np.zeros((d, chains.max()), dtype=np.int64)
-    room = chains.prod()
-    new = np.zeros(room)
-    levels = np.zeros(room)
-    long = np.zeros(d, dtype=np.int64)
-    steps = np.zeros(d, dtype=np.int64)
-    at = np.zeros(d, dtype=np.int64)
-    found = np.zeros(changes.size)
-    for k in range(changes.size):
-        count = follow(boxes, cells[k], chain, long, steps)
-        at[:] = 0
-        for here in range(count):
-            box, size, root, _, _ = around(boxes, chain, at, 1.0)
-            new[here] = 0.0
-            levels[here] = means[box] + changes[k] / size  # of the cell, if this box is the table
-            for a in range(d):
-                if at[a] > 0:
-                    node = boxes.first[a] + chain[a, at[a]]
-                    inner, own, other = beside(boxes, chain, at, a, box)
-                    inside = size // boxes.size[node] * boxes.size[boxes.first[a] + inner]
-                    saved = (means[own] + changes[k] / inside - means[other]) * root * boxes.lever[node]
-                    gain = saved * saved - price + new[here - steps[a]] + gains[other]
-                    if gain > new[here]:
-                        new[here] = gain
-                        levels[here] = levels[here - steps[a]]
-            advance(at, long)
-        found[k] = levels[count - 1]
-    return found
 
 
 def cells_of(boxes: Boxes, values: Floats) -> Floats:

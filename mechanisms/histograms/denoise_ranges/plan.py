@@ -1,19 +1,11 @@
-"""Which levels of the tree are measured, and with what share of the budget.
+"""Levels of the tree that are measured, and their shares of the budget.
 
 All this sees is public: the shape of the table, the budget, the longest range asked for, and the noisy total,
-which was paid for. It looks for the shares that leave random ranges the least error, in a model of counts
-that have not been seen:
-
-- The total is spread over the boxes of a level unevenly, and the more so the smaller they are (by a lognormal
-  factor, ``_SPREAD`` for each halving).
-- A box of S records is divided so that a half has S/2 give or take ``_UNEVEN``·S.
-- What smoothing leaves of noise of variance v on such a division is v·t/(v + t), t = (``_UNEVEN``·S)².
-
-A range cuts few boxes of each level. By how much it would be wrong, if the division of a box were, is summed
-up over a thousand random ranges, for all boxes of a level at once: a box is a product of intervals, and so is
-what a range covers of it.
-
-A small part of the objective is the error of single cells, so that they never pay too much.
+which was paid for. It looks for the shares that leave random ranges the least error, and single cells a
+little of it, in a model of unseen counts: the total is spread over the boxes of a level by a lognormal factor
+(``_SPREAD`` for each halving); a box of S records divides into S/2 give or take t = ``_UNEVEN``·S; smoothing
+leaves v·t²/(v + t²) of noise of variance v on it. By how much a random range would be wrong, if the division
+of a box were, is summed up for all boxes of a level at once: box and range are products of intervals.
 """
 
 from __future__ import annotations
@@ -28,7 +20,7 @@ import numpy as np
 
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.arrays import Floats, Integers
-from tabularium.mechanisms.histograms.denoise_ranges.split_tree import split_axes
+from tabularium.mechanisms.histograms.denoise_ranges.tree import split_axes
 from tabularium.mechanisms.noise.synthetic import generator
 
 TOTAL_SHARE = Fraction(1, 25)

@@ -3,14 +3,14 @@
 What is drawn, one after the other, and what one record changes in it:
 
 1. The total of the table, with 1/25 of the budget. One record changes it by 1.
-2. From the noisy total and what is public, shares of the rest for the levels of the tree (``level_plan``).
+2. From the noisy total and what is public, shares of the rest for the levels of the tree (``plan``).
    Of each level with a share the sums of all its boxes, with that share. The boxes of a level do not overlap
    and hold every cell, so one record changes one sum of a level, by 1.
 
 Why it is private: every draw is discrete Laplace noise of scale 1/εᵢ on numbers with L1 sensitivity 1
 (discrete Gaussian noise, σ² = 1/2ρᵢ), so it loses εᵢ (ρᵢ). Which levels are drawn, and with what shares,
 follows from what has been drawn before. Losses add up, adaptively, to the whole budget. All else sees noisy
-sums only: what they say together (``tree_sums``), smoothing (``markov_tree``), and the table.
+sums only: what they say together, smoothing (``tree``), and the table.
 
 Cost: O(n log n) time for n cells, sixteen or twenty-four rounds of learning; O(n) memory for each axis.
 """
@@ -26,9 +26,8 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
-from tabularium.mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, planned_shares
-from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import smoothed
-from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree, levels_of
+from tabularium.mechanisms.histograms.denoise_ranges.plan import PARTS, TOTAL_SHARE, planned_shares
+from tabularium.mechanisms.histograms.denoise_ranges.tree import SplitTree, levels_of, smoothed
 from tabularium.mechanisms.histograms.noisy_sums import addable, variance_for
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement

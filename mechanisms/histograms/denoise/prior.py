@@ -1,35 +1,27 @@
-"""The tree prior of the mixture over partitions, and how it is learned from the noisy table.
+"""The tree prior of the mixture over partitions, learned from the noisy table.
 
-The gap between two halves of a box, in standard deviations of its own noise, is t = u + noise, u being the
-true gap in that unit. The prior of u is a mixture of normal distributions around 0 with fixed spreads (one of
-them 0), and one Cauchy distribution for the large gaps. The weights of the mixture, the probability that a
-box is flat, and the axis along which it is halved depend on the size of the box alone. They are learned by
-expectation maximisation: every pass over the boxes counts how often each gap is expected to occur. What is
-learned are a few hundred averages over the noisy table; they are held near their starting values by the
-weight of a few boxes, so that small tables do not follow their noise. Where learning ends depends on whether
-boxes are taken to be flat at the start: where there is more noise than table, small gaps everywhere fit pure
-noise nearly as well as none. Which prior is better, the estimated error has to say.
+The gap between two halves of a box, in standard deviations of its own noise, is t = u + noise. The true gap u
+has a mixture of normal distributions around 0 with fixed spreads (one of them 0), and a Cauchy distribution
+for large gaps. The weights, the probability that a box is flat or has an empty half, and the axis along which
+it is halved depend on the size of the box alone. They are learned by expectation maximisation, and held near
+their starting values by the weight of a few boxes. The noise has its exact law, a sum of Laplace variables,
+up to 64 cells; from there on, and for Gaussian noise, it is normal.
 
-The noise of a gap between boxes of m cells in all is a sum of m Laplace variables, hence (a difference of two
-gamma variables) it has the density Σ_k (m-1+k)!/((m-1-k)!·k!)·|x|^(m-1-k)·2^-k · e^-|x| / ((m-1)!·2^m):
-a polynomial times an exponential, whose tail is far heavier than the normal one's while m is small. From 64
-cells on, and for Gaussian noise, the normal distribution is used.
-
-Source: Stephens 2017 (adaptive shrinkage: mixtures of normal distributions learned by EM); Johnstone,
-Silverman 2004.
+Source: Stephens 2017 (adaptive shrinkage); Johnstone, Silverman 2004.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import lgamma, pi, sqrt
+from math import lgamma, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats
-from tabularium.mechanisms.histograms.denoise.partition_mixture import Prior
+from tabularium.mechanisms.histograms.denoise.boxes import Boxes
+from tabularium.mechanisms.histograms.denoise.mixture import Counts, Prior, Sparse, variance_inflation
 from tabularium.mechanisms.noise_distributions import Noise
 
 DENSITY = 32
@@ -44,6 +36,10 @@ ANCHOR = 2.0  # boxes that the starting values weigh as much as
 _NOISE_REACH = 24
 _NORMAL_FROM = 6
 NORMAL_CELLS = 1 << _NORMAL_FROM
+
+_EMPTY = 0.3  # halvings that leave an empty half
+_POOLED = 4.0  # halvings of a class that count towards what all classes have in common
+_EITHER = log(2 * sqrt(2))  # one of two halves, and the unit of its mean by that of a gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +56,30 @@ class TreePrior:
         Shape (classes, kinds): weights of the distributions of the true gap; sums to 1.
     start
         The probability to be flat that learning began with, in every class.
+    empty
+        Shape (classes,): probability that a box that is halved has an empty half; None: no half is empty.
     """
 
     flat: Floats
     axes: Floats
     gaps: Floats
     start: float
+    empty: Floats | None = None
 
     @classmethod
-    def of(cls, start: float, classes: int, axes: int) -> TreePrior:
-        """Return the prior to begin with."""
+    def of(cls, start: float, classes: int, axes: int, *, sparse: bool = False) -> TreePrior:
+        """Return the prior to begin with; ``sparse``: one in which halves may be empty."""
         even = np.full((classes, axes), 1 / axes)
-        return cls(np.full(classes, start), even, np.tile(_WEIGHTS, (classes, 1)), start)
+        empty = np.full(classes, _EMPTY) if sparse else None
+        return cls(np.full(classes, start), even, np.tile(_WEIGHTS, (classes, 1)), start, empty)
 
-    def tables(self, noise: Noise) -> Prior:
+    def inflation(self, boxes: Boxes, means: Floats, noise: Noise) -> Floats:
+        """Return the variance inflation of the boxes' means; nothing where no half may be empty."""
+        if self.empty is None:
+            return np.zeros(0)
+        return variance_inflation(boxes, means, DENSITY / sqrt(noise.variance), float(DENSITY), _spiky(noise))
+
+    def tables(self, noise: Noise, inflation: Floats) -> tuple[Prior, Sparse | None]:
         """Return the prior in the form that the kernels need."""
         classes, d = self.axes.shape
         density, mean, alone = (table[_rows(classes)] for table in gap_densities(noise.family))
@@ -82,7 +88,7 @@ class TreePrior:
         ratio = np.log(total) - alone
         kept = np.clip((weighted * mean).sum(axis=1) / total, 0, _points())
         kept = np.maximum.accumulate(kept, axis=1) * DENSITY
-        return Prior(
+        prior = Prior(
             stop=np.log(self.flat),
             go=self._go(d),
             ratio=ratio,
@@ -90,11 +96,23 @@ class TreePrior:
             slope=ratio[:, -1] - ratio[:, -2],
             unit=DENSITY / sqrt(noise.variance),
         )
+        if self.empty is None:
+            return prior, None
+        return prior, Sparse(
+            apart=ratio + alone + np.log1p(-self.empty)[:, None],
+            alike=alone,
+            fall=alone[:, -2] - alone[:, -1],
+            empty=np.log(self.empty) - _EITHER,
+            whole=np.log(density[:, -1]),
+            inflation=inflation,
+            spiky=_spiky(noise),
+            density=float(DENSITY),
+        )
 
-    def nothing_seen(self) -> tuple[Floats, Floats]:
+    def empty_counts(self) -> Counts:
         """Return zeros for ``descend`` to count in."""
         classes, d = self.axes.shape
-        return np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, POINTS))
+        return Counts(np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, POINTS)), np.zeros(classes))
 
     def _go(self, d: int) -> Floats:
         free = (np.arange(1 << d)[:, None] >> np.arange(d)) & 1
@@ -103,14 +121,9 @@ class TreePrior:
         shares = np.divide(weights, total, out=np.ones_like(weights), where=weights > 0)
         return np.asarray(np.log((1 - self.flat)[:, None, None]) + np.log(shares))
 
-    def learned(self, turns: Floats, gaps: Floats, noise: Noise) -> TreePrior:
-        """Return the prior that fits what ``descend`` saw under this one.
-
-        Parameters
-        ----------
-        turns, gaps
-            Shapes (classes, 2^d, d + 1) and (classes, points).
-        """
+    def learned(self, counts: Counts, noise: Noise) -> TreePrior:
+        """Return the prior that fits what ``descend`` counted under this one."""
+        turns, gaps = counts.splits, counts.gaps
         classes, d = self.axes.shape
         halved = turns[:, :, :d].sum(axis=(1, 2))
         flat = (turns[:, :, d].sum(axis=1) + ANCHOR * self.start) / (turns.sum(axis=(1, 2)) + ANCHOR)
@@ -125,7 +138,21 @@ class TreePrior:
         expected = np.einsum("ckp,cp->ck", weighted / weighted.sum(axis=1, keepdims=True), gaps)
         weights = (expected + ANCHOR * _WEIGHTS) / (halved[:, None] + ANCHOR)
         axes /= axes.sum(axis=1, keepdims=True)
-        return TreePrior(flat, axes, weights / weights.sum(axis=1, keepdims=True), self.start)
+        empty = None if self.empty is None else _empty_halves(counts.empties, halved)
+        return TreePrior(flat, axes, weights / weights.sum(axis=1, keepdims=True), self.start, empty)
+
+
+def _empty_halves(empties: Floats, halved: Floats) -> Floats:
+    """Return how likely an empty half is in each class, from the counted halvings."""
+    # In a table of one peak each class has one box that is not empty: together they tell what none does.
+    few = np.divide(_POOLED, halved, out=np.ones_like(halved), where=halved > _POOLED)
+    pooled = ((few * empties).sum() + ANCHOR * _EMPTY) / ((few * halved).sum() + ANCHOR)
+    return np.asarray((empties + ANCHOR * pooled) / (halved + ANCHOR))
+
+
+def _spiky(noise: Noise) -> int:
+    """Return the class of boxes from which on single values of the noise do not matter; 0: none do."""
+    return _NORMAL_FROM if noise.family == "laplace" else 0
 
 
 def _rows(classes: int) -> NDArray[np.int64]:
