@@ -41,11 +41,11 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.inference import margins
-from tabularium.mechanisms.queries.answer_sources import Askable, KnownSums, NoisySource
 from tabularium.mechanisms.queries.attributes import Attribute, close, listed
+from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.grammar import Measure, Op, Query, Word, plain, query_error
-from tabularium.mechanisms.queries.query_plan import Plan, known_names
-from tabularium.mechanisms.queries.selection import SelectedCells, cells_of_rows
+from tabularium.mechanisms.queries.selection import Rows, known_names
+from tabularium.mechanisms.queries.sources import Askable, KnownSums, NoisySource
 
 _HALVINGS = 40
 _ROUNDING = 1e-9
@@ -227,31 +227,30 @@ MOST_WORK = 20_000_000
 """Rows of an answer times cells of the table up to which invariants are made use of."""
 
 
-def narrowed(
-    table: NoisySource, known: Sequence[KnownSums], made: Sequence[Plan], counts: Values, level: float
+def condition_on_totals(
+    table: NoisySource, known: Sequence[KnownSums], rows: Rows, counts: Values, level: float
 ) -> tuple[Values, tuple[str, ...]]:
     """Return the counts of all rows with what invariants say of them, and the names of these.
 
     Parameters
     ----------
-    table, made
-        What was asked, and the plans of the query.
     counts
         What the measurements alone say of each row.
     level
         Of the intervals.
     """
-    rows = len(counts.value)
-    if not known or rows * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
+    if not known or len(rows.labels) * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
         return counts, ()
     found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
     used: dict[str, None] = {}
-    for row, cells in enumerate(cells_of_rows(table.axes, made)):
-        best = min((_Narrowed.of(table, each, cells) for each in known), key=lambda each: each.variance)
+    for row in range(len(rows.labels)):
+        cells = rows.of == row
+        best = min((_Conditioned.on(table, each, cells) for each in known), key=lambda each: each.variance)
         if best.variance >= 0.999 * counts.standard_error[row] ** 2:
             continue
         used[best.name] = None
-        half = float(margins(np.array([best.variance + best.step**2 / 12]), level)[0]) + best.step / 2
+        step = min(1.0, math.sqrt(best.variance / table.least_variance))
+        half = float(margins(np.array([best.variance + step**2 / 12]), level)[0]) + step / 2
         ends = (0.0, best.most) if best.variance > 0 else (best.value, best.value)
         low, high = (min(max(best.value + sign * half, ends[0]), ends[1]) for sign in (-1, 1))
         for column, number in zip(found, (best.value, math.sqrt(best.variance), low, high), strict=True):
@@ -260,35 +259,30 @@ def narrowed(
 
 
 @dataclass(frozen=True)
-class _Narrowed:
+class _Conditioned:
     """A count with what one invariant says of it, and ``most``, its bound."""
 
     name: str
     value: float
     variance: float
-    step: float
     most: float
 
     @classmethod
-    def of(cls, table: NoisySource, known: KnownSums, cells: Bools) -> _Narrowed:
-        possible = np.ones(cells.shape, bool)
-        if table.impossible is not None:
-            possible = ~table.impossible[table.axes.leaves].reshape(cells.shape)
-        cells = cells & possible
+    def on(cls, table: NoisySource, known: KnownSums, cells: Bools) -> _Conditioned:
+        groups = known.groups.reshape(cells.shape)
+        cells = cells & table.possible
         touched = np.zeros(len(known.values), bool)
-        touched[known.groups[cells]] = True
-        whole, most = touched[known.groups] & possible, float(known.values[touched].sum())
+        touched[groups[cells]] = True
+        whole, most = touched[groups] & table.possible, float(known.values[touched].sum())
         if most == 0 or (whole == cells).all():
-            return cls(known.name, most, 0.0, 0.0, most)
+            return cls(known.name, most, 0.0, most)
         found = table.parts(cells, whole & ~cells)
         if found is None:
-            return cls(known.name, most, math.inf, 1.0, most)
+            return cls(known.name, most, math.inf, most)
         values, covariances = found
         both, of_whole = float(covariances[0].sum()), float(covariances.sum())
         value = float(values[0] + both / of_whole * (most - values.sum()))
-        variance = max(float(covariances[0, 0]) - both**2 / of_whole, 0.0)
-        step = min(1.0, math.sqrt(variance / table.least_variance))
-        return cls(known.name, value, variance, step, most)
+        return cls(known.name, value, max(float(covariances[0, 0]) - both**2 / of_whole, 0.0), most)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,6 @@ Invariants are not made use of.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -25,13 +24,12 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.queries.answer_sources import NoisyTable, PublishedTable, selected
-from tabularium.mechanisms.queries.attributes import AnyAttribute, Groups
+from tabularium.mechanisms.queries.attributes import AnyAttribute
+from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.grammar import Query, plain
-from tabularium.mechanisms.queries.linear_tables import LinearTable
 from tabularium.mechanisms.queries.measures import MOST_WORK
-from tabularium.mechanisms.queries.query_plan import Plan, find
-from tabularium.mechanisms.queries.selection import Axes, SelectedCells, cells_of_rows, named_rows
+from tabularium.mechanisms.queries.selection import Axes, Plan, Rows, find
+from tabularium.mechanisms.queries.sources import LinearTable, NoisySource, PublishedTable
 
 NUMBERS = np.array([1.0, 0.0])
 """What a record of the part counts, and one of the rest."""
@@ -61,27 +59,17 @@ class Parts:
     Attributes
     ----------
     whole, part
-        The plans of :func:`whole_of` and :func:`part_of`.
-    labels
-        (code, label) of the groups of each row.
-    number
-        (rows,) cells of the whole.
+        The rows of :func:`whole_of` and :func:`part_of`.
     of
-        (rows,) the row of ``whole`` that each is of.
-    place
-        (rows,) the row of ``part`` that each is; -1 where no cell passes the tests.
+        (rows of ``part``,) the row of ``whole`` that each is of.
     """
 
-    axes: Axes
-    whole: tuple[Plan, ...]
-    part: tuple[Plan, ...]
-    labels: list[tuple[tuple[str, str], ...]]
-    number: Integers
+    whole: Rows
+    part: Rows
     of: Indices
-    place: Indices
 
     @classmethod
-    def on(cls, axes: Axes, whole: tuple[Plan, ...], part: tuple[Plan, ...], *, made_of_tests: bool) -> Parts:
+    def laid(cls, axes: Axes, whole: Plan, part: Plan, *, made_of_tests: bool) -> Parts:
         """Lay both over the axes of a table: the groups within others, or the same groups.
 
         Raises
@@ -89,19 +77,27 @@ class Parts:
         InputError
             If the answer would have too many rows, or a group lies in several others.
         """
-        wholes, number = named_rows(axes, whole)
-        parts, _ = named_rows(axes, part)
+        wholes, parts = Rows.laid(whole, axes), Rows.laid(part, axes)
         if made_of_tests:  # the part of each group that passes them
-            found = {labels: row for row, labels in enumerate(parts)}
-            place = np.array([found.get(labels, -1) for labels in wholes], np.intp)
-            return cls(axes, whole, part, wholes, number, np.arange(len(wholes)), place)
-        above = [_above(*each, part[0].by) for each in zip(whole[0].headings, whole[0].by, strict=True)]
-        found = {labels: row for row, labels in enumerate(wholes)}
-        keys = [tuple(groups[labels[column]] for column, groups in above) for labels in parts]
-        of = np.array([found[key] for key in keys], np.intp)
-        return cls(axes, whole, part, parts, number[of], of, np.arange(len(parts)))
+            passing = replace(wholes, of=np.where(parts.of >= 0, wholes.of, -1))
+            return cls(wholes, passing, np.arange(len(wholes.labels)))
+        for name, by in zip(whole.headings, whole.by, strict=True):
+            if _inside(parts, Rows.laid(replace(whole, by=(by,)), axes)) is None:
+                raise InputError(
+                    f"a group lies in several of {plain(name)}, not within one",
+                    where="query",
+                    hint="name the larger groups behind `within`",
+                )
+        of = _inside(parts, wholes)
+        assert of is not None  # noqa: S101 - they lie within each of its groups
+        return cls(wholes, parts, of)
 
-    def cells(self, source: NoisyTable | LinearTable | PublishedTable) -> SelectedCells | None:
+    @property
+    def number(self) -> Integers:
+        """(rows,) cells of the whole."""
+        return self.whole.number[self.of]
+
+    def cells(self, source: NoisySource | PublishedTable) -> SelectedCells | None:
         """Return (rows, 2) what a source knows of every part and of the rest of its whole.
 
         None where it is no combination of what was measured.
@@ -111,127 +107,72 @@ class Parts:
         InputError
             If it needs a suppressed cell.
         """
-        if not len(self.of):
-            return SelectedCells(*np.zeros((5, 0, 2)))
-        if isinstance(source, LinearTable):
-            return self._of_measured(source)
-        whole, part = selected(source, self.whole), selected(source, self.part)
-        if not self._cuts_the_tree or (isinstance(source, NoisyTable) and source.of_leaves_alone):
-            return self._of_columns(whole, part)
+        cut = isinstance(source, LinearTable) or (self._cut_the_tree and not source.of_leaves_alone)
         # Published levels need not agree, so that what their errors have in common is not known.
-        return self._of_measured(source) if isinstance(source, NoisyTable) else self._at_worst(source)
+        affordable = len(self.of) * self.part.of.size <= MOST_WORK
+        if cut and affordable and isinstance(source, NoisySource):
+            return self._jointly(source)
+        return self._selected(source, at_worst=cut)
 
     @property
-    def _cuts_the_tree(self) -> bool:
+    def _cut_the_tree(self) -> bool:
         """Whether a whole and its part are other nodes of the hierarchy in the same column."""
-        if self.axes.tree is None:
+        if self.whole.axes.tree is None:
             return False
-        tops = [dict(plans[0].by).get(0) for plans in (self.whole, self.part)]
-        if tops[1] is not None and (tops[0] is None or tops[0].codes != tops[1].codes):
-            return True
-        return any(
-            not np.array_equal(part.masks[0], whole.masks[0])
-            for part in self.part
-            for whole in self.whole
-            if all((a & b).any() for a, b in zip(part.masks[1:], whole.masks[1:], strict=True))
-        )
+        inside, most = self.whole.of >= 0, np.iinfo(np.intp).max
+        low = self.whole.at_tops(np.minimum, np.where(inside, self.part.of, most), most)
+        high = self.whole.at_tops(np.maximum, np.where(inside, self.part.of, -2), -2)
+        return bool((low < high).any())
 
-    def _of_columns(self, whole: SelectedCells, part: SelectedCells) -> SelectedCells:
-        """Return parts and rests that are in different columns, in each of them all that is in the whole."""
-        values, *bounds = (
-            self._beside(each(part), each(whole), -1) for each in (_values, _variance, _rms_error, _moved)
-        )
-        variance, rms_error, moved = (np.maximum(each, 0.0) for each in bounds)
-        steps = np.column_stack([self._part(_step(part)), _step(whole)[self.of]])
-        steps = np.where(variance > 0, steps, 0.0)
-        return SelectedCells(values, variance, steps, rms_error, moved)
-
-    def _of_measured(self, source: NoisyTable | LinearTable) -> SelectedCells | None:
+    def _jointly(self, source: NoisySource) -> SelectedCells | None:
         """Return parts and rests with what their estimates have in common."""
-        if len(self.of) * math.prod((*self.axes.shape, len(self.axes.parents))) > MOST_WORK:
-            return self._at_worst(source)
-        wholes = list(cells_of_rows(self.axes, self.whole))
-        parts = list(cells_of_rows(self.axes, self.part))
         found = []
-        for of, place in zip(self.of, self.place, strict=True):
-            own = parts[place] if place >= 0 else np.zeros_like(wholes[of])
-            found.append(source.parts(own, wholes[of] & ~own))
-        if any(each is None for each in found):
-            return None
-        values, covariances = (
-            np.array([each[side] for each in found if each is not None]) for side in (0, 1)
-        )
-        variance = np.maximum(np.einsum("ijj->ij", covariances), 0.0)
-        nothing, least = np.zeros_like(values), source.least_variance
-        steps = np.minimum(1.0, np.sqrt(variance / least))
-        return SelectedCells(
-            values, variance, steps, nothing, nothing, covariances=covariances, least_variance=least
-        )
+        for place, of in enumerate(self.of):
+            own = self.part.of == place
+            if (known := source.parts(own, (self.whole.of == of) & ~own)) is None:
+                return None
+            found.append(known)
+        values, covariances = (np.array([each[side] for each in found]) for side in (0, 1))
+        return SelectedCells.joint(values, covariances, source.least_variance)
 
-    def _at_worst(self, source: NoisyTable | LinearTable | PublishedTable) -> SelectedCells | None:
-        """Return parts and rests whose estimates may have anything in common."""
-        if isinstance(source, LinearTable):
-            whole, part = source.select(self.whole), source.select(self.part)
-        else:
-            whole, part = selected(source, self.whole), selected(source, self.part)
+    def _selected(self, source: NoisySource | PublishedTable, *, at_worst: bool) -> SelectedCells | None:
+        """Return parts and rests whose estimates may have anything in common, or none where not at worst.
+
+        Then they are in different columns, in each of them all that is in the whole.
+        """
+        whole, part = source.select(self.whole), source.select(self.part)
         if whole is None or part is None:
             return None
-        values = self._beside(_values(part), _values(whole), -1)
-        one, all_ = (np.sqrt(_variance(each)) + _rms_error(each) for each in (part, whole))
-        rms_error, moved = self._beside(one, all_, 1), self._beside(_moved(part), _moved(whole), 1)
-        return SelectedCells(values, 0 * values, 0 * values, rms_error, moved)
 
-    def _part(self, each: Floats) -> Floats:
-        """Return (rows,) numbers of the parts, 0 where there is no cell."""
-        return np.where(self.place >= 0, np.append(each, 0.0)[self.place], 0.0)
+        def beside(name: str, sign: int) -> Floats:
+            return _beside(getattr(part, name)[:, 0], getattr(whole, name)[self.of, 0], sign)
 
-    def _beside(self, part: Floats, whole: Floats, sign: int) -> Floats:
-        """Return (rows, 2) numbers of the parts, and of the rests: those of the whole with or less these."""
-        own, all_ = self._part(part), whole[self.of]
-        known = np.isfinite(own) & np.isfinite(all_)  # of the rest nothing is known either where not
-        rest = np.where(known, np.where(known, all_, 0.0) + sign * np.where(known, own, 0.0), np.inf)
-        return np.column_stack([own, rest])
-
-
-def _above(
-    name: str, within: tuple[int, Groups], by: Sequence[tuple[int, Groups]]
-) -> tuple[int, dict[tuple[str, str], tuple[str, str]]]:
-    """Return which column of rows a group is told from, and the group that each of its values lies in."""
-    place, outer = within
-    column = [other for other, _ in by].index(place)
-    inner = by[column][1]
-    pairs = np.unique(np.column_stack([inner.of, outer.of]), axis=0)
-    if len(pairs) > len(np.unique(pairs[:, 0])):
-        raise InputError(
-            f"a group lies in several of {plain(name)}, not within one",
-            where="query",
-            hint="name the larger groups behind `within`",
+        if at_worst:
+            one, all_ = (np.sqrt(each.variance[:, 0]) + each.rms_error[:, 0] for each in (part, whole))
+            rms_error = _beside(one, all_[self.of], 1)
+            return SelectedCells.at_worst(beside("values", -1), rms_error, beside("moved", 1))
+        variance, rms_error, moved = (
+            np.maximum(beside(name, -1), 0.0) for name in ("variance", "rms_error", "moved")
         )
-    names = {
-        (inner.codes[one], inner.labels[one]): (outer.codes[other], outer.labels[other])
-        for one, other in pairs
-    }
-    return column, names
+        steps = np.column_stack([part.step[:, 0], whole.step[self.of, 0]])
+        return SelectedCells(
+            beside("values", -1), variance, np.where(variance > 0, steps, 0.0), rms_error, moved
+        )
 
 
-def _values(cells: SelectedCells) -> Floats:
-    return cells.values[:, 0]
+def _beside(part: Floats, whole: Floats, sign: int) -> Floats:
+    """Return (rows, 2) numbers of the parts, and of the rests: those of the whole with or less these."""
+    known = np.isfinite(part) & np.isfinite(whole)  # of the rest nothing is known either where not
+    rest = np.where(known, np.where(known, whole, 0.0) + sign * np.where(known, part, 0.0), np.inf)
+    return np.column_stack([part, rest])
 
 
-def _variance(cells: SelectedCells) -> Floats:
-    return cells.variance[:, 0]
-
-
-def _step(cells: SelectedCells) -> Floats:
-    return cells.step[:, 0]
-
-
-def _rms_error(cells: SelectedCells) -> Floats:
-    return cells.rms_error[:, 0]
-
-
-def _moved(cells: SelectedCells) -> Floats:
-    return cells.moved[:, 0]
+def _inside(parts: Rows, wholes: Rows) -> Indices | None:
+    """Return the row of ``wholes`` that each of ``parts`` lies in; None if one lies in several."""
+    cells = parts.of >= 0
+    _, first = np.unique(parts.of[cells], return_index=True)
+    of = wholes.of[cells][first]
+    return of if np.array_equal(of[parts.of[cells]], wholes.of[cells]) else None
 
 
 WORST = (

@@ -24,11 +24,10 @@ from tabularium.mechanisms.queries import (
     PublishedTable,
     TreeAttribute,
 )
-from tabularium.mechanisms.queries.answer_sources import NoisySource, table_of
 from tabularium.mechanisms.queries.attributes import shown_number
 from tabularium.mechanisms.queries.grammar import Measure as Asked
 from tabularium.mechanisms.queries.grammar import Query
-from tabularium.mechanisms.queries.linear_tables import MeasuredLevel
+from tabularium.mechanisms.queries.sources import MeasuredLevel, NoisySource, table_of
 from tabularium.mechanisms.registry import MECHANISMS, restore
 from tabularium.tasks.margins.error_model import LevelError, margin_base
 from tabularium.tasks.postprocess.denominators import known_on_tree

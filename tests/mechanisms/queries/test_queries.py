@@ -86,8 +86,9 @@ def values(text: str, *tables: QueryTable) -> list[float | None]:
 )
 def test_counts_under_predicates(where: str, count: int | None) -> None:
     if count is None:
-        with pytest.raises(InputError, match="no cell fits all the tests"):
-            ask(f"count where {where}", [PEOPLE])
+        for measure in ("count", "average(age)", "share by age"):
+            with pytest.raises(InputError, match="no cell fits all the tests"):
+                ask(f"{measure} where {where}", [PEOPLE])
     else:
         assert values(f"count where {where}", PEOPLE) == [count]
 

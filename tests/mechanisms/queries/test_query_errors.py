@@ -31,9 +31,11 @@ from tabularium.mechanisms.queries import (
     QueryTable,
     TreeAttribute,
     ask,
+    parse,
 )
-from tabularium.mechanisms.queries.answer_sources import largest_nodes, noisy_cells, sum_variances
-from tabularium.mechanisms.queries.selection import SelectedCells
+from tabularium.mechanisms.queries.estimators import SelectedCells
+from tabularium.mechanisms.queries.selection import Rows, bind
+from tabularium.mechanisms.queries.sources import noisy_cells, sum_variances
 from tests.mechanisms.inference.dense import leaf_matrix, random_parents
 
 # --- variances of sums of least-squares estimates
@@ -60,8 +62,8 @@ def test_variances_of_sums_are_those_of_dense_least_squares(seed: int) -> None:
     variances = rng.choice([0.5, 1.0, 9.0, 40.0], tree.nodes)
     variances[~tree.leaf & (rng.random(tree.nodes) < 0.4)] = np.inf
     chosen = tree.leaf & (rng.random(tree.nodes) < 0.5)
-    estimated = consistency(tree, np.zeros((tree.nodes, 1)), variances).variances[:, 0]
-    found = sum_variances(tree, variances, estimated, chosen)
+    estimated = consistency(tree, np.zeros((tree.nodes, 1)), variances).variances
+    found = sum_variances(tree, variances[:, None], estimated, chosen[:, None])[:, 0]
     inside = leaf_matrix(parents)
     for node in range(tree.nodes):
         below = np.zeros(tree.nodes, bool)
@@ -74,19 +76,23 @@ def test_variances_of_sums_are_those_of_dense_least_squares(seed: int) -> None:
 
 def test_the_fewest_nodes_that_make_up_a_set_of_leaves() -> None:
     parents, depth = np.array([-1, 0, 0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 2, 2, 2])
+    codes = tuple("NABCabcd")
+    axes = Axes(TreeAttribute("area", codes, codes, parents, depth, ("nation", "province", "place")), ())
     everywhere = np.ones(8, bool)
 
-    def found(leaves: list[int], present: NDArray[np.bool_] = everywhere, lowest: int = 0) -> list[int]:
-        chosen = np.zeros(8, bool)
-        chosen[leaves] = True
-        return largest_nodes(parents, depth, chosen, present, lowest).tolist()
+    def found(leaves: list[int], present: NDArray[np.bool_] = everywhere, by: str = "") -> list[int]:
+        names = ", ".join(codes[leaf] for leaf in leaves)
+        text = "count" + (f" by {by}" if by else "") + (f" where area in ({names})" if names else "")
+        rows = Rows.laid(bind(parse(text), axes.attributes), axes)
+        return np.flatnonzero(rows.at_nodes(present)[:, 0] >= 0).tolist()
 
+    assert found([]) == [0]
     assert found([3, 4, 5, 6, 7]) == [0]
-    assert found([3, 4, 5, 6, 7], lowest=1) == [1, 2, 3]
-    assert found([3, 4, 5, 6, 7], lowest=2) == [3, 4, 5, 6, 7]
+    assert found([3, 4, 5, 6, 7], by="province") == [1, 2, 3]
+    assert found([3, 4, 5, 6, 7], by="place") == [3, 4, 5, 6, 7]
     assert found([4, 5, 6]) == [1, 6]
+    assert found([4, 5, 6], by="province") == [1, 6]
     assert found([3]) == [3]
-    assert found([]) == []
     without = everywhere.copy()
     without[[0, 1]] = False
     assert found([3, 4, 5, 6, 7], without) == [2, 3, 4, 5]

@@ -1,0 +1,661 @@
+"""Sources of answers: noisy measurements of a table, or its published cells.
+
+Each knows the sums that :class:`~tabularium.mechanisms.queries.selection.Rows` asks for with their errors
+(``select``). What mechanisms measured comes as linear measurements
+(:mod:`tabularium.mechanisms.linear_measurements.linear_measurement`), one for each level of a hierarchy
+(:func:`table_of`). Where they are noise on every cell, weighted least squares over all levels answers
+(:class:`NoisyTable`); otherwise each level answers what it knows by least squares over all that was measured
+there, and the levels are averaged by their variances (:class:`LinearTable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
+    SMALLEST_VARIANCE,
+    LinearMeasurement,
+    NoisyCells,
+    Sums,
+)
+from tabularium.mechanisms.measured import Measured
+from tabularium.mechanisms.queries.estimators import SelectedCells
+from tabularium.mechanisms.queries.grammar import Query
+from tabularium.mechanisms.queries.selection import Axes, Rows
+from tabularium.mechanisms.registry import restore
+
+MOST_COVARIANCES = 1 << 24
+"""Numbers of covariances that are worked out for one answer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Counts plus independent noise of one distribution, at some nodes of a hierarchy.
+
+    Attributes
+    ----------
+    nodes
+        (m,) which; ``[0]`` for a table without a hierarchy.
+    values
+        (m, *axes) what was measured.
+    variance
+        Of the noise in each cell; (m,) where it differs from node to node.
+    scale
+        Of the noise if it is discrete Laplace noise of one scale, otherwise None.
+    """
+
+    nodes: Indices
+    values: Floats | Integers
+    variance: float | Floats
+    scale: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredLevel:
+    """What was measured at some nodes of a hierarchy, which together are above all leaves.
+
+    Attributes
+    ----------
+    nodes
+        (m,) which; ``[0]`` for a table without a hierarchy.
+    measured
+        The measurement of the table (m, *axes), or of its possible cells in a row.
+    possible
+        (m, *axes) which cells were measured; the others are exactly 0. None where all were.
+    """
+
+    nodes: Indices
+    measured: LinearMeasurement
+    possible: Bools | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyTable:
+    """Independent noisy measurements of a table: of its cells, or of several levels of its hierarchy.
+
+    Weighted least squares over all of them gives every sum its best unbiased estimate and the exact variance.
+
+    Attributes
+    ----------
+    impossible
+        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    """
+
+    axes: Axes
+    measurements: tuple[Measurement, ...]
+    impossible: Bools | None = None
+    beside: ClassVar[None] = None
+
+    @property
+    def method(self) -> str:
+        """``noise`` where one level was measured, otherwise ``least squares``."""
+        return "noise" if len(self.measurements) == 1 else "least squares"
+
+    @property
+    def of_leaves_alone(self) -> bool:
+        """Whether there is nothing but one measurement of every leaf."""
+        return len(self.measurements) == 1 and np.array_equal(self.measurements[0].nodes, self.axes.leaves)
+
+    @cached_property
+    def measured_variances(self) -> Floats:
+        """(nodes,) variance with which each node was measured, infinite where it was not."""
+        precision = np.zeros(len(self.axes.parents))
+        for part in self.measurements:
+            precision[part.nodes] += 1 / _weighable(part.variance)
+        return np.divide(1, precision, out=np.full_like(precision, np.inf), where=precision > 0)
+
+    @cached_property
+    def estimated_variances(self) -> Floats:
+        """(nodes,) variance of each node's least-squares estimate."""
+        tree = Hierarchy(self.axes.parents)
+        return consistency(tree, np.zeros((tree.nodes, 1)), self.measured_variances).variances[:, 0]
+
+    @property
+    def least_variance(self) -> float:
+        """The least variance with which a node was measured."""
+        return float(self.measured_variances.min())
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(nodes, *axes) least-squares estimates of all cells."""
+        tree = Hierarchy(self.axes.parents)
+        variances, blended = self.measured_variances[:, None], np.zeros((tree.nodes, prod(self.axes.shape)))
+        if self.impossible is not None:
+            variances = np.where(self.impossible.reshape(blended.shape), 0.0, variances)
+        for part in self.measurements:
+            share = variances[part.nodes] / _weighable(part.variance).reshape(-1, 1)
+            blended[part.nodes] += share * part.values.reshape(len(part.nodes), -1)
+        return consistency(tree, blended, variances).values.reshape(-1, *self.axes.shape)
+
+    def select(self, rows: Rows) -> SelectedCells:
+        """Return what is known of the sums of an answer."""
+        values = rows.summed(self.estimates[self.axes.leaves].reshape(rows.of.shape))
+        scale, terms, none = None, None, np.zeros_like(values)
+        if self.of_leaves_alone and (scale := self.measurements[0].scale) is not None:
+            terms = rows.summed(self.possible).astype(np.int64)
+        return SelectedCells(values, *self.noise(rows), none, none, terms, scale)
+
+    def noise(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Return (rows, columns) variances of sums, and by how much one whole number of noise may move them.
+
+        Cells of the other axes have independent noise, and equal variances where the same leaves are chosen.
+        """
+        tree, used = Hierarchy(self.axes.parents), (rows.of >= 0).any(axis=0)
+        if not used.any():
+            return np.zeros((len(rows.labels), rows.columns)), np.zeros((len(rows.labels), rows.columns))
+        of = rows.of[:, used]
+        kinds = of >= 0
+        if self.impossible is not None:
+            kinds = np.concatenate([kinds, self.impossible.reshape(tree.nodes, -1)[:, used]])
+        kind = np.zeros(of.shape[1], np.intp)
+        if (kinds != kinds[:, :1]).any():
+            kinds, kind = np.unique(kinds, axis=1, return_inverse=True)
+        else:
+            kinds = kinds[:, :1]
+        chosen = np.zeros((tree.nodes, kinds.shape[1]), bool)
+        chosen[self.axes.leaves] = kinds[: len(of)]
+        measured, estimated = self.measured_variances[:, None], self.estimated_variances[:, None]
+        if self.impossible is not None:
+            measured = np.where(kinds[len(of) :], 0.0, measured)
+            estimated = consistency(tree, np.zeros(measured.shape), measured).variances
+        found = sum_variances(tree, measured, estimated, chosen)
+        label = rows.at_tops(np.maximum, of, -1)
+        # Different roots share no measurement, so that their variances add up.
+        roots = found[tree.roots].sum(axis=0, keepdims=True)
+        tops = roots if rows.tops is None else found[rows.tops.nodes]
+        each = np.broadcast_to(tops[:, kind.reshape(-1)], label.shape)[label >= 0]
+        label, number = label[label >= 0], len(rows.labels) * rows.columns
+        step = np.zeros(number)
+        np.maximum.at(step, label, np.minimum(1.0, np.sqrt(each / self.least_variance)))
+        variance = np.asarray(np.bincount(label, each, number), float)
+        return variance.reshape(-1, rows.columns), step.reshape(-1, rows.columns)
+
+    def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats]:
+        """Return the estimates of two sums of (leaves, cells) without a common one, and covariances."""
+        leaves = self.estimates[self.axes.leaves].reshape(cells.shape)
+        first, other, both = (
+            float(self.noise(Rows.one(self.axes, each))[0][0, 0]) for each in (cells, rest, cells | rest)
+        )
+        common = (both - first - other) / 2
+        values = np.array([leaves[cells].sum(), leaves[rest].sum()])
+        return values, np.array([[first, common], [common, other]])
+
+    @property
+    def possible(self) -> Bools:
+        """(leaves, cells) which are not known to be exactly zero."""
+        return _possible(self.axes, self.impossible)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTable:
+    """Linear measurements of a table, of its cells or of several levels of its hierarchy.
+
+    No noise is in two levels. Where a measurement was chosen by an earlier one, a row is answered from the
+    one that knows it better, by variances that do not depend on what was drawn after the choice.
+
+    Attributes
+    ----------
+    impossible
+        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    """
+
+    axes: Axes
+    levels: tuple[MeasuredLevel, ...]
+    impossible: Bools | None = None
+    _estimates: dict[int, Floats] = field(default_factory=dict, repr=False)
+
+    @property
+    def method(self) -> str:
+        """``least squares``, or ``chosen sums`` where noise decided which sums were measured."""
+        chosen = any(level.measured.chosen_by is not None for level in self.levels)
+        return "chosen sums" if chosen else "least squares"
+
+    @cached_property
+    def least_variance(self) -> float:
+        """The least variance of a noisy value."""
+        return min(level.measured.least_variance for level in self.levels)
+
+    @property
+    def possible(self) -> Bools:
+        """(leaves, cells) which are not known to be exactly zero."""
+        return _possible(self.axes, self.impossible)
+
+    @property
+    def beside(self) -> NoisyTable | None:
+        """The noisy counts of all cells, where they may say more than levels averaged row by row."""
+        return self.cells if len(self.levels) > 1 else None
+
+    @cached_property
+    def cells(self) -> NoisyTable | None:
+        """The noisy counts of all cells among the measurements of every level, None if a level has none."""
+        found = []
+        for level in self.levels:
+            cells = next(filter(None, (stage.single_cells() for stage in level.measured.stages())), None)
+            if cells is None:
+                return None
+            found.append(_as_counts(cells, level.nodes, self.axes.shape, level.possible))
+        return NoisyTable(self.axes, tuple(found), self.impossible)
+
+    def select(self, rows: Rows) -> SelectedCells | None:
+        """Return what is known of the sums of an answer; None if one is no combination of what was measured.
+
+        Of several levels the single cells may say more of a row.
+        """
+        sums, found = rows.sums, None
+        wide = sums.number * sums.columns > MOST_COVARIANCES
+        if wide:  # every number by itself; their errors are bounded as if they went together
+            sums = Sums(sums.of, sums.number)
+        if (answered := self._answered(sums)) is not None:
+            values, covariances = answered
+            if wide:
+                shape = len(rows.labels), rows.columns
+                errors = np.sqrt(covariances[:, 0, 0]).reshape(shape)
+                found = SelectedCells.at_worst(values.reshape(shape), errors)
+            else:
+                found = SelectedCells.joint(values, covariances, self.least_variance)
+        if self.beside is None:
+            return found
+        alone = self.beside.select(rows)
+        return alone if found is None else found.better_known(alone)
+
+    def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats] | None:
+        """Return the estimates of two sums of (leaves, cells) without a common one, and their covariances.
+
+        None where they are no combinations of what was measured.
+        """
+        found = self._answered(Sums(np.where(cells, 0, np.where(rest, 1, -1)).reshape(-1), 1, 2))
+        return None if found is None else (found[0][0], found[1][0])
+
+    def _answered(self, sums: Sums) -> tuple[Floats, Floats] | None:
+        """Return (rows, columns) estimates and their covariances, None if a row has none."""
+        known = np.zeros((sums.rows, 1))
+        values = np.zeros((sums.rows, sums.columns))
+        covariances = np.zeros((sums.rows, sums.columns, sums.columns))
+        for level in self.levels:
+            here, own, spread = self._at(level, sums)
+            rows = np.flatnonzero(here)
+            # Weights by the inverse of the variance; of several columns, of their sum of variances.
+            trust = 1 / np.maximum(np.einsum("ijj->i", spread[rows]), SMALLEST_VARIANCE)
+            known[rows, 0] += trust
+            values[rows] += trust[:, None] * own[rows]
+            covariances[rows] += (trust**2)[:, None, None] * spread[rows]
+        if not known.all():
+            return None
+        return values / known, covariances / known[:, :, None] ** 2
+
+    def _at(self, level: MeasuredLevel, sums: Sums) -> tuple[Bools, Floats, Floats]:
+        """Return of every row whether a level knows it, and if so the estimates and covariances."""
+        known, own = self._laid_over(level, sums)
+        values = np.zeros((sums.rows, sums.columns))
+        covariances = np.zeros((sums.rows, sums.columns, sums.columns))
+        best = np.full(sums.rows, np.inf)
+        for stage in level.measured.stages():
+            able = known & stage.known(own).reshape(sums.rows, -1).all(axis=1)
+            if not able.any():
+                continue
+            kept = np.flatnonzero(able)
+            part = _only(own, able)
+            spread = stage.covariances(part)
+            total = np.einsum("ijj->i", spread)
+            better = total < best[kept]
+            rows = kept[better]
+            best[rows] = total[better]
+            covariances[rows] = spread[better]
+            inside = part.of >= 0
+            summed = np.bincount(part.of[inside], self._estimates_of(stage)[inside], part.number)
+            values[rows] = summed.reshape(-1, sums.columns)[better]
+        return np.isfinite(best), values, covariances
+
+    def _estimates_of(self, stage: LinearMeasurement) -> Floats:
+        if id(stage) not in self._estimates:
+            self._estimates[id(stage)] = stage.estimates()
+        return self._estimates[id(stage)]
+
+    def _laid_over(self, level: MeasuredLevel, sums: Sums) -> tuple[Bools, Sums]:
+        """Return which rows are made of nodes of a level, and the sums over its measured cells."""
+        every = sums.of.reshape(len(self.axes.leaves), -1)
+        known = np.ones(sums.rows + 1, bool)
+        if np.array_equal(level.nodes, self.axes.leaves):
+            of = every
+        else:
+            node = _nodes_above(self.axes, level.nodes)
+            order = np.argsort(node, kind="stable")
+            starts = np.searchsorted(node[order], np.arange(len(level.nodes)))
+            counted = np.ones((len(node), 1), bool)
+            if self.impossible is not None:
+                counted = ~self.impossible[self.axes.leaves].reshape(len(node), -1)
+            # A cell that is exactly 0 may be in any sum.
+            low = np.minimum.reduceat(np.where(counted, every, sums.number)[order], starts, axis=0)
+            high = np.maximum.reduceat(np.where(counted, every, -2)[order], starts, axis=0)
+            of = np.where(high >= -1, low, -1)
+            mixed = (low != high) & (high >= -1)
+            cut = mixed[node] & counted & (every >= 0)
+            known[np.unique(every[cut] // sums.columns)] = False
+            of = np.where(mixed, -1, of)
+        of = of.reshape(-1) if level.possible is None else of.reshape(level.possible.shape)[level.possible]
+        return known[:-1], Sums(of, sums.rows, sums.columns)
+
+
+def _only(sums: Sums, rows: Bools) -> Sums:
+    """Return some rows of sums."""
+    if rows.all():
+        return sums
+    place = np.cumsum(rows) - 1
+    row = np.maximum(sums.of, 0) // sums.columns
+    of = np.where((sums.of >= 0) & rows[row], place[row] * sums.columns + sums.of % sums.columns, -1)
+    return Sums(of, int(rows.sum()), sums.columns)
+
+
+def _nodes_above(axes: Axes, nodes: Indices) -> Indices:
+    """Return (leaves,) which of the nodes is above each leaf, or is the leaf."""
+    place = np.full(len(axes.parents), -1, np.intp)
+    place[nodes] = np.arange(len(nodes))
+    above = axes.leaves.astype(np.intp)
+    while (outside := place[above] < 0).any():
+        above[outside] = axes.parents[above[outside]]
+    return place[above]
+
+
+def _weighable(variance: float | Floats) -> Floats:
+    """Return variances by whose inverse can be weighted: noise that is always 0 has next to none."""
+    return np.maximum(variance, SMALLEST_VARIANCE)
+
+
+def _possible(axes: Axes, impossible: Bools | None) -> Bools:
+    shape = len(axes.leaves), prod(axes.shape)
+    return np.ones(shape, bool) if impossible is None else ~impossible[axes.leaves].reshape(shape)
+
+
+NoisySource = NoisyTable | LinearTable
+"""Noisy measurements of a table."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTable:
+    """The published cells of a table with their margins.
+
+    Attributes
+    ----------
+    values, margin
+        (nodes, *axes) counts, and their margins of error, infinite where nothing is known; of a suppressed
+        cell the count is not a number.
+    present
+        (nodes,) which nodes are published; all leaves are.
+    rms_error
+        (nodes,) root mean squared error of a cell before what moved it; (nodes, *axes) where cells differ.
+    level
+        That the margins are stated for.
+    noise
+        The variances behind the cells where these are exactly known, as measurements whose values nobody
+        looks at. None: errors may go together in any way, and are added up.
+    """
+
+    axes: Axes
+    values: Floats | Integers
+    margin: Floats
+    present: Bools
+    rms_error: Floats
+    level: float
+    noise: NoisyTable | None = None
+    of_leaves_alone: ClassVar[bool] = False
+
+    @property
+    def method(self) -> str:
+        """``published`` where the variances are exact, ``added up`` where margins are, ``unknown``."""
+        if self.noise is not None:
+            return "published"
+        return "added up" if np.isfinite(self.rms_error[self.present]).all() else "unknown"
+
+    def select(self, rows: Rows) -> SelectedCells:
+        """Return what is known of the sums of an answer, from the fewest published cells that make them up.
+
+        Raises
+        ------
+        InputError
+            If one needs a suppressed cell.
+        """
+        of = rows.at_nodes(self.present)
+
+        def summed(cells: Floats | Integers) -> Floats:
+            return rows.summed(cells.reshape(of.shape), of)
+
+        values = summed(self.values)
+        if np.isnan(values).any():
+            raise InputError(
+                "needs cells that are suppressed in what is published",
+                where="query",
+                hint="ask for larger groups, or leave the suppressed cells out with where",
+            )
+        rms_error = np.broadcast_to(self.rms_error.reshape(len(of), -1), of.shape)
+        known = np.isfinite(rms_error)
+        own = np.where(known, rms_error, 0.0)
+        moved = summed(
+            np.where(known, np.maximum(self.margin.reshape(of.shape) - quantile(self.level) * own, 0), 0)
+        )
+        if self.noise is None:
+            return SelectedCells.at_worst(values, summed(np.where(known, rms_error, np.inf)), moved)
+        return SelectedCells(values, *self.noise.noise(rows), np.zeros_like(values), moved)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedCells:
+    """Published numbers that do not add up, such as means: good for a row that is one cell.
+
+    Attributes
+    ----------
+    axes
+        Those of the counts, and one more of a single cell.
+    values, margin
+        (nodes, *axes) what is published, not a number where nothing is.
+    present
+        (nodes,) which nodes are published.
+    level
+        That the margins are stated for.
+    """
+
+    axes: Axes
+    values: Floats
+    margin: Floats
+    present: Bools
+    level: float
+    method: ClassVar[str] = "single cell"
+
+    @property
+    def known(self) -> PublishedTable:
+        """Of each cell 1, or far more where it has no number: a row that sums to 1 is one known cell."""
+        number = np.where(np.isnan(self.values), 1e9, 1.0)
+        return self._table(number, np.zeros(number.shape))
+
+    @property
+    def summed(self) -> PublishedTable:
+        """Numbers and margins added up, which means something where it is one."""
+        return self._table(np.nan_to_num(self.values), np.nan_to_num(self.margin, posinf=np.inf))
+
+    def _table(self, values: Floats, margin: Floats) -> PublishedTable:
+        nothing = np.zeros(len(self.present))
+        return PublishedTable(self.axes, values, margin, self.present, nothing, self.level)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSums:
+    """Public numbers that a table's cells add up to exactly.
+
+    Attributes
+    ----------
+    name
+        Of the invariant.
+    groups
+        (leaves, *axes) the number that each cell is a part of; every cell is a part of one.
+    values
+        (numbers,).
+    """
+
+    name: str
+    groups: Indices
+    values: Floats
+
+
+class Askable(Protocol):
+    """What can be asked: the counts of a table, or the array of one of its measures.
+
+    What it knows is looked at only when it is the one asked for.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the table."""
+
+    @property
+    def axes(self) -> Axes:
+        """Its attributes; those of an array of a measure end with the measure."""
+
+    @property
+    def noisy(self) -> NoisySource | None:
+        """Its noisy measurements, where they are published and have a known distribution."""
+
+    @property
+    def published(self) -> PublishedTable | None:
+        """Its published cells, where there are any that add up."""
+
+    @property
+    def single(self) -> PublishedCells | None:
+        """Its published cells that do not add up."""
+
+    @property
+    def known(self) -> tuple[KnownSums, ...]:
+        """Sums of its counts that are known exactly."""
+
+    def asked(self, query: Query) -> Query | None:
+        """Return a query as this table is asked it; None where it counts other records than are asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTable:
+    """A table in memory, of all records; see :class:`Askable`."""
+
+    name: str
+    axes: Axes
+    noisy: NoisySource | None = None
+    published: PublishedTable | None = None
+    single: PublishedCells | None = None
+    known: tuple[KnownSums, ...] = ()
+
+    def asked(self, query: Query) -> Query | None:
+        """Return the query: all records are counted."""
+        return query
+
+
+def table_of(
+    axes: Axes, levels: Sequence[MeasuredLevel], impossible: Bools | None, shape: tuple[int, ...]
+) -> NoisySource:
+    """Return measurements of all levels as what queries are answered from.
+
+    Parameters
+    ----------
+    impossible
+        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    shape
+        Of what was measured at a node.
+    """
+    found = []
+    for level in levels:
+        if not isinstance(level.measured, NoisyCells):
+            return LinearTable(axes, tuple(levels), impossible)
+        found.append(_as_counts(level.measured, level.nodes, shape, level.possible))
+    return NoisyTable(axes, tuple(found), impossible)
+
+
+def noisy_cells(
+    measured: Measured, nodes: Indices, shape: tuple[int, ...], possible: Bools | None = None
+) -> Measurement | None:
+    """Return the noisy counts in a measurement that margins can be made from, or None.
+
+    Parameters
+    ----------
+    measured
+        What a mechanism drew.
+    nodes
+        (m,) the nodes that were measured.
+    shape
+        Of the other axes.
+    possible
+        (m, *shape) which cells were measured; the others are exactly 0. None where all were.
+    """
+    found = restore(measured).noisy_cells(measured)
+    if found is None:
+        return None
+    cells = len(nodes) * prod(shape) if possible is None else int(possible.sum())
+    return _as_counts(found, nodes, shape, possible) if found.cells == cells else None
+
+
+def array_of_cells(measured: Measured, cells: int) -> str | None:
+    """Return the name of the array that holds a noisy count of each of so many cells, None if none does.
+
+    The numbers in the arrays are not looked at.
+    """
+    found = restore(measured).noisy_cells(measured)
+    return found.array if found is not None and found.cells == cells else None
+
+
+def _as_counts(
+    found: NoisyCells, nodes: Indices, shape: tuple[int, ...], possible: Bools | None
+) -> Measurement:
+    values, (noise,) = found.values, found.noise
+    if possible is not None:
+        whole = np.zeros(possible.shape, values.dtype)
+        whole[possible] = values.ravel()
+        values = whole
+    scale = noise.scale if noise.family == "laplace" else None
+    return Measurement(nodes, values.reshape(len(nodes), *shape), noise.variance, scale)
+
+
+def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: Bools) -> Floats:
+    """Return, for every node, the variance of the sum of the estimates of the chosen leaves below it.
+
+    Parameters
+    ----------
+    measured
+        (nodes, 1 or sums) variances of the measurements; infinite where nothing was measured.
+    estimated
+        (nodes, 1 or sums) variances of the least-squares estimates, as ``consistency`` returns them.
+    chosen
+        (nodes, sums) which leaves are summed; inner nodes are not looked at.
+
+    Returns
+    -------
+    (nodes, sums) variances.
+
+    Examples
+    --------
+    Two parts measured with variance 1, and their whole too: each has the variance 2/3, and so has their sum.
+
+    >>> import numpy as np
+    >>> tree = Hierarchy([-1, 0, 0])
+    >>> both = np.array([[False], [True], [True]])
+    >>> sum_variances(tree, np.ones((3, 1)), np.full((3, 1), 2 / 3), both).ravel().round(3).tolist()
+    [0.667, 0.667, 0.667]
+    """
+    below = np.array(np.broadcast_to(measured, chosen.shape), np.float64)
+    slope = np.where(tree.leaf[:, None] & chosen, 1.0, 0.0)
+    rest = np.zeros_like(slope)
+    for block in tree.up():
+        own = below[block.children]
+        total = block.total(own)
+        # Children that are all exactly known err in nothing: any slope will do.
+        mean = block.total(slope[block.children] * own) / np.where(total > 0, total, 1.0)
+        apart = (slope[block.children] - block.to_children(mean)) ** 2 * own
+        slope[block.parents] = mean
+        rest[block.parents] = block.total(rest[block.children] + apart)
+        with np.errstate(divide="ignore"):
+            below[block.parents] = 1.0 / (1.0 / below[block.parents] + 1.0 / total)
+    return np.asarray(slope**2 * estimated + rest)
