@@ -13,7 +13,7 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.queries.attributes import AnyAttribute, listed
 from tabularium.mechanisms.queries.estimators import SelectedCells
-from tabularium.mechanisms.queries.grammar import Measure, Query, Word, parse
+from tabularium.mechanisms.queries.grammar import PROPERTIES, Measure, Query, Word, parse
 from tabularium.mechanisms.queries.measures import (
     MeasuredAttribute,
     Values,
@@ -22,6 +22,7 @@ from tabularium.mechanisms.queries.measures import (
     evaluate,
     measure_in,
 )
+from tabularium.mechanisms.queries.properties import SizeHistogram, estimate_property
 from tabularium.mechanisms.queries.selection import Plan, Rows, bind
 from tabularium.mechanisms.queries.shares import NUMBERS, WORST, Parts, in_words, part_of, whole_of
 from tabularium.mechanisms.queries.sources import Askable, NoisySource, PublishedCells, PublishedTable
@@ -90,6 +91,7 @@ def ask(
     *,
     level: float = 0.9,
     source: str | None = None,
+    histograms: Sequence[SizeHistogram] = (),
 ) -> Answer:
     """Answer a query.
 
@@ -105,6 +107,8 @@ def ask(
     source
         ``"measurements"`` or ``"tables"`` to have it from there; by default what is known of every
         sum, and of several such sources the one with the narrower intervals.
+    histograms
+        Histograms of sizes, whose properties can be asked.
 
     Raises
     ------
@@ -125,6 +129,10 @@ def ask(
     if not 0 < level < 1:
         raise InputError("the level is not between 0 and 1", where="level", hint="0.9 means 90 percent")
     query = parse(text) if isinstance(text, str) else text
+    if query.measure in PROPERTIES:
+        return _of_property(query, histograms, level)
+    if not tables:
+        raise InputError("there is no table of counts", where="query", hint="ask a release that has one")
     put = _shares(query, tables) if query.measure == "share" else _bound(query, tables)
     if not put[0].rows.number.size:
         raise no_rows()
@@ -182,6 +190,13 @@ def _answer(
         None if query.up_to is None else query.up_to.text,
         measured,
     )
+
+
+def _of_property(query: Query, histograms: Sequence[SizeHistogram], level: float) -> Answer:
+    histogram, found = estimate_property(query, histograms)
+    row = Row((), found.value, None, None, None, None)
+    said = f"Estimator: {found.estimator} ({found.source}). {found.error}"
+    return Answer(query.measure, (), (row,), level, histogram.name, "estimated", 0, False, estimator=said)
 
 
 def _of_noise(source: Source | PublishedCells) -> bool:
@@ -376,6 +391,11 @@ METHODS = {
         "From published cells, each row one of them, with their margins of error: there are no published "
         "measurements from which more could be known."
     ),
+    "estimated": (
+        "From the published histogram of sizes, by an estimator for exact sizes. Its own error is that of "
+        "the records as a sample of what they might have been; the noise of the release comes on top. How "
+        "much both make depends on the data, so there is no interval."
+    ),
     "unknown": "From the published cells. Nothing is known of their errors, so there are no intervals.",
 }
 
@@ -432,6 +452,8 @@ class Answer:
         Whether rows cut groups of cells of which the sums alone were measured: published cells answer.
     shares
         What shares are of, as a sentence; empty for anything else.
+    estimator
+        How a property of a histogram was estimated, and what is known of its error, in sentences.
     """
 
     measure: Measure
@@ -447,11 +469,14 @@ class Answer:
     invariants: tuple[str, ...] = ()
     spread: bool = False
     shares: str = ""
+    estimator: str = ""
 
 
 def explain(answer: Answer) -> str:
     """Return how the intervals of an answer are made, in sentences."""
     said = [METHODS[answer.method]]
+    if answer.estimator:
+        said.append(answer.estimator)
     if answer.spread:
         said.append(
             "What is asked is no combination of what was measured: it cuts groups of cells of which the sums "
