@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tabularium.mechanisms.queries import Askable
     from tabularium.mechanisms.queries.grammar import Query
-    from tabularium.mechanisms.queries.properties import SizeHistogram
+    from tabularium.mechanisms.queries.measures import SizeHistogram
     from tabularium.tasks.publish.read_release import Released
     from tabularium.tasks.query.cell_totals import Codes
     from tabularium.validations.certificate import Certificate, MadeUp

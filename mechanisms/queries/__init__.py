@@ -3,7 +3,7 @@
 ``ask`` (``answers``) reads the text (``grammar``), finds the tables and arrays of measures that know what is
 asked (``measures``), binds it to the attributes of each (``attributes``, ``selection``), asks every source
 for the sums that are selected (``sources``), and computes the answer from the best known one (``estimators``,
-``measures``, ``shares``). All of it sees published numbers only and costs no budget.
+``measures``). All of it sees published numbers only and costs no budget.
 """
 
 from tabularium.mechanisms.queries.answers import METHODS, Answer, Row, ask, explain

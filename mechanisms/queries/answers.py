@@ -8,41 +8,53 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.queries.attributes import AnyAttribute, listed
 from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.grammar import PROPERTIES, Measure, Query, Word, parse
 from tabularium.mechanisms.queries.measures import (
+    NUMBERS,
+    WORST,
     MeasuredAttribute,
+    Parts,
+    SizeHistogram,
     Values,
     asked_of,
     condition_on_totals,
+    estimate_property,
     evaluate,
+    in_words,
     measure_in,
+    part_of,
+    whole_of,
 )
-from tabularium.mechanisms.queries.properties import SizeHistogram, estimate_property
 from tabularium.mechanisms.queries.selection import Plan, Rows, bind
-from tabularium.mechanisms.queries.shares import NUMBERS, WORST, Parts, in_words, part_of, whole_of
 from tabularium.mechanisms.queries.sources import Askable, NoisySource, PublishedCells, PublishedTable
 
 Source = NoisySource | PublishedTable
 
 
 @dataclass(frozen=True, eq=False)
-class _Put:
-    """A query as it is put to one table: ``rows`` are those of its wholes and parts for shares."""
+class _Bound:
+    """A query as it is put to one table; ``parts`` for shares."""
 
     table: Askable
     query: Query
     plan: Plan
-    rows: Rows | Parts
+    rows: Rows
+    parts: Parts | None = None
+
+    @property
+    def number(self) -> Integers:
+        """(rows,) how many cells each row is made of."""
+        return self.rows.number if self.parts is None else self.parts.number
 
     @property
     def numbers(self) -> tuple[Floats, Floats]:
         """The smallest and largest number of a record in each cell of what is measured."""
-        return self.plan.numbers if isinstance(self.rows, Rows) else (NUMBERS, NUMBERS)
+        return self.plan.numbers if self.parts is None else (NUMBERS, NUMBERS)
 
     @property
     def is_shown(self) -> bool:
@@ -52,7 +64,7 @@ class _Put:
 
     def cells(self, source: Source) -> SelectedCells | None:
         """Return what a source knows; None where it is no combination of what was measured."""
-        return source.select(self.rows) if isinstance(self.rows, Rows) else self.rows.cells(source)
+        return source.select(self.rows) if self.parts is None else self.parts.cells(source)
 
     def evaluated(self, cells: SelectedCells, level: float) -> Values:
         """Return what is asked for, from its cells."""
@@ -79,7 +91,7 @@ class _Put:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    put: _Put
+    put: _Bound
     source: Source
     cells: SelectedCells
     width: float
@@ -134,7 +146,7 @@ def ask(
     if not tables:
         raise InputError("there is no table of counts", where="query", hint="ask a release that has one")
     put = _shares(query, tables) if query.measure == "share" else _bound(query, tables)
-    if not put[0].rows.number.size:
+    if not put[0].number.size:
         raise no_rows()
     candidates, cut = [], False
     for each in put:
@@ -172,20 +184,19 @@ def ask(
 
 
 def _answer(
-    put: _Put, source: Source | PublishedCells, values: Values, published: Floats, level: float
+    put: _Bound, source: Source | PublishedCells, values: Values, published: Floats, level: float
 ) -> Answer:
-    query, rows, measured = put.query, put.rows, measure_in(put.table)
-    labels = rows.labels if isinstance(rows, Rows) else rows.part.labels
+    query, numbers, measured = put.query, put.numbers, measure_in(put.table)
     columns = (values.value, values.standard_error, values.low, values.high, published)
-    numbers = put.numbers
+    labels = enumerate(put.rows.labels)
     return Answer(
         query.measure,
         put.plan.headings,
-        tuple(Row(group, *(_known(column[row]) for column in columns)) for row, group in enumerate(labels)),
+        tuple(Row(group, *(_known(column[row]) for column in columns)) for row, group in labels),
         level,
         put.table.name,
         source.method,
-        int(rows.number.max()) // (1 if measured is None else len(numbers[0])),
+        int(put.number.max()) // (1 if measured is None else len(numbers[0])),
         query.measure not in {"count", "share"} and bool((numbers[0] < numbers[1]).any()),
         None if query.up_to is None else query.up_to.text,
         measured,
@@ -205,10 +216,10 @@ def _of_noise(source: Source | PublishedCells) -> bool:
     return isinstance(source, NoisySource)
 
 
-def _sources(put: _Put, wanted: str | None) -> list[Source]:
+def _sources(put: _Bound, wanted: str | None) -> list[Source]:
     table = put.table
     noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
-    if noisy and isinstance(put.rows, Parts) and (beside := noisy[0].beside) is not None:
+    if noisy and put.parts is not None and (beside := noisy[0].beside) is not None:
         noisy.append(beside)
     published = [] if table.published is None or wanted == "measurements" else [table.published]
     if noisy and published and (published[0].noise is not None or np.isnan(published[0].values).any()):
@@ -216,25 +227,24 @@ def _sources(put: _Put, wanted: str | None) -> list[Source]:
     return [*noisy, *published]
 
 
-def _shares(query: Query, tables: Sequence[Askable]) -> list[_Put]:
+def _shares(query: Query, tables: Sequence[Askable]) -> list[_Bound]:
     """Return a query for shares as it is put to the tables that know both parts and wholes."""
     put, failed = [], []
     for whole in _bound(whole_of(query), tables):
-        axes = whole.table.axes
         try:
-            (part,) = _bound(part_of(query, axes.attributes), [whole.table])
+            (part,) = _bound(part_of(query, whole.table.axes.attributes), [whole.table])
         except InputError as error:
             failed.append(error)
             continue
-        parts = Parts.laid(axes, whole.plan, part.plan, made_of_tests=bool(query.passing))
-        put.append(_Put(whole.table, query, part.plan, parts))
+        parts = Parts.of_rows(whole.plan, whole.rows, part.rows, made_of_tests=bool(query.passing))
+        put.append(_Bound(whole.table, query, part.plan, parts.part, parts))
     if not put:
         _bound(part_of(query), tables)  # which says what of several tables is missing
         raise failed[0]
     return put
 
 
-def _bound(query: Query, tables: Sequence[Askable]) -> list[_Put]:
+def _bound(query: Query, tables: Sequence[Askable]) -> list[_Bound]:
     put = asked_of(query, tables)
     found, failed = [], []
     for table, own in put:
@@ -243,7 +253,7 @@ def _bound(query: Query, tables: Sequence[Askable]) -> list[_Put]:
         except InputError as error:
             failed.append(error)
     if found:
-        return [_Put(*each, Rows.laid(each[2], each[0].axes)) for each in found]
+        return [_Bound(*each, Rows.laid(each[2], each[0].axes)) for each in found]
     failed += _of_other_records(query, tables)
     if len(failed) == 1 or not put:
         raise failed[0]
@@ -294,7 +304,7 @@ def _why_not(query: Query, table: Askable) -> InputError | None:
     return no_rows()
 
 
-def _of_single_cells(put: Sequence[_Put], level: float, source: str | None) -> Answer:
+def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) -> Answer:
     """Return an answer whose rows are published cells of a measure that does not add up.
 
     Raises
@@ -326,7 +336,7 @@ def _of_single_cells(put: Sequence[_Put], level: float, source: str | None) -> A
     )
 
 
-def _single(put: _Put, single: PublishedCells) -> SelectedCells:
+def _single(put: _Bound, single: PublishedCells) -> SelectedCells:
     """Return rows that are one published cell with their margins as ``moved``; not a number of others."""
     plan = replace(put.plan, of=None, numbers=(np.ones(1), np.ones(1)))
     rows = Rows.laid(plan, single.axes)

@@ -391,13 +391,9 @@ def _both(code: str, label: str) -> str:
     return code if code == label else f"{code} ({label})"
 
 
-def close(text: str, names: Iterable[str]) -> str | None:
+def close(text: str, names: Sequence[str]) -> str | None:
     """Return the name that ``text`` was probably meant to be, or None."""
-    folded: dict[str, str] = {}
-    for name in names:
-        folded.setdefault(name.casefold(), name)
-    near = difflib.get_close_matches(text.casefold(), folded, n=1, cutoff=0.6)
-    return folded[near[0]] if near else None
+    return next(iter(near(text, names, (), 1)), None)
 
 
 def near(text: str, codes: Sequence[str], labels: Sequence[str], most: int = 3) -> list[str]:

@@ -278,43 +278,36 @@ class LinearTable:
 
     def _answered(self, sums: Sums) -> tuple[Floats, Floats] | None:
         """Return (rows, columns) estimates and their covariances, None if a row has none."""
-        known = np.zeros((sums.rows, 1))
+        trusted = np.zeros((sums.rows, 1))
         values = np.zeros((sums.rows, sums.columns))
         covariances = np.zeros((sums.rows, sums.columns, sums.columns))
         for level in self.levels:
-            here, own, spread = self._at(level, sums)
-            rows = np.flatnonzero(here)
+            best, own, spread = self._at(level, sums)
             # Weights by the inverse of the variance; of several columns, of their sum of variances.
-            trust = 1 / np.maximum(np.einsum("ijj->i", spread[rows]), SMALLEST_VARIANCE)
-            known[rows, 0] += trust
-            values[rows] += trust[:, None] * own[rows]
-            covariances[rows] += (trust**2)[:, None, None] * spread[rows]
-        if not known.all():
+            trust = 1 / np.maximum(best, SMALLEST_VARIANCE)[:, None]
+            trusted += trust
+            values += trust * own
+            covariances += trust[:, :, None] ** 2 * spread
+        if not trusted.all():
             return None
-        return values / known, covariances / known[:, :, None] ** 2
+        return values / trusted, covariances / trusted[:, :, None] ** 2
 
-    def _at(self, level: MeasuredLevel, sums: Sums) -> tuple[Bools, Floats, Floats]:
-        """Return of every row whether a level knows it, and if so the estimates and covariances."""
+    def _at(self, level: MeasuredLevel, sums: Sums) -> tuple[Floats, Floats, Floats]:
+        """Return a level's sums of variances, infinite where it knows nothing, estimates and covariances."""
         known, own = self._laid_over(level, sums)
+        best = np.full(sums.rows, np.inf)
         values = np.zeros((sums.rows, sums.columns))
         covariances = np.zeros((sums.rows, sums.columns, sums.columns))
-        best = np.full(sums.rows, np.inf)
         for stage in level.measured.stages():
             able = known & stage.known(own).reshape(sums.rows, -1).all(axis=1)
-            if not able.any():
-                continue
-            kept = np.flatnonzero(able)
-            part = _only(own, able)
-            spread = stage.covariances(part)
-            total = np.einsum("ijj->i", spread)
-            better = total < best[kept]
-            rows = kept[better]
-            best[rows] = total[better]
-            covariances[rows] = spread[better]
-            inside = part.of >= 0
-            summed = np.bincount(part.of[inside], self._estimates_of(stage)[inside], part.number)
-            values[rows] = summed.reshape(-1, sums.columns)[better]
-        return np.isfinite(best), values, covariances
+            inside = (own.of >= 0) & able[own.of // sums.columns]
+            spread = stage.covariances(Sums(np.where(inside, own.of, -1), sums.rows, sums.columns))
+            total = np.where(able, np.einsum("ijj->i", spread), np.inf)
+            better = total < best
+            summed = np.bincount(own.of[inside], self._estimates_of(stage)[inside], sums.number)
+            best[better], covariances[better] = total[better], spread[better]
+            values[better] = summed.reshape(values.shape)[better]
+        return best, values, covariances
 
     def _estimates_of(self, stage: LinearMeasurement) -> Floats:
         if id(stage) not in self._estimates:
@@ -344,16 +337,6 @@ class LinearTable:
             of = np.where(mixed, -1, of)
         of = of.reshape(-1) if level.possible is None else of.reshape(level.possible.shape)[level.possible]
         return known[:-1], Sums(of, sums.rows, sums.columns)
-
-
-def _only(sums: Sums, rows: Bools) -> Sums:
-    """Return some rows of sums."""
-    if rows.all():
-        return sums
-    place = np.cumsum(rows) - 1
-    row = np.maximum(sums.of, 0) // sums.columns
-    of = np.where((sums.of >= 0) & rows[row], place[row] * sums.columns + sums.of % sums.columns, -1)
-    return Sums(of, int(rows.sum()), sums.columns)
 
 
 def _nodes_above(axes: Axes, nodes: Indices) -> Indices:
