@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from pyarrow import Table as ArrowTable
 
-    from tabularium.mechanisms.queries import Askable
+    from tabularium.mechanisms.queries import QuerySource
     from tabularium.mechanisms.queries.grammar import Query
     from tabularium.mechanisms.queries.measures import SizeHistogram
     from tabularium.tasks.publish.read_release import Released
@@ -218,7 +218,7 @@ class Release(Mapping[str, Table], Shown):
         self,
         query: str | Query,
         text: str,
-        tables: Sequence[Askable],
+        tables: Sequence[QuerySource],
         confidence: float | None,
         source: AnswerSource | None,
         histograms: Sequence[SizeHistogram] = (),

@@ -6,25 +6,24 @@ for the sums that are selected (``sources``), and computes the answer from the b
 ``measures``). All of it sees published numbers only and costs no budget.
 """
 
-from tabularium.mechanisms.queries.answers import METHODS, Answer, Row, ask, explain
+from tabularium.mechanisms.queries.answers import METHODS, Answer, Row, ask, describe
 from tabularium.mechanisms.queries.attributes import Attribute, TreeAttribute
 from tabularium.mechanisms.queries.grammar import parse
 from tabularium.mechanisms.queries.measures import MeasuredAttribute
 from tabularium.mechanisms.queries.selection import Axes
 from tabularium.mechanisms.queries.sources import (
-    Askable,
     KnownSums,
     Measurement,
     NoisyTable,
     PublishedCells,
     PublishedTable,
+    QuerySource,
     QueryTable,
 )
 
 __all__ = [
     "METHODS",
     "Answer",
-    "Askable",
     "Attribute",
     "Axes",
     "KnownSums",
@@ -33,10 +32,11 @@ __all__ = [
     "NoisyTable",
     "PublishedCells",
     "PublishedTable",
+    "QuerySource",
     "QueryTable",
     "Row",
     "TreeAttribute",
     "ask",
-    "explain",
+    "describe",
     "parse",
 ]

@@ -31,7 +31,7 @@ from tabularium.mechanisms.queries.measures import (
     whole_of,
 )
 from tabularium.mechanisms.queries.selection import Plan, Rows, bind
-from tabularium.mechanisms.queries.sources import Askable, NoisySource, PublishedCells, PublishedTable
+from tabularium.mechanisms.queries.sources import NoisySource, PublishedCells, PublishedTable, QuerySource
 
 Source = NoisySource | PublishedTable
 
@@ -40,7 +40,7 @@ Source = NoisySource | PublishedTable
 class _Bound:
     """A query as it is put to one table; ``parts`` for shares."""
 
-    table: Askable
+    table: QuerySource
     query: Query
     plan: Plan
     rows: Rows
@@ -99,7 +99,7 @@ class _Candidate:
 
 def ask(
     text: str | Query,
-    tables: Sequence[Askable],
+    tables: Sequence[QuerySource],
     *,
     level: float = 0.9,
     source: str | None = None,
@@ -165,7 +165,10 @@ def ask(
         return _of_single_cells(put, level, source)
     # What is known of every sum goes before what is known on average, even where that is narrower: to choose
     # by widths that depend on what was drawn would pick the runs in which they are too narrow.
-    best = min(candidates, key=lambda candidate: (not _of_noise(candidate.source), candidate.width))
+    best = min(
+        candidates,
+        key=lambda each: (isinstance(each.source, PublishedTable) and each.source.noise is None, each.width),
+    )
     asked, used = best.put, tuple[str, ...]()
     values, published = asked.evaluated(best.cells, level), _published(best, level)
     if (
@@ -210,12 +213,6 @@ def _of_property(query: Query, histograms: Sequence[SizeHistogram], level: float
     return Answer(query.measure, (), (row,), level, histogram.name, "estimated", 0, False, estimator=said)
 
 
-def _of_noise(source: Source | PublishedCells) -> bool:
-    if isinstance(source, PublishedTable):
-        return source.noise is not None
-    return isinstance(source, NoisySource)
-
-
 def _sources(put: _Bound, wanted: str | None) -> list[Source]:
     table = put.table
     noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
@@ -227,7 +224,7 @@ def _sources(put: _Bound, wanted: str | None) -> list[Source]:
     return [*noisy, *published]
 
 
-def _shares(query: Query, tables: Sequence[Askable]) -> list[_Bound]:
+def _shares(query: Query, tables: Sequence[QuerySource]) -> list[_Bound]:
     """Return a query for shares as it is put to the tables that know both parts and wholes."""
     put, failed = [], []
     for whole in _bound(whole_of(query), tables):
@@ -244,7 +241,7 @@ def _shares(query: Query, tables: Sequence[Askable]) -> list[_Bound]:
     return put
 
 
-def _bound(query: Query, tables: Sequence[Askable]) -> list[_Bound]:
+def _bound(query: Query, tables: Sequence[QuerySource]) -> list[_Bound]:
     put = asked_of(query, tables)
     found, failed = [], []
     for table, own in put:
@@ -271,14 +268,8 @@ def _bound(query: Query, tables: Sequence[Askable]) -> list[_Bound]:
     )
 
 
-def _of_other_records(query: Query, tables: Sequence[Askable]) -> list[InputError]:
-    """Return why tables that count other records than are asked for could not answer, were they named.
-
-    Raises
-    ------
-    InputError
-        If one of them could, naming it.
-    """
+def _of_other_records(query: Query, tables: Sequence[QuerySource]) -> list[InputError]:
+    """Return why tables of other records could not answer, were they named; refuse if one of them could."""
     failed = []
     for other in tables:
         if other.asked(query) is not None:
@@ -294,7 +285,7 @@ def _of_other_records(query: Query, tables: Sequence[Askable]) -> list[InputErro
     return failed
 
 
-def _why_not(query: Query, table: Askable) -> InputError | None:
+def _why_not(query: Query, table: QuerySource) -> InputError | None:
     try:
         for _, own in asked_of(query, [table]):
             bind(own, table.axes.attributes)
@@ -305,13 +296,7 @@ def _why_not(query: Query, table: Askable) -> InputError | None:
 
 
 def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) -> Answer:
-    """Return an answer whose rows are published cells of a measure that does not add up.
-
-    Raises
-    ------
-    InputError
-        If the release holds nothing that the query could be answered from.
-    """
+    """Return an answer whose rows are published cells of a measure that does not add up."""
     known = [] if source == "measurements" else [each for each in put if each.table.single is not None]
     for each in known:
         single = each.table.single
@@ -339,9 +324,7 @@ def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) ->
 def _single(put: _Bound, single: PublishedCells) -> SelectedCells:
     """Return rows that are one published cell with their margins as ``moved``; not a number of others."""
     plan = replace(put.plan, of=None, numbers=(np.ones(1), np.ones(1)))
-    rows = Rows.laid(plan, single.axes)
-    number, values = (each.select(rows) for each in (single.known, single.summed))
-    return replace(values, values=np.where(number.values == 1, values.values, np.nan))
+    return single.select(Rows.laid(plan, single.axes))
 
 
 def _published(best: _Candidate, level: float) -> Floats:
@@ -482,7 +465,7 @@ class Answer:
     estimator: str = ""
 
 
-def explain(answer: Answer) -> str:
+def describe(answer: Answer) -> str:
     """Return how the intervals of an answer are made, in sentences."""
     said = [METHODS[answer.method]]
     if answer.estimator:

@@ -18,13 +18,9 @@ MOST_DISTRIBUTIONS = 64
 
 @dataclass(frozen=True, eq=False)
 class WeightedSums:
-    """Weighted sums, one per row of the answer.
+    """Weighted sums, one per row, the root mean square of their errors or a bound of it, and half-widths.
 
-    Attributes
-    ----------
-    value, standard_error, half
-        (rows,) the sums, the root mean square of their errors (or a bound of it), and half the interval's
-        width; infinite where nothing is known.
+    The last two are infinite where nothing is known.
     """
 
     value: Floats
@@ -86,15 +82,7 @@ class SelectedCells:
         return len(self.values)
 
     def weighted(self, weights: Floats, level: float) -> WeightedSums:
-        """Return Σ w·cells for every row.
-
-        Parameters
-        ----------
-        weights
-            (cells,) or (rows, cells).
-        level
-            Of the interval, between 0 and 1.
-        """
+        """Return Σ w·cells for every row, with weights (cells,) or (rows, cells)."""
         each = np.broadcast_to(np.asarray(weights, float), self.values.shape)
         size = np.abs(each)
         zero_one = bool(((size == 0) | (size == 1)).all())

@@ -77,15 +77,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison.
-
-    Attributes
-    ----------
-    left, right
-        What stands on either side.
-    either
-        Whether the attribute may be on the right (``20 <= age``); otherwise it is on the left.
-    """
+    """A comparison, with the attribute on the left; or, of ``20 <= age``, on ``either`` side."""
 
     left: Word
     op: Op
@@ -197,11 +189,6 @@ def parse(text: str) -> Query:
 
 def parse_tests(text: str) -> tuple[Test, ...]:
     """Return the tests that ``text`` holds, as they stand behind ``where``; all of them must hold.
-
-    Raises
-    ------
-    InputError
-        As for a query.
 
     Examples
     --------

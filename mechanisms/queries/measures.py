@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -33,11 +34,11 @@ from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.grammar import PROPERTIES, Measure, Op, Query, Word, plain, query_error
 from tabularium.mechanisms.queries.selection import Plan, Rows, find, known_names
 from tabularium.mechanisms.queries.sources import (
-    Askable,
     KnownSums,
     LinearTable,
     NoisySource,
     PublishedTable,
+    QuerySource,
 )
 
 _HALVINGS = 40
@@ -46,13 +47,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The answers of all rows; NaN where there is none, infinite limits where nothing is known.
-
-    Attributes
-    ----------
-    value, standard_error, low, high
-        (rows,).
-    """
+    """The answers of all rows; NaN where there is none, infinite limits where nothing is known."""
 
     value: Floats
     standard_error: Floats
@@ -78,14 +73,8 @@ def evaluate(
 
     Parameters
     ----------
-    measure
-        Which.
-    cells
-        The cells.
     low, high
         (cells,) smallest and largest number of a record in each cell; anything for a count.
-    level
-        Of the intervals.
     share
         Of a quantile: the part of the records up to it.
     signed
@@ -223,59 +212,44 @@ MOST_WORK = 20_000_000
 def condition_on_totals(
     table: NoisySource, known: Sequence[KnownSums], rows: Rows, counts: Values, level: float
 ) -> tuple[Values, tuple[str, ...]]:
-    """Return the counts of all rows with what invariants say of them, and the names of these.
-
-    Parameters
-    ----------
-    counts
-        What the measurements alone say of each row.
-    level
-        Of the intervals.
-    """
+    """Return counts, which measurements alone gave, with what invariants say of them, and whose names."""
     if not known or len(rows.labels) * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
         return counts, ()
     found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
     used: dict[str, None] = {}
     for row in range(len(rows.labels)):
         cells = rows.of == row
-        best = min((_Conditioned.on(table, each, cells) for each in known), key=lambda each: each.variance)
-        if best.variance >= 0.999 * counts.standard_error[row] ** 2:
+        variance, value, most, name = min(
+            (_conditioned(table, each, cells) for each in known), key=itemgetter(0)
+        )
+        if variance >= 0.999 * counts.standard_error[row] ** 2:
             continue
-        used[best.name] = None
-        step = min(1.0, math.sqrt(best.variance / table.least_variance))
-        half = float(margins(np.array([best.variance + step**2 / 12]), level)[0]) + step / 2
-        ends = (0.0, best.most) if best.variance > 0 else (best.value, best.value)
-        low, high = (min(max(best.value + sign * half, ends[0]), ends[1]) for sign in (-1, 1))
-        for column, number in zip(found, (best.value, math.sqrt(best.variance), low, high), strict=True):
+        used[name] = None
+        step = min(1.0, math.sqrt(variance / table.least_variance))
+        half = float(margins(np.array([variance + step**2 / 12]), level)[0]) + step / 2
+        ends = (0.0, most) if variance > 0 else (value, value)
+        low, high = (min(max(value + sign * half, ends[0]), ends[1]) for sign in (-1, 1))
+        for column, number in zip(found, (value, math.sqrt(variance), low, high), strict=True):
             column[row] = number
     return Values(*found), tuple(used)
 
 
-@dataclass(frozen=True)
-class _Conditioned:
-    """A count with what one invariant says of it, and ``most``, its bound."""
-
-    name: str
-    value: float
-    variance: float
-    most: float
-
-    @classmethod
-    def on(cls, table: NoisySource, known: KnownSums, cells: Bools) -> _Conditioned:
-        groups = known.groups.reshape(cells.shape)
-        cells = cells & table.possible
-        touched = np.zeros(len(known.values), bool)
-        touched[groups[cells]] = True
-        whole, most = touched[groups] & table.possible, float(known.values[touched].sum())
-        if most == 0 or (whole == cells).all():
-            return cls(known.name, most, 0.0, most)
-        found = table.parts(cells, whole & ~cells)
-        if found is None:
-            return cls(known.name, most, math.inf, most)
-        values, covariances = found
-        both, of_whole = float(covariances[0].sum()), float(covariances.sum())
-        value = float(values[0] + both / of_whole * (most - values.sum()))
-        return cls(known.name, value, max(float(covariances[0, 0]) - both**2 / of_whole, 0.0), most)
+def _conditioned(table: NoisySource, known: KnownSums, cells: Bools) -> tuple[float, float, float, str]:
+    """Return the variance of a count given one invariant, its value, its bound, and the invariant's name."""
+    groups = known.groups.reshape(cells.shape)
+    cells = cells & table.possible
+    touched = np.zeros(len(known.values), bool)
+    touched[groups[cells]] = True
+    whole, most = touched[groups] & table.possible, float(known.values[touched].sum())
+    if most == 0 or (whole == cells).all():
+        return 0.0, most, most, known.name
+    found = table.parts(cells, whole & ~cells)
+    if found is None:
+        return math.inf, most, most, known.name
+    values, covariances = found
+    both, of_whole = float(covariances[0].sum()), float(covariances.sum())
+    value = float(values[0] + both / of_whole * (most - values.sum()))
+    return max(float(covariances[0, 0]) - both**2 / of_whole, 0.0), value, most, known.name
 
 
 # --- shares of a whole
@@ -303,15 +277,7 @@ def part_of(query: Query, attributes: Sequence[AnyAttribute] = ()) -> Query:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts and wholes of all rows of an answer, on the axes of one table.
-
-    Attributes
-    ----------
-    whole, part
-        The rows of :func:`whole_of` and :func:`part_of`.
-    of
-        (rows of ``part``,) the row of ``whole`` that each is of.
-    """
+    """The rows of :func:`whole_of` and :func:`part_of`, and of which whole, ``of``, each part is one."""
 
     whole: Rows
     part: Rows
@@ -346,15 +312,7 @@ class Parts:
         return self.whole.number[self.of]
 
     def cells(self, source: NoisySource | PublishedTable) -> SelectedCells | None:
-        """Return (rows, 2) what a source knows of every part and of the rest of its whole.
-
-        None where it is no combination of what was measured.
-
-        Raises
-        ------
-        InputError
-            If it needs a suppressed cell.
-        """
+        """Return (rows, 2) what a source knows of every part and the rest of its whole; None as it does."""
         cut = isinstance(source, LinearTable) or (self._cut_the_tree and not source.of_leaves_alone)
         # Published levels need not agree, so that what their errors have in common is not known.
         affordable = len(self.of) * self.part.of.size <= MOST_WORK
@@ -554,7 +512,7 @@ class MeasuredAttribute(Attribute):
         return ", ".join(share if each == "quantile" else f"{each}({self.name})" for each in self.answers)
 
 
-def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query]]:
+def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySource, Query]]:
     """Return the tables or arrays that know what is asked of them, each with the query as it is put to it.
 
     Of those that count other records none is asked, unless the query names it.
@@ -601,13 +559,13 @@ def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Que
     ]
 
 
-def measure_in(table: Askable) -> MeasuredAttribute | None:
+def measure_in(table: QuerySource) -> MeasuredAttribute | None:
     """Return the measure whose array a table is, or None for counts."""
     attributes = table.axes.attributes
     return attributes[-1] if attributes and isinstance(attributes[-1], MeasuredAttribute) else None
 
 
-def _named(table: Word, tables: Sequence[Askable]) -> list[Askable]:
+def _named(table: Word, tables: Sequence[QuerySource]) -> list[QuerySource]:
     found = [each for each in tables if each.name.casefold() == table.text.casefold()]
     if not found:
         names = list(dict.fromkeys(each.name for each in tables))
@@ -616,7 +574,7 @@ def _named(table: Word, tables: Sequence[Askable]) -> list[Askable]:
     return found
 
 
-def _refuse_unknown(name: Word, tables: Sequence[Askable]) -> NoReturn:
+def _refuse_unknown(name: Word, tables: Sequence[QuerySource]) -> NoReturn:
     names = [attribute.name for table in tables for attribute in table.axes.attributes]
     known = list(dict.fromkeys(names))
     if name.text in known:
@@ -631,5 +589,5 @@ def _refuse_unknown(name: Word, tables: Sequence[Askable]) -> NoReturn:
     raise query_error(name.at, what, f"{guess}known are {listed(known, 16)}")
 
 
-def _has(table: Askable, name: str) -> bool:
+def _has(table: QuerySource, name: str) -> bool:
     return name.rpartition(".")[2] in {known.casefold() for known in known_names(table.axes.attributes)}

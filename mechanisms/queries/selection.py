@@ -159,13 +159,7 @@ def bind(query: Query, attributes: Sequence[AnyAttribute]) -> Plan:
 
 
 def chosen(tests: Sequence[Test], attributes: Sequence[AnyAttribute]) -> Bools:
-    """Return in which cells all tests hold; along an attribute without a test, one cell stands for all.
-
-    Raises
-    ------
-    InputError
-        As for :func:`bind`.
-    """
+    """Return in which cells all tests hold; along an attribute without a test, one cell stands for all."""
     found = np.ones((1,) * len(attributes), bool)
     for test in tests:
         if isinstance(test, Either):
@@ -243,16 +237,9 @@ def bound(test: Comparison | Member | Null, attributes: Sequence[AnyAttribute]) 
 def closed(
     attribute: AnyAttribute, numbers: tuple[Floats, Floats], chosen: Bools, of: Word, up_to: Word | None
 ) -> Floats:
-    """Return the largest number of each cell, the last one's as the query says it.
+    """Return the largest number of each cell, the last one's as the query says it with ``up_to``.
 
-    Parameters
-    ----------
-    numbers
-        (cells,) smallest and largest of each cell, NaN for cells without numbers.
-    chosen
-        (cells,) which are asked for.
-    of, up_to
-        The attribute as the query names it, and where it says that the last bin ends.
+    ``numbers`` are the smallest and largest of each cell, NaN for cells without.
 
     Raises
     ------

@@ -269,10 +269,7 @@ class LinearTable:
         return alone if found is None else found.better_known(alone)
 
     def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats] | None:
-        """Return the estimates of two sums of (leaves, cells) without a common one, and their covariances.
-
-        None where they are no combinations of what was measured.
-        """
+        """Return the same of two sums; None where they are no combinations of what was measured."""
         found = self._answered(Sums(np.where(cells, 0, np.where(rest, 1, -1)).reshape(-1), 1, 2))
         return None if found is None else (found[0][0], found[1][0])
 
@@ -400,13 +397,7 @@ class PublishedTable:
         return "added up" if np.isfinite(self.rms_error[self.present]).all() else "unknown"
 
     def select(self, rows: Rows) -> SelectedCells:
-        """Return what is known of the sums of an answer, from the fewest published cells that make them up.
-
-        Raises
-        ------
-        InputError
-            If one needs a suppressed cell.
-        """
+        """Return what is known of the sums of an answer, from the fewest cells that make them up."""
         of = rows.at_nodes(self.present)
 
         def summed(cells: Floats | Integers) -> Floats:
@@ -434,16 +425,8 @@ class PublishedTable:
 class PublishedCells:
     """Published numbers that do not add up, such as means: good for a row that is one cell.
 
-    Attributes
-    ----------
-    axes
-        Those of the counts, and one more of a single cell.
-    values, margin
-        (nodes, *axes) what is published, not a number where nothing is.
-    present
-        (nodes,) which nodes are published.
-    level
-        That the margins are stated for.
+    The axes are those of the counts, and one more of a single cell. ``values`` are not numbers where nothing
+    is published.
     """
 
     axes: Axes
@@ -453,34 +436,20 @@ class PublishedCells:
     level: float
     method: ClassVar[str] = "single cell"
 
-    @property
-    def known(self) -> PublishedTable:
-        """Of each cell 1, or far more where it has no number: a row that sums to 1 is one known cell."""
-        number = np.where(np.isnan(self.values), 1e9, 1.0)
-        return self._table(number, np.zeros(number.shape))
-
-    @property
-    def summed(self) -> PublishedTable:
-        """Numbers and margins added up, which means something where it is one."""
-        return self._table(np.nan_to_num(self.values), np.nan_to_num(self.margin, posinf=np.inf))
-
-    def _table(self, values: Floats, margin: Floats) -> PublishedTable:
-        nothing = np.zeros(len(self.present))
-        return PublishedTable(self.axes, values, margin, self.present, nothing, self.level)
+    def select(self, rows: Rows) -> SelectedCells:
+        """Return rows that are one published cell with their margins as ``moved``; not a number of others."""
+        of = rows.at_nodes(self.present)
+        one, values, margin = (
+            rows.summed(each.reshape(of.shape), of) for each in (np.ones(of.shape), self.values, self.margin)
+        )
+        return SelectedCells.at_worst(np.where(one == 1, values, np.nan), np.zeros_like(values), margin)
 
 
 @dataclass(frozen=True, eq=False)
 class KnownSums:
     """Public numbers that a table's cells add up to exactly.
 
-    Attributes
-    ----------
-    name
-        Of the invariant.
-    groups
-        (leaves, *axes) the number that each cell is a part of; every cell is a part of one.
-    values
-        (numbers,).
+    ``groups``, (leaves, *axes), is the number that each cell is a part of; every cell is a part of one.
     """
 
     name: str
@@ -488,7 +457,7 @@ class KnownSums:
     values: Floats
 
 
-class Askable(Protocol):
+class QuerySource(Protocol):
     """What can be asked: the counts of a table, or the array of one of its measures.
 
     What it knows is looked at only when it is the one asked for.
@@ -524,7 +493,7 @@ class Askable(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class QueryTable:
-    """A table in memory, of all records; see :class:`Askable`."""
+    """A table in memory, of all records; see :class:`QuerySource`."""
 
     name: str
     axes: Axes
@@ -541,15 +510,7 @@ class QueryTable:
 def table_of(
     axes: Axes, levels: Sequence[MeasuredLevel], impossible: Bools | None, shape: tuple[int, ...]
 ) -> NoisySource:
-    """Return measurements of all levels as what queries are answered from.
-
-    Parameters
-    ----------
-    impossible
-        (nodes, *axes) which cells are exactly zero; None where none is known to be.
-    shape
-        Of what was measured at a node.
-    """
+    """Return measurements of all levels as what queries are answered from; ``shape`` is that of a node's."""
     found = []
     for level in levels:
         if not isinstance(level.measured, NoisyCells):
@@ -561,18 +522,9 @@ def table_of(
 def noisy_cells(
     measured: Measured, nodes: Indices, shape: tuple[int, ...], possible: Bools | None = None
 ) -> Measurement | None:
-    """Return the noisy counts in a measurement that margins can be made from, or None.
+    """Return the noisy counts, (m, *shape), in a measurement that margins can be made from, or None.
 
-    Parameters
-    ----------
-    measured
-        What a mechanism drew.
-    nodes
-        (m,) the nodes that were measured.
-    shape
-        Of the other axes.
-    possible
-        (m, *shape) which cells were measured; the others are exactly 0. None where all were.
+    ``possible``, (m, *shape): which cells were measured; the others are exactly 0. None where all were.
     """
     found = restore(measured).noisy_cells(measured)
     if found is None:
@@ -607,16 +559,11 @@ def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: 
 
     Parameters
     ----------
-    measured
-        (nodes, 1 or sums) variances of the measurements; infinite where nothing was measured.
-    estimated
-        (nodes, 1 or sums) variances of the least-squares estimates, as ``consistency`` returns them.
+    measured, estimated
+        (nodes, 1 or sums) variances of the measurements, infinite where there is none, and of the
+        least-squares estimates, as ``consistency`` returns them.
     chosen
         (nodes, sums) which leaves are summed; inner nodes are not looked at.
-
-    Returns
-    -------
-    (nodes, sums) variances.
 
     Examples
     --------

@@ -110,7 +110,7 @@ def _show_answer(
 ) -> None:
     from tabularium._answer import Answer as Answered
     from tabularium._answer import advice
-    from tabularium.mechanisms.queries import ask, explain
+    from tabularium.mechanisms.queries import ask, describe
     from tabularium.tasks.published_digits import all_in_digits
 
     answer = ask(text, release.asked, level=level, source=source, histograms=release.histograms)
@@ -126,7 +126,7 @@ def _show_answer(
                 "release": _about(release),
                 "table": answer.table,
                 "method": answer.method,
-                "explanation": explain(answer),
+                "explanation": describe(answer),
                 "level": answer.level,
                 "measure": None if answer.of is None else answer.of.name,
                 "cells": answer.cells,
@@ -147,7 +147,7 @@ def _show_answer(
         names = [code if code == label else f"{label} ({code})" for code, label in row.group]
         shown.add_row(*map(escape, names), *_numbers(row, 0.01 if answer.estimator else None))
     out.print(shown)
-    _say(f"table {answer.table}, {percent} intervals. {explain(answer)}")
+    _say(f"table {answer.table}, {percent} intervals. {describe(answer)}")
     if (said := advice(answer)) and not _is_rehearsal(release):
         _say(said)
     if _is_bounded(release):

@@ -27,7 +27,7 @@ from tabularium.mechanisms.queries import (
     TreeAttribute,
     ask,
 )
-from tabularium.mechanisms.queries.answers import _bound, explain
+from tabularium.mechanisms.queries.answers import _bound, describe
 from tabularium.mechanisms.queries.grammar import parse
 from tabularium.mechanisms.queries.sources import LinearTable, MeasuredLevel, noisy_cells, table_of
 
@@ -217,7 +217,7 @@ def test_rows_that_cut_what_was_measured_are_answered_by_the_published_cells() -
     assert known.method == "least squares"
     cut = ask("count where place = p3", [table])
     assert (cut.method, cut.spread) == ("added up", True)
-    assert "spread evenly" in explain(cut)
+    assert "spread evenly" in describe(cut)
     assert cut.rows[0].value == pytest.approx(released[3])
     with pytest.raises(InputError, match="cuts groups of cells"):
         ask("count where place = p3", [table], source="measurements")

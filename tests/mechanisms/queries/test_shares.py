@@ -20,7 +20,7 @@ from tabularium.mechanisms.queries import (
     PublishedTable,
     QueryTable,
     ask,
-    explain,
+    describe,
     measures,
     parse,
 )
@@ -111,7 +111,7 @@ def test_a_percent_of_a_name_is_a_rate() -> None:
 
 def test_an_answer_says_what_its_shares_are_of() -> None:
     def said(text: str) -> str:
-        return explain(ask(text, [PEOPLE]))
+        return describe(ask(text, [PEOPLE]))
 
     assert "Shares are of all records of the table, and together" in said("share by sex")
     assert "Shares are in percent of all records of the table within each sex, and" in said(
@@ -255,8 +255,8 @@ def test_of_too_many_rows_errors_are_bounded_by_the_worst(monkeypatch: pytest.Mo
         with monkeypatch.context() as patch:
             patch.setattr(measures, "MOST_WORK", 0)
             worst = ask(text, [table])
-        assert measures.WORST in explain(worst)
-        assert measures.WORST not in explain(exact)
+        assert measures.WORST in describe(worst)
+        assert measures.WORST not in describe(exact)
         for one, other in zip(exact.rows, worst.rows, strict=True):
             assert one.value == pytest.approx(other.value)
             assert one.standard_error <= other.standard_error  # type: ignore[operator]
