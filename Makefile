@@ -48,9 +48,10 @@ audit:  ## every test at full size: kills, races, damage, audits of the mechanis
 	$(MAKE) --no-print-directory $(KERNELS)
 	TABULARIUM_TEST_SIZE=full $(PYTEST)
 
-lint: .venv/.ready  ## ruff: rules and format
+lint: .venv/.ready  ## ruff: rules and format; no small module that one neighbour alone imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m benchmarks.weight --lonely
 
 types: .venv/.ready  ## mypy, strict
 	$(BIN)/mypy

@@ -26,7 +26,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from tabularium.ledger import ChainBroken, Ledger
-from tabularium.ledger.chain.export import restore, verify_export
+from tabularium.ledger.export import restore, verify_export
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import keep_witnesses, new_place, open_books, run_driver, url
 from tests.ledger.storage.postgres import running

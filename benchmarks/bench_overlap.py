@@ -32,9 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import (
-    Frame,
     Hierarchy,
-    Overlap,
+    TableSet,
+    TableShape,
     joint_consistency,
     joint_nonnegativity,
     joint_rounding,
@@ -87,7 +87,7 @@ def problem(regions: int, *, invariants: bool = False, unequal: bool = False, ha
     dimensions = TRIANGLE if hard else TABLES
     truth = counts(tree, dimensions, rng)
     frames = {
-        name: Frame({each: SIZES[each] for each in names}, "region", tree)
+        name: TableShape({each: SIZES[each] for each in names}, "region", tree)
         for name, names in dimensions.items()
     }
     variances = {name: np.full((tree.nodes, 1), VARIANCE) for name in frames}
@@ -100,13 +100,13 @@ def problem(regions: int, *, invariants: bool = False, unequal: bool = False, ha
         scale = np.sqrt(variances[name] / 2)
         values[name] = table + np.rint(rng.laplace(scale=1.0, size=table.shape) * scale)
     if invariants:
-        frames |= {"national": Frame({"sex": 2}), "populations": Frame({}, "region", tree)}
+        frames |= {"national": TableShape({"sex": 2}), "populations": TableShape({}, "region", tree)}
         values["national"] = truth["people"][:1].reshape(25, 2).sum(axis=0)[None]
         values["populations"] = truth["people"].sum(axis=1, keepdims=True)
         exact = np.zeros((tree.nodes, 1))
         exact[0] = np.inf
         variances |= {"national": np.zeros((1, 1)), "populations": exact}
-    return Overlap(frames), truth, values, variances
+    return TableSet(frames), truth, values, variances
 
 
 CASES: dict[str, Callable[[], Any]] = {

@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.bench_release import command, measure
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tests.flows.release.scene import publish, write_scene
 
 PRODUCTS, ACCOUNTS = 50, 20

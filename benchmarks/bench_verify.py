@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.bench_release import SPEC, command, measure
 from tabularium.flows.sample import write_sample
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tabularium.tasks.runtime.home import Home
 
 CELLS = 102 * 2 * 5  # of each meshblock

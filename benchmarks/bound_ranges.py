@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 
 from benchmarks.bench_histograms import one_core
 from tabularium.mechanisms.histograms.boost import Boost
-from tabularium.mechanisms.histograms.denoise_ranges import level_plan
+from tabularium.mechanisms.histograms.denoise_ranges import plan as level_plan
 from tabularium.mechanisms.histograms.noisy_sums import some_ranges
 from tabularium.mechanisms.noise.synthetic import generator
 

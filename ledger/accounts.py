@@ -9,25 +9,25 @@ from fractions import Fraction
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection
 
 from tabularium.ledger import amounts, names
-from tabularium.ledger.officers.countersigning import countersignature, guarded
-from tabularium.ledger.reader import known_account, usable_account
 from tabularium.ledger.records import Account, Sums, Terms
 from tabularium.ledger.refusals import BadAmount, Conflict, require_same
-from tabularium.ledger.storage import entry_queries, key_queries
-from tabularium.ledger.storage.append import Append
-from tabularium.ledger.terms import agreed, raised, require_no_fewer
-from tabularium.ledger.transactions import Transactions
+from tabularium.ledger.requirements import get_account, get_open_account, signature_required
+from tabularium.ledger.storage import queries
+from tabularium.ledger.terms import raised, require_no_fewer, validate_terms
+from tabularium.ledger.transactions import Append, Part
 
 _KEEP: Any = object()  # "leave it as it is", where None means "none"
 
 
-class Accounts:
-    """Accounts, opened and changed by disclosure officers."""
+class Accounts(Part):
+    """Accounts, opened and changed by disclosure officers.
 
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
+    ``by`` is the enrolled key that signs. Every method raises ``NotApproved`` if a signature is needed and
+    there is none, or ``by`` is not an enrolled key.
+    """
 
     def open_account(
         self,
@@ -86,17 +86,13 @@ class Accounts:
             approved.
         approvals_by_product
             The same for the products that ask for more than the account.
-        by
-            The enrolled key that signs.
 
         Raises
         ------
         Conflict
             If the account is open on other terms, or was retired after specs were approved for it.
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
-        terms = agreed(
+        terms = validate_terms(
             Terms(
                 name=names.line(name, field="account"),
                 unit=names.line(unit, field="unit"),
@@ -116,15 +112,11 @@ class Accounts:
                 approvals_by_product=tuple((approvals_by_product or {}).items()),
             )
         )
-        with self._transactions.appending() as append:
-            known = entry_queries.account(append.connection, terms.name)
+        with self._appending() as append:
+            known = queries.account(append.connection, terms.name)
             if known is None:
                 fields = {**terms.fields(), **Sums().texts("account")}
-                what = "opening an account" if key_queries.any_active(append.connection) else None
-                signature = countersignature(
-                    append, "account", fields, 0, by, what, f"account {terms.name}", "open"
-                )
-                append.append("account", {**fields, **signature}, self._transactions.tolerance)
+                self._append(append, "account", fields, by, _opening(append.connection), "open")
             elif known.retired:
                 require_no_fewer(known.terms, terms)
                 self._reopen(append, terms, by)
@@ -134,18 +126,14 @@ class Accounts:
 
     def _reopen(self, append: Append, terms: Terms, by: Ed25519PrivateKey | None) -> None:
         """Put other terms in the place of those of an account that was retired."""
-        where = f"account {terms.name}"
-        if entry_queries.any_decision(append.connection, terms.name):
+        if queries.any_decision(append.connection, terms.name):
             raise Conflict(
                 "is retired, and specs were approved for it, so that its name is not used again",
-                where=where,
+                where=f"account {terms.name}",
                 hint="open an account under another name",
             )
         fields = {**terms.fields(), **Sums().texts("account"), "reason": "opened again"}
-        what = "opening an account" if key_queries.any_active(append.connection) else None
-        turn = entry_queries.terms_turn(append.connection, terms.name)
-        signature = countersignature(append, "terms", fields, turn, by, what, where, "open")
-        append.append("terms", {**fields, **signature}, self._transactions.tolerance)
+        self._append(append, "terms", fields, by, _opening(append.connection), "open", in_time=True)
 
     def change_account(
         self,
@@ -173,8 +161,6 @@ class Accounts:
         ----------
         approvals_by_product
             Of some products; those of others stay, as far as they ask for more than the account.
-        by
-            The enrolled key that signs; a change that only tightens needs none.
 
         Raises
         ------
@@ -182,8 +168,6 @@ class Accounts:
             If the new cap is below what is reserved and spent.
         BadValue
             If fewer officers would have to sign.
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         asked: dict[str, Any] = {
@@ -195,16 +179,18 @@ class Accounts:
             "needs_approval": needs_approval,
             "approve_exact": approve_exact,
         }
-        with self._transactions.appending() as append:
-            known = usable_account(append.connection, name)
+        with self._appending() as append:
+            known = get_open_account(append.connection, name)
             before = known.terms
-            after = agreed(replace(before, **{term: new for term, new in asked.items() if new is not _KEEP}))
+            after = validate_terms(
+                replace(before, **{term: new for term, new in asked.items() if new is not _KEEP})
+            )
             after = raised(
                 after,
                 before.approvals if approvals is _KEEP else approvals,
                 {} if approvals_by_product is _KEEP else approvals_by_product,
             )
-            sums = Sums(known.reserved, known.spent)
+            sums = known.sums
             if after.cap < sums.used:
                 raise BadAmount(
                     f"is below the {sums.used} that is reserved and spent",
@@ -213,15 +199,11 @@ class Accounts:
                 )
             if after != before:
                 fields = {**after.fields(), **sums.texts("account"), "reason": reason}
-                loosened = before.loosened(after)
+                relaxed = before.relaxed_terms(after)
                 what = None
-                if loosened and guarded(append.connection, before):
-                    what = f"loosening {', '.join(loosened)}"
-                turn = entry_queries.terms_turn(append.connection, before.name)
-                where = f"account {before.name}"
-                signature = countersignature(append, "terms", fields, turn, by, what, where, "change")
-                tolerance = self._transactions.tolerance if loosened else None
-                append.append("terms", {**fields, **signature}, tolerance)
+                if relaxed and signature_required(append.connection, before):
+                    what = f"loosening {', '.join(relaxed)}"
+                self._append(append, "terms", fields, by, what, "change", in_time=bool(relaxed))
         return self._account(before.name)
 
     def close_account(self, name: str, *, reason: str) -> Account:
@@ -239,36 +221,47 @@ class Accounts:
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
 
-        Parameters
-        ----------
-        by
-            The enrolled key that signs.
-
         Raises
         ------
         Conflict
             If the account was ever charged.
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
-        with self._transactions.appending() as append:
-            known = known_account(append.connection, name)
+        with self._appending() as append:
+            known = get_account(append.connection, name)
             if not known.retired:
                 where = f"account {known.name}"
-                if entry_queries.any_charge(append.connection, known.name):
+                if queries.any_charge(append.connection, known.name):
                     raise Conflict(
                         "was charged, and only an account that never was can be retired",
                         where=where,
                         hint=f"close it: tabularium ledger close {known.name} --reason …",
                     )
                 fields = {"account": known.name, "reason": reason, **Sums().texts("account")}
-                what = "retiring an account" if guarded(append.connection, known.terms) else None
-                turn = entry_queries.retirements(append.connection, known.name)
-                signature = countersignature(append, "retired", fields, turn, by, what, where, "retire")
-                append.append("retired", {**fields, **signature})
+                what = "retiring an account" if signature_required(append.connection, known.terms) else None
+                self._append(append, "retired", fields, by, what, "retire")
         return self._account(known.name)
 
+    @staticmethod
+    def _append(
+        append: Append,
+        kind: str,
+        fields: dict[str, Any],
+        by: Ed25519PrivateKey | None,
+        needs: str | None,
+        command: str,
+        *,
+        in_time: bool | None = None,
+    ) -> None:
+        """Append an entry about an account; ``needs`` says what of it must be signed."""
+        where = f"account {fields['account']}"
+        signature = append.signed(kind, fields, by, needs=needs, where=where, command=command)
+        append.append(kind, {**fields, **signature}, in_time=in_time)
+
     def _account(self, name: str) -> Account:
-        with self._transactions.reading() as connection:
-            return known_account(connection, name)
+        with self._reading() as connection:
+            return get_account(connection, name)
+
+
+def _opening(connection: Connection) -> str | None:
+    return "opening an account" if signature_required(connection) else None

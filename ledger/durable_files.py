@@ -59,7 +59,7 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
-def stands_at(descriptor: int, path: Path) -> bool:
+def same_inode(descriptor: int, path: Path) -> bool:
     """Whether ``descriptor`` is still the file at ``path``: a lock file may have been removed meanwhile."""
     try:
         there = path.stat(follow_symlinks=False)
@@ -102,7 +102,7 @@ def locked_file(path: Path, wait: float) -> int | None:
         descriptor = open_lock(path)
         try:
             taken = lock(descriptor, max(0.0, deadline - time.monotonic()))
-            if taken and stands_at(descriptor, path):
+            if taken and same_inode(descriptor, path):
                 return descriptor
         except BaseException:
             os.close(descriptor)

@@ -7,106 +7,31 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import URL
 
 from tabularium.ledger import names
-from tabularium.ledger.account_history import AccountHistory
 from tabularium.ledger.accounts import Accounts
-from tabularium.ledger.chain.restored import confirm
-from tabularium.ledger.charges.charges import Charges
-from tabularium.ledger.charges.remakes import Remakes
-from tabularium.ledger.charges.reservation import Reservations
-from tabularium.ledger.officers.decisions import Decisions
-from tabularium.ledger.officers.draft_review import DraftReview
-from tabularium.ledger.officers.populations import Populations
-from tabularium.ledger.officers.release_key_enrolment import ReleaseKeyEnrolment
-from tabularium.ledger.officers.release_withdrawal import ReleaseWithdrawal
-from tabularium.ledger.reader import Reader
+from tabularium.ledger.charges import Charges
+from tabularium.ledger.officers import Officers
 from tabularium.ledger.records import Head
 from tabularium.ledger.refusals import BadValue, StorageFailed
 from tabularium.ledger.storage.backend import Held
 from tabularium.ledger.storage.database import WAIT_SECONDS, Database
 from tabularium.ledger.transactions import Transactions
+from tabularium.ledger.verify import Verified
+from tabularium.ledger.views import Views
 
 CLOCK_TOLERANCE = timedelta(minutes=10)
 
 
-class Ledger:
+class Ledger(Views, Accounts, Charges, Officers):
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of ten parts, whose methods it offers as its own: :class:`tabularium.ledger.reader.Reader`
-    (how things stand), :class:`tabularium.ledger.account_history.AccountHistory` (how they came to),
-    :class:`tabularium.ledger.charges.charges.Charges` (who may spend),
-    :class:`tabularium.ledger.charges.remakes.Remakes` (who need not),
-    :class:`tabularium.ledger.charges.reservation.Reservations` (how things stood),
-    :class:`tabularium.ledger.accounts.Accounts`, :class:`tabularium.ledger.officers.decisions.Decisions`,
-    :class:`tabularium.ledger.officers.draft_review.DraftReview`,
-    :class:`tabularium.ledger.officers.release_withdrawal.ReleaseWithdrawal`,
-    :class:`tabularium.ledger.officers.release_key_enrolment.ReleaseKeyEnrolment` and
-    :class:`tabularium.ledger.officers.populations.Populations` (what officers decide). They share one
-    :class:`tabularium.ledger.transactions.Transactions`. Every method is one transaction, safe among threads
-    and processes, and may simply be called again after any failure: what was committed is found, not
-    repeated.
+    What it says is in :class:`tabularium.ledger.views.Views`, what is written in
+    :class:`tabularium.ledger.accounts.Accounts`, :class:`tabularium.ledger.charges.Charges` and
+    :class:`tabularium.ledger.officers.Officers`. Every method is one transaction, safe among threads and
+    processes, and may simply be called again after any failure: what was committed is found, not repeated.
     """
-
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
-        self._backend = transactions.database.backend
-
-        reader = Reader(transactions)
-        self.account, self.accounts, self.balance = reader.account, reader.accounts, reader.balance
-        self.sums, self.periods, self.products = reader.sums, reader.periods, reader.products
-        self.charge, self.keys = reader.charge, reader.keys
-        self.attempts_used_up, self.key_option = reader.attempts_used_up, reader.key_option
-        self.approval, self.approvals = reader.approval, reader.approvals
-        self.head, self.holds, self.entries = reader.head, reader.holds, reader.entries
-        self.chain = reader.chain
-        self.verify = transactions.verify
-
-        history = AccountHistory(transactions)
-        self.charges, self.each_charge = history.charges, history.each_charge
-        self.charge_count, self.last_charges = history.charge_count, history.last_charges
-        self.published_before, self.published_in = history.published_before, history.published_in
-        self.budgeted = history.budgeted
-        self.is_charged = history.is_charged
-        self.is_paid = history.is_paid
-        self.account_entries, self.last_entries = history.account_entries, history.last_entries
-        self.course, self.terms_before = history.course, history.terms_before
-
-        charges = Charges(transactions)
-        self.precheck, self.reserve = charges.precheck, charges.reserve
-        self.precheck_drawing, self.precheck_priors = charges.precheck_drawing, charges.precheck_priors
-        self.drawing, self.measured, self.published = charges.drawing, charges.measured, charges.published
-        self.void, self.abandon = charges.void, charges.abandon
-        self.reservation = Reservations(transactions).reservation
-        remakes = Remakes(transactions)
-        self.remake, self.precheck_remake = remakes.remake, remakes.precheck_remake
-
-        accounts = Accounts(transactions)
-        self.open_account, self.change_account = accounts.open_account, accounts.change_account
-        self.close_account, self.retire_account = accounts.close_account, accounts.retire_account
-
-        decisions = Decisions(transactions)
-        self.enrol_key, self.revoke_key = decisions.enrol_key, decisions.revoke_key
-        self.approve, self.unapprove = decisions.approve, decisions.unapprove
-        self.allow_attempts = decisions.allow_attempts
-        self.ask_for_evidence = decisions.ask_for_evidence
-
-        release_keys = ReleaseKeyEnrolment(transactions)
-        self.release_keys = release_keys.release_keys
-        self.enrol_release_key = release_keys.enrol_release_key
-        self.revoke_release_key = release_keys.revoke_release_key
-
-        reviews = DraftReview(transactions)
-        self.draft, self.withheld = reviews.draft, reviews.withheld
-        self.drafted, self.accept, self.withhold = reviews.drafted, reviews.accept, reviews.withhold
-
-        withdrawals = ReleaseWithdrawal(transactions)
-        self.withdraw, self.withdrawal = withdrawals.withdraw, withdrawals.withdrawal
-
-        populations = Populations(transactions)
-        self.separate, self.separations = populations.separate, populations.separations
 
     @classmethod
     def connect(
@@ -135,7 +60,7 @@ class Ledger:
             How far the clock may be behind the last entry before charges are refused; ``None``: as many
             minutes as ``TABULARIUM_CLOCK_TOLERANCE`` says, else ten.
         wait
-            Seconds to wait for other writers before ``Busy`` is raised.
+            Seconds to wait for other writers before ``LockTimeout`` is raised.
         make
             Whether one that does not exist is made; who only looks makes none.
 
@@ -162,41 +87,31 @@ class Ledger:
         """Why no entry is accepted yet after it was put back from a backup, or ``None``."""
         return self._transactions.unconfirmed()
 
-    def confirm(self, head: str, *, by: Ed25519PrivateKey | None = None) -> None:
-        """Let a ledger that was put back from a backup accept entries; see
-        :mod:`tabularium.ledger.chain.restored`.
-
-        Parameters
-        ----------
-        head
-            The hash of the head that was put back, as somebody knows it from elsewhere.
-        by
-            The key of the officer who says so, where one is enrolled.
+    def verify(self, known_heads: Iterable[Head | tuple[int, str]] = ()) -> Verified:
+        """Work out every entry again from those before it; return what was found in order.
 
         Raises
         ------
-        ReadOnly
-            If it is read-only for another reason.
-        LedgerError
-            As :func:`tabularium.ledger.chain.restored.confirm`.
+        ChainBroken
+            Naming the first bad entry, or the head (the witness's, or one of ``known_heads``) that the
+            ledger lacks.
         """
-        with self._transactions.appending(confirming=True) as append:
-            confirm(append, head, by)
+        return self._transactions.verify(known_heads)
 
     @property
     def name(self) -> str:
         """What the ledger is called in messages."""
-        return self._backend.name
+        return self._transactions.database.backend.name
 
     @property
     def identity(self) -> str:
         """What tells this ledger from every other that a process may have open."""
-        return self._backend.identity
+        return self._transactions.database.backend.identity
 
     @property
     def locks(self) -> Path:
         """Folder of the locks of the operating system."""
-        return self._backend.locks
+        return self._transactions.database.backend.locks
 
     @property
     def read_only(self) -> str | None:
@@ -215,7 +130,7 @@ class Ledger:
     def take(self, release_id: str, wait: float) -> Held | None:
         """Take hold of a release; call :func:`tabularium.ledger.measurement.release_lock.hold` instead."""
         with self._transactions.database.translated_errors():
-            return self._backend.hold(names.release_id(release_id), wait)
+            return self._transactions.database.backend.hold(names.release_id(release_id), wait)
 
     def close(self) -> None:
         """Close the idle connections; the ledger may be used again afterwards."""

@@ -1,4 +1,4 @@
-"""The values that a ledger holds, and the one table of steps that a charge may take.
+"""Values that a ledger holds, what entries tell of them, and the table of steps that a charge may take.
 
 A charge's life::
 
@@ -20,8 +20,8 @@ noise may have been drawn, nobody can prove that nobody saw it. Only ``voided`` 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
@@ -31,7 +31,7 @@ from tabularium.ledger.refusals import ChainBroken
 GENESIS = "0" * 64  # what the first entry names as the one before it
 
 #: step -> the states it may follow (``None``: there is no such charge yet)
-STEPS: Mapping[str, tuple[str | None, ...]] = {
+TRANSITIONS: Mapping[str, tuple[str | None, ...]] = {
     "reserved": (None,),
     "remade": (None,),
     "drawing": ("reserved", "drawing"),
@@ -148,10 +148,6 @@ class Sums:
 #: What the amounts of an account are called, by its definition.
 SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
 _AMOUNTS = ("cap", "quantum", "cap_per_period", "cap_per_product", "delta")
-_WORDS = (
-    *("unit", "population", "relation", "definition", "opens_on", "closes_on"),
-    *("needs_approval", "approve_exact"),
-)
 MOST_APPROVALS = 9
 #: What has a cap inside the cap of an account.
 Scope = Literal["period", "product"]
@@ -208,9 +204,15 @@ class Terms:
         """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""
         return (self.opens_on is None or self.opens_on <= day) and not self.closed_on(day)
 
+    @property
+    def caps(self) -> dict[str, Fraction]:
+        """The caps that there are, by their scope: account, period and product."""
+        caps = {"account": self.cap, "period": self.cap_per_period, "product": self.cap_per_product}
+        return {scope: cap for scope, cap in caps.items() if cap is not None}
+
     def cap_in(self, scope: Scope) -> Fraction | None:
         """Return the cap of one period or product; ``None`` where there is none."""
-        return self.cap_per_period if scope == "period" else self.cap_per_product
+        return self.caps.get(scope)
 
     def left_in(self, scope: Scope, sums: Sums | None) -> Fraction | None:
         """Return what the cap of one period or product leaves; ``None`` where there is no such cap.
@@ -249,7 +251,7 @@ class Terms:
             return "approvals_by_product"
         return None
 
-    def loosened(self, after: Terms) -> list[str]:
+    def relaxed_terms(self, after: Terms) -> list[str]:
         """Return the names of the terms that allow more in ``after`` than in these."""
         wider = {
             "cap": after.cap > self.cap,
@@ -287,6 +289,10 @@ class Terms:
         by_product = tuple(sorted(body.get("approvals_by_product", {}).items()))
         approvals = {"approvals": body.get("approvals", 1), "approvals_by_product": by_product}
         return cls(name=body["account"], **read, **words, **approvals)
+
+
+_APART = ("name", *_AMOUNTS, "approvals", "approvals_by_product")
+_WORDS = tuple(each.name for each in fields(Terms) if each.name not in _APART)
 
 
 @dataclass(frozen=True)
@@ -328,6 +334,15 @@ class Account:
     def cap(self) -> Fraction:
         """The most that may ever be charged."""
         return self.terms.cap
+
+    @property
+    def sums(self) -> Sums:
+        """What is reserved and spent."""
+        return Sums(self.reserved, self.spent)
+
+    def stated(self) -> dict[str, str]:
+        """Return what an entry that is no step of a charge says about it."""
+        return {"account": self.name, **self.sums.texts("account")}
 
     @property
     def left(self) -> Fraction:
@@ -388,6 +403,14 @@ class Approval:
     reason: str | None
     signers: tuple[Signer, ...] = ()
 
+    def fault(self, amount: Fraction, needed: int) -> str | None:
+        """Return why it allows no charge of ``amount``: it is withdrawn, or what of it is too little."""
+        if not self.approved:
+            return "withdrawn"
+        if self.amount is not None and amount > self.amount:
+            return "amount"
+        return None if len(self.signed_by(needed)) >= needed else "signers"
+
     def signed_by(self, needed: int) -> tuple[Signer, ...]:
         """Return who counts where so many officers must approve; of one alone, who approved last."""
         return tuple(each for each in self.signers if needed > 1 or each.key == self.key)
@@ -408,20 +431,6 @@ class Separation:
     turn: int
     at: str
     reason: str
-
-
-#: The fields of a charge that stand in an entry's body as they are.
-_CHARGE = (
-    *("account", "exact", "fence", "measurement_digest", "period", "product", "publication_digest"),
-    *("reason", "release_id", "reserved_at", "review", "revises", "spec_digest", "statement"),
-)
-PARTITION = ("group", "part", "contributions")
-_REMADE = ("measurements_of",)
-#: The fields of a charge that one of its steps sets; all others are as they were when it began, for ever.
-SET_BY_A_STEP = ("fence", "measurement_digest", "publication_digest", "reason", "statement")
-FIXED = (*(name for name in (*_CHARGE, "amount") if name not in SET_BY_A_STEP), *PARTITION, *_REMADE)
-#: What makes a charge the same charge when it is asked for again.
-ASKED = tuple(name for name in FIXED if name not in ("release_id", "reserved_at"))
 
 
 @dataclass(frozen=True)
@@ -473,17 +482,23 @@ class Charge:
 
     def fields(self) -> dict[str, Any]:
         """Return the charge as fields of an entry's body (its step, time and number are the entry's own)."""
-        named = _CHARGE if self.group is None else (*_CHARGE, *PARTITION)
-        named = named if self.measurements_of is None else (*named, *_REMADE)
-        return {"amount": amounts.text(self.amount), **{name: getattr(self, name) for name in named}}
+        stated = {name: getattr(self, name) for name in _STATED}
+        left_out = {name for name in _LEFT_OUT if stated[name] is None}
+        return {name: value for name, value in stated.items() if name not in left_out} | {
+            "amount": amounts.text(self.amount)
+        }
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Charge:
         """Read the charge from the body of its last entry."""
-        same: dict[str, Any] = {name: body[name] for name in _CHARGE}
-        same |= {name: body.get(name) for name in (*PARTITION, *_REMADE)}
-        amount, state = amounts.from_text(body["amount"]), state_after(body["kind"])
-        return cls(amount=amount, state=state, changed_at=body["at"], seq=body["seq"], **same)
+        same: dict[str, Any] = {name: body.get(name) for name in _STATED}
+        same["amount"] = amounts.from_text(body["amount"])
+        return cls(state=state_after(body["kind"]), changed_at=body["at"], seq=body["seq"], **same)
+
+
+#: The fields of a charge that an entry has; of these, those that it has only where they say something.
+_STATED = tuple(each.name for each in fields(Charge) if each.name not in ("state", "changed_at", "seq"))
+_LEFT_OUT = ("group", "part", "contributions", "measurements_of")
 
 
 @dataclass(frozen=True)
@@ -541,3 +556,237 @@ def _maybe(amount: Fraction | None) -> str | None:
 
 def _read(stored: str | None) -> Fraction | None:
     return None if stored is None else amounts.from_text(stored)
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """That an officer let a draft be published: who signed it, when, and as which entry of the ledger.
+
+    ``key`` is the name of the officer's key; ``consulted`` says whether confidential figures were consulted.
+    """
+
+    officer: str
+    key: str
+    at: str
+    consulted: bool
+    entry: int
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], officer: str) -> Acceptance:
+        """Read it from an entry's body."""
+        return cls(officer, body["by"], body["at"], body["consulted"], body["seq"])
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A release that was laid out for review (or accepted) at a time, and who has accepted it.
+
+    ``digest`` is the SHA-256 of its certificate, which names the digest of every other file; ``criteria`` are
+    those for which it may be withheld. So many different officers as are ``needed`` must accept it;
+    ``acceptances`` are those that count so far, in order, of each officer one.
+    """
+
+    release_id: str
+    digest: str
+    criteria: tuple[str, ...]
+    at: str
+    needed: int = 1
+    acceptances: tuple[Acceptance, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether as many officers have accepted it as must."""
+        return len(self.acceptances) >= self.needed
+
+    @property
+    def signed(self) -> str:
+        """How many officers have accepted it, of how many: ``1 of 2``."""
+        return f"{len(self.acceptances)} of {self.needed}"
+
+    @property
+    def acceptance(self) -> dict[str, Any] | None:
+        """Who let it be published, as its statement says it; ``None`` as long as it is not accepted.
+
+        It is the last acceptance, and where several officers had to accept it, the others in ``with``.
+        """
+        if not self.accepted:
+            return None
+        *others, last = (asdict(each) for each in self.acceptances)
+        return {**last, "with": others} if others else last
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """A draft that an officer withheld, by one of its criteria, with what all charges of its release cost.
+
+    ``consulted`` says whether confidential figures were consulted.
+    """
+
+    release_id: str
+    product: str
+    period: str
+    amount: Fraction
+    criterion: str
+    consulted: bool
+
+    def fields(self) -> dict[str, str | bool]:
+        """Return it as a certificate has it."""
+        return {**vars(self), "amount": str(self.amount)}
+
+    @classmethod
+    def of(cls, stated: Mapping[str, Any]) -> Withheld:
+        """Read it from a certificate."""
+        fields = {name: stated[name] for name in cls.__dataclass_fields__}
+        return cls(**{**fields, "amount": Fraction(stated["amount"])})
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """A published release that an officer withdrew: it is offered no more, and stays spent."""
+
+    release_id: str
+    reason: str
+    key: str
+    entry: int
+    at: str
+
+
+@dataclass(frozen=True)
+class ReleaseKey:
+    """A public key (32 bytes, hexadecimal) with which the agency signs its releases.
+
+    It is never an officer's: an officer decides, and a machine that publishes signs what was decided. A new
+    one is enrolled before the old one is revoked, and what the old one signed before stays signed.
+    ``enrolled`` and ``revoked`` are the numbers of the entries that say so; ``revoked`` is ``None`` while the
+    key may sign. ``key`` is its name: the beginning of its SHA-256.
+    """
+
+    key: str
+    agency: str
+    public_key: str
+    enrolled: int
+    since: str
+    revoked: int | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it may sign what is published from now on."""
+        return self.revoked is None
+
+    def vouches_for(self, published: int) -> bool:
+        """Whether it was enrolled, and not yet revoked, when the entry of that number was written."""
+        return self.enrolled < published and (self.revoked is None or published < self.revoked)
+
+
+def release_keys_of(bodies: Iterable[Mapping[str, Any]]) -> dict[str, ReleaseKey]:
+    """Return every key for releases that entries tell of, by its name; other entries are passed over.
+
+    Parameters
+    ----------
+    bodies
+        What entries of a verified chain say, in order.
+    """
+    found: dict[str, ReleaseKey] = {}
+    for body in bodies:
+        if body["kind"] == "release_key":
+            named = (body["key"], body["agency"], body["public_key"])
+            found[body["key"]] = ReleaseKey(*named, enrolled=body["seq"], since=body["at"])
+        elif body["kind"] == "revocation" and body["key"] in found:
+            found[body["key"]] = replace(found[body["key"]], revoked=body["seq"])
+    return found
+
+
+Body = Mapping[str, Any]
+
+
+def officer_keys_of(bodies: Iterable[Body]) -> dict[str, Key]:
+    """Return every officer's key that entries tell of, by its name; other entries are passed over."""
+    found: dict[str, Key] = {}
+    for body in bodies:
+        if body["kind"] == "key":
+            named = (body["key"], body["officer"], body["public_key"], body["at"], body["by"])
+            found[body["key"]] = Key(*named)
+        elif body["kind"] == "revocation" and body["key"] in found:
+            found[body["key"]] = replace(found[body["key"]], revoked=body["seq"])
+    return found
+
+
+def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | None = None) -> Approval | None:
+    """Return the last word of decisions on one spec, with all whose approvals stand together with it.
+
+    An approval of another amount begins anew, as one that follows a withdrawal: all have signed the same.
+
+    Parameters
+    ----------
+    decisions
+        What the entries say, in order.
+    at
+        The entry before which keys must not have been revoked; ``None``: now.
+    """
+    last: Body | None = None
+    standing: list[Body] = []
+    for body in decisions:
+        if body["kind"] == "unapproval" or (last is not None and last["amount"] != body["amount"]):
+            standing = []
+        if body["kind"] == "approval":
+            standing.append(body)
+        last = body
+    if last is None:
+        return None
+    return Approval(
+        last["account"],
+        last["spec_digest"],
+        None if last["amount"] is None else amounts.from_text(last["amount"]),
+        last["kind"] == "approval",
+        last["by"],
+        last["turn"],
+        last["at"],
+        last["reason"],
+        tuple(
+            Signer(keys[body["by"]].officer, body["by"], body["at"], body["seq"])
+            for body in _of_each_officer(standing, keys, at)
+        ),
+    )
+
+
+def draft_of(bodies: Sequence[Body], keys: Mapping[str, Key], needed: int = MOST_APPROVALS) -> Draft | None:
+    """Return a draft from the entries that laid it out and accepted it, in order; ``None`` if none did.
+
+    What is accepted stays so: from then on it is asked neither which keys were revoked later, nor how many
+    officers must sign by now.
+
+    Parameters
+    ----------
+    needed
+        How many officers must accept it, as far as it is not accepted.
+    """
+    if not bodies:
+        return None
+    laid_out, *accepted = bodies
+    last = accepted[-1] if accepted and "officers_left" not in accepted[-1] else None
+    counted = tuple(
+        Acceptance.of(body, keys[body["by"]].officer)
+        for body in _of_each_officer(accepted, keys, None if last is None else last["seq"])
+    )
+    return Draft(
+        laid_out["release"],
+        laid_out["draft"],
+        tuple(laid_out["criteria"]),
+        (last or laid_out)["at"],
+        len(counted) if last is not None else needed,
+        counted,
+    )
+
+
+def _of_each_officer(bodies: Iterable[Body], keys: Mapping[str, Key], at: int | None) -> list[Body]:
+    """Return the last of each officer, in order; keys that were revoked do not count.
+
+    Two keys of officers of one name are one officer's.
+    """
+    newest: dict[str, Body] = {}
+    for body in bodies:
+        key = keys.get(body["by"])
+        if key is not None and key.counts_at(at):
+            newest.pop(key.officer, None)
+            newest[key.officer] = body
+    return list(newest.values())

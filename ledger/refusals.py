@@ -5,25 +5,25 @@
     LedgerError
     ├── BadValue               a name, digest, fence or reason is not what it should be
     │   ├── BadAmount          an amount is not an exact positive multiple of the account's quantum
-    │   └── Unfit              a charge speaks of another unit, population, relation … than its account
+    │   └── UnitMismatch       a charge speaks of another unit, population, relation … than its account
     ├── UnknownAccount         no such account
     ├── UnknownRelease         no such charge
     ├── AccountClosed          the account takes no charges on this day
     ├── NotApproved            no officer has approved the spec, or the key is not enrolled
     ├── AwaitingReview         the release is laid out as a draft, and an officer decides
-    ├── NotOffered             what a table is to be drawn towards is not published, or was withdrawn
+    ├── PriorUnavailable       what a table is to be drawn towards is not published, or was withdrawn
     ├── BudgetExhausted        a cap (of the account, a period or a product) would be passed
     ├── Conflict               the ledger already says something else
     │   └── WrongState         the charge's state does not allow this step
     ├── StaleFence             another attempt has taken over; nothing was written
-    ├── Busy                   another process holds the release, or the database
+    ├── LockTimeout            another process holds the release, or the database
     ├── ReadOnly               the ledger lacks a head that is known outside it
     ├── ClockBehind            this machine's clock is behind the last entry
     ├── ChainBroken            an entry does not follow from the entries before it
     ├── StorageFailed          the database, or the witness file, could not be read or written
     ├── MeasurementDamaged     a measurement file is missing, incomplete or altered
     ├── MeasurementExists      a measurement file is never replaced
-    └── DrawFailed             a mechanism raised after drawing began
+    └── MechanismFailed        a mechanism raised after drawing began
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BadAmount(BadValue):
     """An amount is not an exact positive multiple of the account's quantum."""
 
 
-class Unfit(BadValue):
+class UnitMismatch(BadValue):
     """A charge speaks of another unit, population, relation or definition than its account."""
 
 
@@ -59,7 +59,7 @@ class AwaitingReview(LedgerError):
     """The release is laid out as a draft, and a disclosure officer accepts or withholds it."""
 
 
-class NotOffered(LedgerError):
+class PriorUnavailable(LedgerError):
     """An earlier release that a table is to be drawn towards is not published, or was withdrawn."""
 
 
@@ -87,7 +87,7 @@ class StaleFence(LedgerError):
     """Another attempt has taken over this release; nothing was written."""
 
 
-class Busy(LedgerError):
+class LockTimeout(LedgerError):
     """Another live process holds what was asked for."""
 
 
@@ -119,7 +119,7 @@ class MeasurementExists(LedgerError):
     """A measurement file of this release and fence exists already; it is never replaced."""
 
 
-class DrawFailed(LedgerError):
+class MechanismFailed(LedgerError):
     """A mechanism raised after drawing began; the charge is abandoned."""
 
 

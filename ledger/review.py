@@ -26,7 +26,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from tabularium.ledger.charges.composition import folds, together
+from tabularium.ledger.composition import affected_parts, top_k_sum
 from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.records import SYMBOLS, Account, Charge, Sums
 from tabularium.mechanisms.accounting import Event, epsilon_at
@@ -142,7 +142,7 @@ class NotComposable:
         )
 
 
-class Alike(NamedTuple):
+class ChargeGroup(NamedTuple):
     """Charges of one account that count and are alike; ``number`` says how many they are."""
 
     amount: Fraction
@@ -172,7 +172,7 @@ class Reviewer:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._read: dict[str, list[Alike]] = {}
+        self._read: dict[str, list[ChargeGroup]] = {}
         self._known: dict[tuple[frozenset[tuple[str, Fraction, int]], Fraction], float] = {}
 
     def account(self, name: str, delta: Fraction | None = None) -> AccountView:
@@ -230,7 +230,7 @@ class Reviewer:
         apart = {frozenset((each.population, each.other)) for each in said}
         return clusters((account.population for account in accounts), apart)
 
-    def _charges(self, name: str) -> list[Alike]:
+    def _charges(self, name: str) -> list[ChargeGroup]:
         if name not in self._read:
             self._read[name] = _counted(self._ledger.budgeted(name))
         return self._read[name]
@@ -256,7 +256,7 @@ class Reviewer:
         sums: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
         used = Fraction(0)
         for account in accounts:
-            times, charges = _times(account, relation), self._charges(account.name)
+            times, charges = _relation_factor(account, relation), self._charges(account.name)
             losses += _losses(account, charges, times)
             used += times * (account.reserved + account.spent)
             for alike in charges:
@@ -281,14 +281,13 @@ class Reviewer:
         )
 
 
-def _times(account: Account, relation: str) -> int:
-    """Return what one unit of an account's amounts is worth under ``relation``: two steps away at most."""
+def _relation_factor(account: Account, relation: str) -> int:
     if account.relation == relation:
         return 1
     return 2 if account.definition == "pure" else 4
 
 
-def _counted(steps: Iterable[Charge]) -> list[Alike]:
+def _counted(steps: Iterable[Charge]) -> list[ChargeGroup]:
     """Count charges that were reserved, less those that were voided."""
     found: Counter[tuple[int, int, str, str, str | None, str | None, int]] = Counter()
     for step in steps:
@@ -298,13 +297,13 @@ def _counted(steps: Iterable[Charge]) -> list[Alike]:
         )
         found[alike] += -1 if step.state == "voided" else 1
     return [
-        Alike(Fraction(top, under), year, product, group, part, bound, number)
+        ChargeGroup(Fraction(top, under), year, product, group, part, bound, number)
         for (top, under, year, product, group, part, bound), number in found.items()
         if number
     ]
 
 
-def _costs(account: Account, charges: Sequence[Alike]) -> Counter[Fraction]:
+def _costs(account: Account, charges: Sequence[ChargeGroup]) -> Counter[Fraction]:
     """Return how often each amount is lost, a group of parallel charges counting once, as it costs."""
     costs: Counter[Fraction] = Counter()
     groups: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
@@ -316,11 +315,11 @@ def _costs(account: Account, charges: Sequence[Alike]) -> Counter[Fraction]:
             groups[alike.group][alike.part] += alike.number * alike.amount
             bounds[alike.group] = alike.contributions
     for group, parts in groups.items():
-        costs[together(parts.values(), folds(bounds[group], account.relation))] += 1
+        costs[top_k_sum(parts.values(), affected_parts(bounds[group], account.relation))] += 1
     return costs
 
 
-def _losses(account: Account, charges: Sequence[Alike], times: int = 1) -> Losses:
+def _losses(account: Account, charges: Sequence[ChargeGroup], times: int = 1) -> Losses:
     """Return what an account's charges cost, ``times`` over, in a form that dp-accounting can compose."""
     costs = _costs(account, charges)
     if account.definition == "zcdp":

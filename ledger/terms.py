@@ -11,7 +11,7 @@ from tabularium.ledger.records import DEFINITIONS, MOST_APPROVALS, RELATIONS, Te
 from tabularium.ledger.refusals import BadAmount, BadValue
 
 
-def agreed(terms: Terms) -> Terms:
+def validate_terms(terms: Terms) -> Terms:
     """Return terms whose values are of the right kind and fit one another, amounts as exact fractions.
 
     The account's name and its unit are for whoever writes or reads them to judge: they never change.
@@ -60,7 +60,7 @@ def raised(before: Terms, approvals: int, by_product: Mapping[str, int]) -> Term
     kept = {name: number for name, number in before.approvals_by_product if number > approvals}
     after = replace(before, approvals=approvals, approvals_by_product=tuple((kept | {**by_product}).items()))
     require_no_fewer(before, after)
-    return agreed(after)
+    return validate_terms(after)
 
 
 def require_no_fewer(before: Terms, after: Terms) -> None:

@@ -2,25 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger.chain.continuity import require_recent
-from tabularium.ledger.chain.entries import latest
-from tabularium.ledger.chain.restored import CONFIRM, UNCONFIRMED, unconfirmed
-from tabularium.ledger.chain.verify import Verified, in_time, verify_rows
-from tabularium.ledger.chain.witness import WitnessDamaged
-from tabularium.ledger.records import GENESIS, Charge, Head
-from tabularium.ledger.refusals import RESTORE, ChainBroken, ReadOnly
-from tabularium.ledger.storage import entry_queries
-from tabularium.ledger.storage.append import Append
+from tabularium.ledger import requirements
+from tabularium.ledger.events import IN_TIME, columns, latest, make_entry, next_time
+from tabularium.ledger.keys import key_id, public_hex, statement
+from tabularium.ledger.records import GENESIS, TRANSITIONS, Charge, Entry, Head
+from tabularium.ledger.refusals import RESTORE, ChainBroken, NotApproved, ReadOnly
+from tabularium.ledger.storage import queries
 from tabularium.ledger.storage.database import NOT_A_LEDGER, Database
+from tabularium.ledger.storage.queries import ChainHead
+from tabularium.ledger.verify import Verified, in_time, require_continued, require_recent, verify_rows
+from tabularium.ledger.witness import WitnessDamaged
 
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
-_ASKED = ("release_id", "account", "period", "product")
+#: Why a ledger that was put back accepts no entry, and what mends that.
+UNCONFIRMED = "it was put back from a backup, and nobody has said that its head is the newest"
+CONFIRM = (
+    "hold it against the newest certificate, then say its head, as an officer with --key: "
+    "tabularium ledger confirm HASH"
+)
+
+
+class Append:
+    """One entry to be appended, inside a transaction that holds the right to do so.
+
+    Attributes
+    ----------
+    start
+        What was read when the right was taken.
+    head
+        The last entry: the one in ``start``, and from :meth:`append` on the new one.
+    entry
+        The entry to be appended and its columns, or ``None`` so far.
+    """
+
+    def __init__(self, connection: Connection, now: datetime, start: ChainHead, tolerance: timedelta) -> None:
+        self.connection = connection
+        self.start, self.head = start, start.head
+        self.entry: tuple[Entry, tuple[str | None, ...]] | None = None
+        self._now, self._tolerance = now, tolerance
+        self._continued: frozenset[str] = frozenset()
+
+    def time(self, *, in_time: bool = True) -> str:
+        """Return the time that the entry will have; ``in_time`` refuses a clock that is behind."""
+        return next_time(self._now, self.start.at, self._tolerance if in_time else None)
+
+    def append(self, kind: str, fields: Mapping[str, Any], *, in_time: bool | None = None) -> dict[str, Any]:
+        """Give the entry its content; it is written when the transaction ends. Return its body.
+
+        Parameters
+        ----------
+        in_time
+            Whether the clock may not be behind; ``None``: as its kind needs it.
+        """
+        at = self.time(in_time=kind in IN_TIME if in_time is None else in_time)
+        begins = {"reserved_at": at} if TRANSITIONS.get(kind) == (None,) else {}
+        body, entry = make_entry(self.head, kind, at, {**fields, **begins})
+        self.entry, self.head = (entry, columns(body)), Head(entry.seq, entry.hash)
+        return body
+
+    def step(self, charge: Charge, step: str, decided: Mapping[str, Any] | None = None) -> Charge:
+        """Append that ``charge`` took ``step``; its other fields are as they shall be afterwards.
+
+        Parameters
+        ----------
+        decided
+            What an officer decided about it, signed.
+        """
+        fields = {**charge.fields(), **(decided or {})}
+        sums = requirements.sums_after(self.connection, charge, step, self.standing(charge))
+        for scope, after in sums.items():
+            fields.update(after.texts(scope))
+        return Charge.of(self.append(step, fields))
+
+    def signed(
+        self,
+        kind: str,
+        fields: Mapping[str, Any],
+        by: Ed25519PrivateKey | None,
+        *,
+        needs: str | None = None,
+        where: str = "",
+        command: str = "",
+    ) -> dict[str, Any]:
+        """Return the fields that say who signed an entry; none without a key, where it needs none.
+
+        Parameters
+        ----------
+        fields
+            What the entry says.
+        needs
+            What needs an officer's signature, for the refusal of an entry without one at ``where``;
+            ``command`` is the one to give again.
+
+        Raises
+        ------
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        """
+        if by is None:
+            if needs is None:
+                return {}
+            raise NotApproved(
+                f"{needs} needs an officer's signature",
+                where=where,
+                hint=f"sign it with an enrolled key: tabularium ledger {command} … --key FILE",
+            )
+        signer = key_id(public_hex(by))
+        by_itself = kind == "key" and signer == fields["key"]
+        if not by_itself or requirements.signature_required(self.connection):
+            requirements.require_active(self.connection, signer)
+        turn = queries.turn(self.connection, kind, fields)
+        words = {**fields, "by": signer, "turn": turn}
+        signature = by.sign(statement(queries.first_hash(self.connection), kind, words)).hex()
+        return {"by": signer, "signature": signature, "turn": turn}
+
+    def standing(self, charge: Charge) -> queries.ScopeUsage:
+        """Return how a charge and all that its caps are compared with stand, once that is seen to hold."""
+        stands = queries.standing(self.connection, self.start.head.seq, charge)
+        require_continued(self.connection, stands.lasts - self._continued)
+        self._continued = stands.lasts
+        return stands
 
 
 class Transactions:
@@ -41,35 +150,35 @@ class Transactions:
         self.clock = clock
         self.tolerance = tolerance
         self.read_only = database.fault
-        self.witness = database.backend.witnessed()
+        self.witness = database.backend.open_witness()
         self.reading = database.read
         self._first_hash: str | None = None  # which names the chain
         self._continued = 0  # the number of the last entry that was seen to follow from those before it
 
     @contextmanager
-    def appending(self, charge: Charge | None = None, *, confirming: bool = False) -> Iterator[Append]:
+    def appending(self, *, charging: bool = False, confirming: bool = False) -> Iterator[Append]:
         """Take the right to append; afterwards, and only if something was appended, tell the witness.
 
         Parameters
         ----------
-        charge
-            What it depends on is read at once with the head, since all others wait.
+        charging
+            Whether a charge begins: then the last entries must follow from those before them. What is
+            appended from here on is looked at where it counts.
         confirming
             Whether to append to a ledger that was put back, and waits for just this entry.
         """
         if not (confirming and self.read_only == UNCONFIRMED):
             self.require_writable()
         self.witness.prepare(self._first_hash or GENESIS)
-        asked = None
-        if charge is not None:
-            asked = {name: getattr(charge, name) for name in _ASKED}
-            if not self._continued:  # what is appended from here on is looked at where it counts
-                with self.reading() as connection:
-                    self.require_continued(connection)
-        with self.database.append(asked) as (connection, start):
-            append = Append(connection, self.clock(), start)
+        if charging and not self._continued:
+            with self.reading() as connection:
+                self.require_continued(connection)
+        with self.database.write() as connection:
+            append = Append(connection, self.clock(), queries.chain_head(connection), self.tolerance)
             # A backup may be put in place while this process runs: look at the witness every time.
-            unwitnessed = self._unwitnessed(connection, self._first(connection), append.start.shows)
+            unwitnessed = self._witness_mismatch(
+                connection, self._first(connection), append.start.contains_recent
+            )
             waits = append.start.kind == "restored" and not confirming
             self.read_only = unwitnessed or (UNCONFIRMED if waits else None)
             self.require_writable()
@@ -88,7 +197,7 @@ class Transactions:
     def unconfirmed(self) -> str | None:
         """Return why no entry is accepted after it was put back from a backup, or ``None``."""
         with suppress(ChainBroken), self.reading() as connection:  # who reads or appends will be told
-            return None if unconfirmed(connection) is None else UNCONFIRMED
+            return None if queries.unconfirmed(connection) is None else UNCONFIRMED
         return None
 
     def lacking(self, known_heads: Iterable[Head | tuple[int, str]]) -> str | None:
@@ -97,10 +206,8 @@ class Transactions:
         with self.reading() as connection:
             first = self._first(connection)
         with self.reading() as connection:  # its view begins with the first query, after the witness
-            reason = self._unwitnessed(connection, first)
-            missing = next(
-                (head for head in sorted(heads) if not entry_queries.holds(connection, head)), None
-            )
+            reason = self._witness_mismatch(connection, first)
+            missing = next((head for head in sorted(heads) if not queries.holds(connection, head)), None)
         if missing is not None:
             return (
                 f"it lacks entry {missing.seq} as a measurement file, certificate or head file names it,"
@@ -109,14 +216,7 @@ class Transactions:
         return reason
 
     def verify(self, known_heads: Iterable[Head | tuple[int, str]] = ()) -> Verified:
-        """Work out every entry again from those before it; return what was found in order.
-
-        Raises
-        ------
-        ChainBroken
-            Naming the first bad entry, or the head (the witness's, or one of ``known_heads``) that the
-            ledger lacks.
-        """
+        """Verify the chain, and hold it against the witness: see :meth:`tabularium.ledger.Ledger.verify`."""
         name, fault = self.database.name, self.database.fault
         if fault == NOT_A_LEDGER:
             raise ChainBroken(fault, where=name, hint=RESTORE)
@@ -141,15 +241,15 @@ class Transactions:
     def _first(self, connection: Connection) -> str:
         """Return the hash of the first entry, which never changes once there is one."""
         if self._first_hash is None:
-            first = entry_queries.first_hash(connection)
+            first = queries.first_hash(connection)
             self._first_hash = None if first == GENESIS else first
             return first
         return self._first_hash
 
-    def _unwitnessed(
-        self, connection: Connection, first: str, shows: Callable[[Head], bool] = lambda _head: False
+    def _witness_mismatch(
+        self, connection: Connection, first: str, is_recent: Callable[[Head], bool] = lambda _head: False
     ) -> str | None:
-        """Return what is wrong between ledger and witness; ``shows`` is a quick look that may suffice."""
+        """Return what is wrong between ledger and witness; ``is_recent`` is a quick look that may suffice."""
         try:
             heads = self.witness.heads(first)
         except WitnessDamaged as error:
@@ -158,9 +258,17 @@ class Transactions:
                 " then remove that file)"
             )
         for head in heads:
-            if not shows(head) and not entry_queries.holds(connection, head):
+            if not is_recent(head) and not queries.holds(connection, head):
                 return (
                     f"it lacks entry {head.seq} as the witness file names it, so it is an old copy or"
                     " another ledger"
                 )
         return None
+
+
+class Part:
+    """Methods of the ledger about one subject, which share its transactions."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._reading, self._appending = transactions.reading, transactions.appending

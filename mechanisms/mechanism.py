@@ -14,13 +14,13 @@ from tabularium.mechanisms.accounting.transcript import Definition, Event, ratio
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.channel.facade import facade
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Array, Measured, Release
 
 if TYPE_CHECKING:
     from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells
 
 Counts = NDArray[np.int64]
-LARGEST_COUNT = 1 << 40
 
 
 class Mechanism(ABC):

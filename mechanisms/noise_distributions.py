@@ -1,26 +1,38 @@
-"""What is known of the noise in a cell: its moments, and its division into parts.
+"""The law of the noise: moments, quantiles and parts of discrete Laplace and Gaussian noise, and its price.
 
-Only for post-processing: the simulated parts come from a seeded generator and protect nobody.
+Discrete Laplace noise of scale s has P(z) ∝ exp(-|z|/s), and for s = Δ/ε the variance 1 / (2 sinh²(ε/2Δ));
+discrete Gaussian noise has P(z) ∝ exp(-z²/2σ²), and for σ² = Δ²/2ρ a variance that is below σ² by less than
+one part in 10^15 from σ = 2 on. Only for post-processing and planning: the simulated parts come from a seeded
+generator and protect nobody.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, expm1, inf, pi, sqrt
+from math import ceil, exp, expm1, inf, log, log2, pi, sqrt
 from numbers import Real
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting.transcript import GAUSSIANS, Definition, Event
+from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
 
 NoiseFamily = Literal["laplace", "gaussian"]
 FAMILIES = ("laplace", "gaussian")
 NOTHING = 1e-12
 """Variance of whole noise below which it is none: one draw in a million million is not zero."""
+_POINTS = 1 << 20  # of the lattice on which the characteristic function of a sum is inverted
+_REACH = 24  # standard deviations of a sum that the lattice holds on either side; the rest is below 1e-14
+_WIDE = 1000.0  # σ beyond which steps between whole numbers are below a thousandth of a standard deviation
+_LARGEST_RATE = 300.0  # of ε/Δ: beyond it a sinh² would overflow, and noise of variance e^-300 is none
+_PLAIN = 4.0  # σ² from which on the discrete Gaussian variance is σ² to the last bit
+_STEP = 1e-6
+_LEAST = 1e-200
 _SMOOTH = 8.0  # from this σ on, sums over integers of the Gaussian curve are its integrals (1 in 10^100)
 
 
@@ -32,15 +44,18 @@ class Noise:
     ----------
     family
         ``"laplace"``: P(z) ∝ exp(-|z|/s); ``"gaussian"``: P(z) ∝ exp(-z²/2s²).
-    scale
-        s.
-    whole
-        Whether z is a whole number.
     """
 
     family: NoiseFamily
     scale: float
     whole: bool
+
+    @classmethod
+    def for_loss(cls, loss: Fraction, definition: Definition) -> Noise:
+        """Return the noise on whole numbers that a loss buys at sensitivity 1: scale 1/ε, or σ² = 1/2ρ."""
+        if definition == "pure":
+            return cls("laplace", float(1 / loss), whole=True)
+        return cls("gaussian", sqrt(1 / (2 * loss)), whole=True)
 
     @property
     def variance(self) -> float:
@@ -63,6 +78,20 @@ class Noise:
     @property
     def _coarse(self) -> bool:
         return self.whole and self.scale < _SMOOTH
+
+    def chances(self, step: int, half: int) -> Floats:
+        """Return the chance of -half .. half steps: exact for a step of 1, else that of the nearest step."""
+        away = np.abs(np.arange(-half, half + 1)) * float(step)
+        if self.family == "gaussian":
+            chance = np.exp(-0.5 * (away / self.scale) ** 2)
+        elif step == 1:
+            chance = np.exp(-away / self.scale)
+        else:
+            beyond = exp(-step / (2 * self.scale))
+            chance = np.exp(-away / self.scale) * (1 / beyond - beyond) / 2
+            chance[half] = 1 - beyond
+        total: Floats = chance / chance.sum()
+        return total
 
     def part(self, share: int, size: int, rng: np.random.Generator) -> NDArray[Any]:
         """Return independent draws of the distribution of which ``share`` added up give this one.
@@ -117,6 +146,11 @@ def laplace_variance(scale: float) -> float:
     return 2 * exp(-rate) / expm1(-rate) ** 2
 
 
+def laplace_scale(variances: Floats) -> Floats:
+    """Return the scale of the discrete Laplace distribution of each variance."""
+    return 0.5 / np.arcsinh(np.sqrt(0.5 / variances))
+
+
 def gaussian_variance(parameter: float) -> float:
     """Return the variance of the discrete Gaussian distribution with parameter σ².
 
@@ -142,3 +176,131 @@ def _gaussian_sum(scale: float, power: int) -> float:
     steps = np.arange(1, 16 * int(_SMOOTH))
     weights = np.exp(-(steps**2) / (2 * scale**2))
     return float(2 * (weights * steps**power).sum() / (1 + 2 * weights.sum()))
+
+
+def laplace_margin(scale: float, level: float = 0.9, terms: int = 1) -> int:
+    """Return the smallest m with P(|Z_1 + ... + Z_terms| <= m) >= level, Z independent discrete Laplace.
+
+    One term in closed form; several from the characteristic function of the sum by a fast Fourier transform.
+    Where a sum is too wide for 2^20 lattice points, it is put on a coarser lattice of the same variance and
+    the answer rounded up: it is then within 1/5 000 of a standard deviation.
+
+    Examples
+    --------
+    >>> laplace_margin(10.0), laplace_margin(10.0, terms=100)
+    (23, 232)
+    """
+    check_level(level)
+    if not 0.0 < scale < inf:
+        raise MechanismError(
+            "the scale is not a positive number", where="margins", hint="use sensitivity / epsilon"
+        )
+    if terms < 1:
+        raise MechanismError("the number of terms is below 1", where="margins", hint="give at least 1")
+    if terms == 1:
+        return _single(scale, 1.0 - level)
+    deviation = sqrt(terms * laplace_variance(scale))
+    coarse = ceil(2 * _REACH * deviation / _POINTS)
+    if coarse <= 1:
+        return _summed(scale, 1.0 - level, terms)
+    return coarse * (
+        _summed(float(laplace_scale(np.array(laplace_variance(scale) / coarse**2))), 1.0 - level, terms) + 1
+    )
+
+
+def _single(scale: float, outside: float) -> int:
+    def tail(m: int) -> float:
+        return 2.0 * exp(-(m + 1) / scale) / (1.0 + exp(-1.0 / scale))
+
+    m = max(0, ceil(-scale * log(outside * (1.0 + exp(-1.0 / scale)) / 2.0)) - 1)
+    # The logarithm may have rounded across a whole number.
+    while m > 0 and tail(m - 1) <= outside:
+        m -= 1
+    while tail(m) > outside:
+        m += 1
+    return m
+
+
+def _summed(scale: float, outside: float, terms: int) -> int:
+    reach = _REACH * sqrt(terms * laplace_variance(scale)) + _REACH * (scale + 1)
+    points = 1 << ceil(log2(2 * reach))
+    decay = exp(-1.0 / scale)
+    angle = 2.0 * np.pi * np.arange(points // 2 + 1) / points
+    # 1 - 2p cos t + p^2 = (1 - p)^2 + 4p sin^2(t/2): no cancellation near t = 0.
+    bump = 4.0 * decay * np.sin(angle / 2) ** 2 / (1.0 - decay) ** 2
+    chances = np.fft.irfft(np.exp(-terms * np.log1p(bump)), points)
+    # |Z| <= m holds 0 and both m's; the tail is summed from its small end.
+    tails = 2.0 * np.cumsum(chances[points // 2 - 1 : 0 : -1])[::-1]
+    return int(np.argmax(tails <= outside))
+
+
+def gaussian_margin(sigma: float, level: float) -> float:
+    """Return the smallest m with P(|Z| <= m) >= level for one discrete Gaussian error."""
+    check_level(level)
+    if not 0.0 < sigma < inf:
+        raise MechanismError("sigma is not a positive number", where="margins", hint="use that of the noise")
+    outside = 1.0 - level
+    if sigma > _WIDE:
+        return ceil(NormalDist().inv_cdf(1 - outside / 2) * sigma)
+    points = np.arange(ceil(_REACH * sigma) + 2, dtype=np.float64)
+    chances = np.exp(-((points / sigma) ** 2) / 2)
+    tails = 2.0 * np.cumsum(chances[:0:-1])[::-1]
+    return float(np.argmax(tails <= outside * (chances[0] + tails[0])))
+
+
+def check_level(level: float) -> None:
+    """Raise unless a level is a probability that an interval can have."""
+    if not 0.0 < level < 1.0:
+        raise MechanismError("the level is not between 0 and 1", where="margins", hint="0.9 means 90 percent")
+
+
+@dataclass(frozen=True)
+class NoiseCurve:
+    """The precision of noise, one over its variance, by its loss: linear in ρ, about ε²/2Δ² in ε.
+
+    Attributes
+    ----------
+    definition
+        Of the loss: ``pure`` (ε, Laplace noise) or ``zcdp`` (ρ, Gaussian noise).
+    sensitivity
+        Δ: by how much one record changes what is measured, in whole steps. A count has 1; a sum of values on
+        a grid has the largest value in steps.
+    """
+
+    definition: Definition
+    sensitivity: float = 1.0
+
+    def precision(self, losses: Floats) -> Floats:
+        """Return one over the variance of the noise, for every loss (0 for none)."""
+        if self.definition == "pure":
+            return 2 * np.sinh(self._rates(losses) / 2) ** 2
+        return np.array([self._gaussian(float(loss)) for loss in losses])
+
+    def loss(self, precisions: Floats) -> Floats:
+        """Return the loss that buys each precision; of Gaussian noise as if it were never coarse."""
+        if self.definition == "pure":
+            found: Floats = 2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2))
+            return found
+        return precisions * self.sensitivity**2 / 2
+
+    def slope(self, losses: Floats) -> Floats:
+        """Return the derivative of :meth:`precision`."""
+        if self.definition == "pure":
+            return np.sinh(self._rates(losses)) / self.sensitivity
+        parameter = self.sensitivity**2 / 2 / np.maximum(losses, _LEAST)
+        smooth = np.full(len(losses), 2 / self.sensitivity**2)
+        if (parameter >= _PLAIN).all():
+            return smooth
+        step = _STEP * np.maximum(losses, _LEAST)
+        change = self.precision(losses + step) - self.precision(losses - step)
+        return np.where(parameter >= _PLAIN, smooth, change / (2 * step))
+
+    def _rates(self, losses: Floats) -> Floats:
+        return np.minimum(losses / self.sensitivity, _LARGEST_RATE)
+
+    def _gaussian(self, loss: float) -> float:
+        square = self.sensitivity**2
+        parameter = square / (2 * loss) if loss > 0 else np.inf
+        if parameter >= _PLAIN:
+            return 2 * loss / square
+        return 1 / gaussian_variance(max(parameter, 1 / _LARGEST_RATE))

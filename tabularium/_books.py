@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from tabularium._waiting import Waiting
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.ledger import Account, Charge, Entry, Ledger
-    from tabularium.ledger.drafts import Draft, Withdrawal
-    from tabularium.ledger.records import Key, Scope, Sums
+    from tabularium.ledger.records import Draft, Key, Scope, Sums, Withdrawal
     from tabularium.ledger.review import AccountView, NotComposable, UnitView
     from tabularium.tasks.runtime.home import Home
 
@@ -49,7 +48,7 @@ class Books(Shown):
     @contextmanager
     def _reading(self) -> Iterator[Ledger]:
         from tabularium.ledger import Ledger
-        from tabularium.ledger.chain.export import restore
+        from tabularium.ledger.export import restore
 
         if self._held is not None:
             yield self._held[1]
@@ -85,8 +84,8 @@ class Books(Shown):
     @property
     def warnings(self) -> list[str]:
         """What whoever relies on this ledger should know: why it is read-only, that nobody witnesses it."""
-        from tabularium.ledger.chain.witness import ALONE
         from tabularium.ledger.measurement.store import MeasurementStore
+        from tabularium.ledger.witness import ALONE
 
         if self._home is None:
             return []

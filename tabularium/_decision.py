@@ -36,6 +36,8 @@ class Decision:
         Of the account, before and after.
     room
         What the account pays at most for this product and period: caps of either may leave less.
+    closed
+        Whether the account takes no charges any more.
     earlier
         The last release of the product that lies here, with whose spec this one is compared; or None.
     officers
@@ -63,7 +65,7 @@ class Decision:
         self.spec_digest = loaded.digest
         self.budget: Fraction = spec.privacy.budget
         self.cost = Fraction(0) if paid or spec.measurements_of is not None else self.budget
-        self.paid, self._closed = paid, closed
+        self.paid, self.closed = paid, closed
         self.left, self.room = account.left, room
         self.left_after: Fraction = account.left - self.cost
         self.cap: Fraction = account.cap
@@ -105,7 +107,7 @@ class Decision:
     @property
     def can_be_paid(self) -> bool:
         """Whether the account takes the charge, as far as its caps and days say."""
-        return not self.cost or (self.cost <= self.room and not self._closed)
+        return not self.cost or (self.cost <= self.room and not self.closed)
 
     @property
     def outside_the_guarantee(self) -> tuple[str, ...]:
@@ -147,7 +149,7 @@ class Decision:
     def __repr__(self) -> str:
         symbol, facts = self._loaded.spec.privacy.symbol, self.outside_the_guarantee
         after = f"{self.left_after} after it"
-        if self._closed and self.cost:
+        if self.closed and self.cost:
             after = "and the account takes no charges any more"
         elif not self.can_be_paid:
             after = f"{self.room} of it for this product and period, which does not pay for it"

@@ -7,7 +7,7 @@ from typing import Any
 
 from tabularium.ledger import Ledger
 from tabularium.ledger.amounts import from_text
-from tabularium.ledger.records import Key, Terms
+from tabularium.ledger.records import Charge, Key, Terms
 
 #: Terms that may change, and what people call them.
 _TERMS = {
@@ -62,8 +62,10 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
         yield f"release {body['release']}" + (
             f", {body['allowed']} attempts in all" if "allowed" in body else ""
         )
+        yield from _about(ledger.charge(body["release"]))
     elif "draft" in body:
         yield f"release {body['release']}, draft {body['draft']}"
+        yield from _about(ledger.charge(body["release"]))
         yield f"criteria: {', '.join(body['criteria'])}"
         yield from _consulted(body)
     elif kind == "evidence":
@@ -79,6 +81,12 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
         officers = body["key"] in keys
         key_for_releases = f"{body.get('agency', 'the agency')}, key {body['key']} for releases"
         yield _signer(body["key"], keys) if officers else key_for_releases
+
+
+def _about(charge: Charge | None) -> Iterator[str]:
+    """Say which product and period a release is of."""
+    if charge is not None:
+        yield f"{charge.product}, {charge.period}"
 
 
 def _consulted(body: Mapping[str, Any]) -> Iterator[str]:

@@ -59,7 +59,7 @@ class Officer:
     @property
     def key(self) -> str:
         """The name of the key, as ``tabularium ledger keys`` shows it."""
-        from tabularium.ledger.officers.keys import key_id, public_hex
+        from tabularium.ledger.keys import key_id, public_hex
 
         return key_id(public_hex(self._key))
 
@@ -254,8 +254,13 @@ class Officer:
                     "by\n"
                     f"  tabularium withdraw {release} --reason … --key …, or the next run of that period"
                 )
+            elif not (period := base / charge.product / charge.period).is_dir():
+                said = (
+                    f"Its index still offers it, for {period} is not there: mount or restore it, then\n"
+                    f"  tabularium withdraw {release} --reason … --key …"
+                )
             else:
-                current = renew_index(ledger, base / charge.product / charge.period)["current"] or ""
+                current = renew_index(ledger, period)["current"] or ""
                 said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
         return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{said}", current=current)
 
@@ -354,7 +359,7 @@ def officer(
     >>> one = tb.officer(key="officer.pem")                                     # doctest: +SKIP
     >>> one.approve(books.decision("persons.yaml", period="2026"))              # doctest: +SKIP
     """
-    from tabularium.ledger.officers.keys import read_private
+    from tabularium.ledger.keys import read_private
     from tabularium.tasks.runtime.home import Home
 
     found = Home.found(None if home is None else Path(home))
@@ -410,7 +415,7 @@ class _Holding(_Looking):
 
 
 def _name(key: Ed25519PrivateKey) -> str:
-    from tabularium.ledger.officers.keys import key_id, public_hex
+    from tabularium.ledger.keys import key_id, public_hex
 
     return key_id(public_hex(key))
 
@@ -425,7 +430,8 @@ def _laid_out(home: Home, release: str, copy: str | os.PathLike[str] | None) -> 
         if copy is None:
             raise
         return None
-    return found if copy is None or Path(found.draft).is_dir() else None
+    here = copy is None or Path(found.draft).is_dir() or Path(found.release).is_dir()
+    return found if here else None
 
 
 def _draft(ledger: Ledger, release: str) -> Draft:

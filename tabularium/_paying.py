@@ -154,8 +154,8 @@ def _enough(periods: int) -> str:
 
 def _cannot(account: Account, spec: ReleaseSpec) -> str | None:
     """Return why an account can never pay for a spec, whatever is left."""
-    from tabularium.ledger.charges.unit_check import require_same_units
-    from tabularium.ledger.refusals import Unfit
+    from tabularium.ledger.refusals import UnitMismatch
+    from tabularium.ledger.requirements import require_same_units
 
     privacy = spec.privacy
     if account.retired or account.terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"):
@@ -163,7 +163,7 @@ def _cannot(account: Account, spec: ReleaseSpec) -> str | None:
     asked = privacy.unit.entity, privacy.relation, privacy.definition, privacy.unit.population
     try:
         require_same_units(account.terms, privacy.budget, *asked)
-    except Unfit as error:
+    except UnitMismatch as error:
         return f"{error.what} ({error.hint})"
     scopes: tuple[Scope, ...] = ("period", "product")
     for name in scopes:

@@ -59,9 +59,9 @@ class Waits:
     asks
         Who waits: ``run NAME`` or ``deployment NAME`` as Prefect knows them; empty where that is not known.
     about
-        What happened, in a few words: ``not approved``, ``draft``, ``accepted, not published``, ``drawing was
-        cut off 3 times``, ``not published``, ``no data have arrived``, or the kind of the refusal, such as
-        ``refused: data``.
+        What happened, in a few words: ``not approved`` (also, that the account cannot pay for it), ``draft``,
+        ``accepted, not published``, ``drawing was cut off 3 times``, ``not published``, ``no data have
+        arrived``, or the kind of the refusal, such as ``refused: data``.
     next
         What happens next, as one sentence.
     release
@@ -131,12 +131,15 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
             asks = asking.get(charge.spec_digest, "")
             if charge.state == "measured":
                 draft = ledger.draft(charge.release_id)
-                if draft is not None:
+                if draft is not None and not (draft.accepted and _at_work(ledger, charge)):
                     since = datetime.fromisoformat(draft.at)
                     command = f"tabularium ledger accept {charge.release_id} --key FILE{option}"
                     about = "draft"
-                    then = "Once it is accepted, it is published as it is; withheld, it never is."
-                    if draft.accepted:
+                    then = (
+                        "Once it is accepted, it is published as it is; withheld, it never is. "
+                        "Until somebody decides, it stays a draft."
+                    )
+                    if draft.accepted:  # what was to publish it was cut off, or had no room
                         about = "accepted, not published"
                         then = "Its run publishes it; where none does, this command does, and signs nothing."
                     signed = tuple(each.officer for each in draft.acceptances)
@@ -168,12 +171,12 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
 def _at_work(ledger: Ledger, charge: Charge) -> bool:
     """Whether the last attempt that is allowed is under way."""
     from tabularium.ledger.measurement.release_lock import hold
-    from tabularium.ledger.refusals import Busy, StorageFailed
+    from tabularium.ledger.refusals import LockTimeout, StorageFailed
 
     try:
         with suppress(StorageFailed), hold(ledger, charge.release_id):
             pass
-    except Busy:
+    except LockTimeout:
         return True
     return False
 
@@ -197,13 +200,19 @@ def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
             f"{home.option}  # {run.spec} has changed since, or cannot be read here"
         )
     about = account, run.product, run.period, amount, run.spec_digest, run.since, command
-    then = "Once its spec is approved, the run goes on by itself."
     looked_at = ("",) * 3 if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
-    needed = next((each.terms for each in ledger.accounts() if each.name == account), None)
-    officers = 1 if needed is None else needed.approvals_for(run.product)
+    known = next((each for each in ledger.accounts() if each.name == account), None)
+    officers = 1 if known is None else known.terms.approvals_for(run.product)
+    unpaid = known is not None and amount is not None and amount > known.left
+    what, then = "not approved", "Once its spec is approved, the run goes on by itself."
+    if unpaid:
+        what += ", and the account cannot pay for it"
+        then = "Once its spec is approved, the run is refused, unless the account can pay by then."
+    if run.until is not None:
+        then += f" If nobody approves it, the run fails on {run.until:%Y-%m-%d}, and nothing is spent."
     signed = approved_by(ledger, account, run.spec_digest, officers, amount)
     asks = f"run {run.name}"
-    return Waits("approval", *about, asks, "not approved", then, "", *looked_at, officers, signed)
+    return Waits("approval", *about, asks, what, then, "", *looked_at, officers, signed)
 
 
 def approved_by(

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.ledger.measurement.measurement_file import Payload
+from tabularium.ledger.measurement.store import Payload
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import InputError, MechanismError
-from tabularium.mechanisms.inference.draw_towards import LEAST
+from tabularium.mechanisms.inference.prior_shrinkage import LEAST
 from tabularium.mechanisms.registry import preload
 from tabularium.tasks.margins.known_levels import below
 from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares

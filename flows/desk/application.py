@@ -15,17 +15,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tabularium.flows.desk import (
-    account_pages,
-    decision_page,
-    draft_page,
-    history_page,
-    release_pages,
-    waiting_page,
-)
+from tabularium.flows.desk import account_pages, decision_page, draft_page, list_pages, release_pages
 from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import Guard, Session
+from tabularium.flows.desk.signing_off import signed_since
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.report.templates import templates
 
@@ -39,7 +33,7 @@ _STYLES = (
     Path(__file__).parent / "page/desk.css",
 )
 PAGES: dict[tuple[str, str], Answers] = {
-    ("GET", "/"): waiting_page.waiting,
+    ("GET", "/"): list_pages.waiting,
     ("GET", "/approve"): decision_page.look,
     ("POST", "/approve"): decision_page.approve,
     ("GET", "/drafts/{release}"): draft_page.look,
@@ -58,7 +52,7 @@ PAGES: dict[tuple[str, str], Answers] = {
     ("POST", "/releases/{release}/verify"): release_pages.verify,
     ("POST", "/releases/{release}/withdraw"): release_pages.withdraw,
     ("GET", "/products/{product}"): release_pages.product,
-    ("GET", "/history"): history_page.history,
+    ("GET", "/history"): list_pages.history,
 }
 
 
@@ -96,7 +90,7 @@ def _endpoint(desk: Desk, session: Session, answers: Answers) -> Callable[[Reque
                     desk, session, Page("error.html.jinja", {"line": line, "signed": False}, 403)
                 )
         asked = Asked(request.path_params, dict(request.query_params), form)
-        return await run_in_threadpool(_answer, desk, session, answers, asked)
+        return await run_in_threadpool(_answer, desk, session, answers, asked, request.url.path)
 
     return endpoint
 
@@ -116,16 +110,34 @@ async def _form_of(request: Request) -> dict[str, str] | None:
         return None
 
 
-def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked) -> Response:
+def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked, path: str) -> Response:
     before = None if asked.form is None else desk.last_entry()
     try:
         return _rendered(desk, session, answers(desk, asked))
     except TabulariumError as error:
         line, status = error.line(), 400
+    except PermissionError as error:
+        line, status = (
+            f"{error.filename}: may not be read by whoever started the desk; see its owner, mode",
+            400,
+        )
     except Exception as error:  # nothing of it is shown: it may hold what is confidential
         line, status = f"An unexpected {type(error).__name__} stopped this. Try it on the command line.", 500
-    signed = None if asked.form is None else desk.signed_since(before)
-    return _rendered(desk, session, Page("error.html.jinja", {"line": line, "signed": signed}, status))
+    signed = None if asked.form is None else signed_since(desk, asked, before)
+    back = "" if asked.form is None else _page_of_form(asked, path)
+    shows = {"line": line, "signed": signed, "back": back}
+    return _rendered(desk, session, Page("error.html.jinja", shows, status))
+
+
+def _page_of_form(asked: Asked, path: str) -> str:
+    """Return the address of the page on which a form stands that was sent to this path."""
+    if path == "/unlock":
+        return decision_page.own_address(asked.value("back"))
+    if path == "/approve":
+        return decision_page.address_of(asked)
+    return (
+        path.rpartition("/")[0] if path.endswith(("/accept", "/withhold", "/verify", "/withdraw")) else path
+    )
 
 
 def _rendered(desk: Desk, session: Session, found: Given) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
@@ -27,10 +28,13 @@ def look(desk: Desk, asked: Asked) -> Page:
             "decision": decision,
             "tables": _tables(decision),
             "bar_shares": _bar(decision),
+            "changes": [(field, *map(_written, values)) for field, *values in decision.changes],
             "confidence": float(decision.spec._loaded.spec.publication.confidence),
             "command": _command(desk, asked, decision),
             "asked": _named(asked),
-            "here": _address(asked),
+            "here": address_of(asked),
+            "review": decision.spec._loaded.spec.publication.review,
+            "next": _next(decision),
         },
     )
 
@@ -45,12 +49,18 @@ def approve(desk: Desk, asked: Asked) -> Elsewhere | Page:
             hint="nothing was signed; look at it again",
         )
     reason, unpaid = asked.value("reason") or None, bool(asked.value("even_if_unpaid"))
-    says = [f"Spec {decision.spec_digest}", f"It may cost at most {decision.symbol} = {decision.budget}."]
+    says = [
+        f"Spec {decision.spec_digest}",
+        f"It may cost at most {decision.symbol} = {decision.budget}.",
+        *([f"Remark: {reason}"] if reason else []),
+        _next(decision),
+    ]
     return decide(
         *(desk, asked, lambda one: one.approve(decision, reason=reason, even_if_unpaid=unpaid)),
         title=f"Approve {decision.headline}",
         says=says if decision.can_be_paid else [*says, "The account cannot pay for it as it stands."],
-        back=_address(asked),
+        about=f"{decision.product}, {decision.period}",
+        back=address_of(asked),
         address="/approve",
     )
 
@@ -71,13 +81,17 @@ def attempts(desk: Desk, asked: Asked) -> Page:
 def allow(desk: Desk, asked: Asked) -> Elsewhere | Page:
     """Let a release be drawn some times more."""
     release, reason = asked.path["release"], asked.value("reason")
+    with desk.books() as books:
+        charge = books.charged(release).charge
     return decide(
         *(desk, asked, lambda one: one.allow_attempts(release, reason=reason)),
-        title=f"Let release {release} be drawn some times more",
+        title=f"Let {charge.product}, {charge.period} be drawn some times more",
         says=[
+            f"Release {release}",
             "If what ends its runs hangs on the noise, each attempt can cost what the release cost: "
             "say so only once the cause is found.",
         ],
+        about=f"{charge.product}, {charge.period}",
         back=f"/attempts/{release}",
         address=f"/attempts/{release}",
     )
@@ -107,6 +121,16 @@ def own_address(address: str) -> str:
     return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 
 
+def _next(decision: tabularium.Decision) -> str:
+    """Say what happens once a spec is approved."""
+    when = "Once all have approved it" if decision.officers > 1 else "Once it is approved"
+    if decision.spec._loaded.spec.publication.review is None:
+        return f"{when}, the next run of it pays, and publishes it by itself."
+    return (
+        f"{when}, the next run of it pays; the draft then waits here, and is published when it is accepted."
+    )
+
+
 def _named(asked: Asked) -> dict[str, str]:
     """Return how a spec is approved, as addresses and forms name it."""
     names = ("spec", "period", "revises", "measurements_of")
@@ -130,7 +154,8 @@ def _decision(desk: Desk, asked: Asked) -> tabularium.Decision:
         return books.decision(path, **named, folders=desk.folders)
 
 
-def _address(asked: Asked) -> str:
+def address_of(asked: Asked) -> str:
+    """Return the address of the page on which the spec that is asked for is looked at."""
     return f"/approve?{urlencode(_named(asked))}"
 
 
@@ -153,9 +178,9 @@ def _tables(decision: tabularium.Decision) -> list[dict[str, Any]]:
                 "name": each.name + (f" ({each.group})" if each.group else ""),
                 "level": each.level or "all cells",
                 "cells": each.cells,
-                "typical": None if typical is None else in_figures(typical.records),
+                "typical": None if typical is None else _records(typical.records),
                 "margin": _margin(margin, each.at_least),
-                "small": None if small is None else in_figures(small.records),
+                "small": None if small is None else _records(small.records),
                 "in_small": None if small is None else _margin(small.margin, each.at_least),
                 "depends": each.number is None,
             }
@@ -172,10 +197,19 @@ def _tables(decision: tabularium.Decision) -> list[dict[str, Any]]:
     ]
 
 
+def _records(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else in_figures(number)
+
+
 def _margin(margin: float | None, at_least: bool) -> str | None:
     if margin is None or margin == float("inf"):
         return None
     return f"± {in_figures(margin)}{' or more' if at_least else ''}"
+
+
+def _written(value: Any) -> str:
+    """Return a value of a spec as people write it: letters of every script, and ``<`` as it is."""
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _bar(decision: tabularium.Decision) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import tabularium
 from tabularium.flows.desk.signing import SigningKey
+from tabularium.ledger import NotApproved
 from tabularium.ledger.review import AccountView, NotComposable, UnitView
 from tabularium.mechanisms.errors import TabulariumError
 
@@ -83,8 +84,10 @@ class Desk:
             return "Nobody signs here" if self.key is None else "The key is closed"
         try:
             return f"Signs as {officer.name}"
-        except TabulariumError as error:  # it was revoked, or the ledger is away
+        except NotApproved as error:
             return f"Nobody signs here: the key {error.what}"
+        except (TabulariumError, OSError):
+            return "Nobody signs here: the ledger does not answer"
 
     @contextmanager
     def asking_prefect(self) -> Iterator[None]:
@@ -125,20 +128,18 @@ class Desk:
 
     def last_entry(self) -> int | None:
         """Return the number of the ledger's last entry; None where it cannot be read."""
-        with suppress(TabulariumError), self.books() as books:
+        with suppress(TabulariumError, OSError), self.books() as books:
             return books.last_entry
         return None
 
-    def signed_since(self, entry: int | None) -> bool | None:
-        """Whether the key of this desk has signed an entry after that one; None where nobody can say."""
-        officer = self.officer
-        if officer is None:
-            return False
+    def signed_since(self, entry: int | None, statement: Mapping[str, Any]) -> bool | None:
+        """Whether an entry after that one is what a statement says; None where nobody can say."""
         if entry is None:
             return None
-        with suppress(TabulariumError), self.books() as books:
+        said = {name: value for name, value in statement.items() if name not in ("context", "ledger")}
+        with suppress(TabulariumError, OSError), self.books() as books:
             written = books.entries(last=books.last_entry - entry)
-            return any(body.get("by") == officer.key for body in written)
+            return any(all(body.get(name) == said[name] for name in said) for body in written)
         return None
 
     def verification(self, release: str) -> Verification | None:

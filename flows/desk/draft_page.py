@@ -12,6 +12,7 @@ from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import REPORT_POLICY
 from tabularium.flows.desk.signing_off import decide
+from tabularium.ledger.records import SYMBOLS
 from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
 from tabularium.tasks.plan.figures import in_figures
 from tabularium.tasks.report.wording import whole
@@ -35,6 +36,7 @@ def look(desk: Desk, asked: Asked) -> Page:
     name = asked.path["release"]
     with desk.books() as books:
         charged = books.charged(name)
+        symbol = SYMBOLS[books.account(charged.charge.account).definition]
         folder = books.draft_folder(name, folders=desk.folders)
         since = books.releases(charged.charge.product, folders=desk.folders)
     if charged.draft is None:
@@ -46,9 +48,11 @@ def look(desk: Desk, asked: Asked) -> Page:
         "draft.html.jinja",
         {
             "charge": charged.charge,
+            "symbol": symbol,
             "laid_out": charged.draft,
             "standing": charged.standing,
             "folder": folder,
+            "own": folder is not None and not any(folder.is_relative_to(each) for each in desk.folders),
             "commands": _commands(desk, name),
             **shown,
         },
@@ -85,11 +89,13 @@ def accept(desk: Desk, asked: Asked) -> Elsewhere | Page:
 
     return decide(
         *(desk, asked, act),
-        title=f"Accept the draft of release {name}",
+        title=f"Accept the draft of {charge.product}, {charge.period}",
         says=[
-            "It is published byte for byte as it was laid out. This is not taken back.",
+            f"Release {name}",
+            "It is published byte for byte as it was shown. This is not taken back.",
             *_outside(consulted),
         ],
+        about=f"{charge.product}, {charge.period}",
         back=f"/drafts/{name}",
         address=f"/drafts/{name}/accept",
     )
@@ -100,6 +106,8 @@ def withhold(desk: Desk, asked: Asked) -> Elsewhere | Page:
     name, criterion, consulted = asked.path["release"], asked.value("criterion"), _consulted(asked)
     if not criterion:
         raise InputError("names no criterion", where="criterion", hint="choose one of those that were agreed")
+    with desk.books() as books:
+        charge = books.charged(name).charge
 
     def act(one: tabularium.Officer) -> tabularium.Decided:
         return one.withhold(
@@ -108,13 +116,16 @@ def withhold(desk: Desk, asked: Asked) -> Elsewhere | Page:
 
     return decide(
         *(desk, asked, act),
-        title=f"Withhold the draft of release {name}: {criterion}",
+        title=f"Withhold the draft of {charge.product}, {charge.period}: {criterion}",
         says=[
+            f"Release {name}",
             "It is never published, and its budget stays spent. This is not taken back.",
             *_outside(consulted),
         ],
+        about=f"{charge.product}, {charge.period}",
         back=f"/drafts/{name}",
         address=f"/drafts/{name}/withhold",
+        goes_on=False,
     )
 
 

@@ -56,13 +56,18 @@ def verify(desk: Desk, asked: Asked) -> Elsewhere:
 def withdraw(desk: Desk, asked: Asked) -> Elsewhere | Page:
     """Withdraw a release, for the reason of the form."""
     name, reason = asked.path["release"], asked.value("reason")
+    with desk.books() as books:
+        charge = books.charged(name).charge
+    about = f"{charge.product}, {charge.period}"
     return decide(
         *(desk, asked, lambda one: one.withdraw(name, reason=reason)),
-        title=f"Withdraw release {name}",
+        title=f"Withdraw {about}",
         says=[
+            f"Release {name}",
             f"Every reader sees the reason: {reason}",
             "Its folder stays and can be verified; its budget stays spent. This is not taken back.",
         ],
+        about=about,
         back=f"/releases/{name}",
         address=f"/releases/{name}/withdraw",
     )

@@ -18,7 +18,6 @@ import socket
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -80,15 +79,15 @@ class Session:
         return True
 
     def is_named_by(self, headers: Headers) -> bool:
-        """Whether the cookie of a request names the session."""
-        found = SimpleCookie()
-        for line in headers.getlist("cookie"):
-            try:
-                found.load(line)
-            except CookieError:
-                return False
-        held = found.get(self.cookie)
-        return held is not None and hmac.compare_digest(held.value.encode(), self._name.encode())
+        """Whether a cookie of a request names the session.
+
+        Cookies of other programs on this machine come with it, whatever their form.
+        """
+        held = (each.strip().partition("=") for line in headers.getlist("cookie") for each in line.split(";"))
+        return any(
+            name == self.cookie and hmac.compare_digest(value.encode(), self._name.encode())
+            for name, _, value in held
+        )
 
     def filled_in(self, secret: str) -> bool:
         """Whether a form is one of the session."""
@@ -143,7 +142,9 @@ class Guard:
             self._session.enter(entered)
             return entered
         if not self._session.is_named_by(headers):
-            return _plainly("Open the address that the desk has printed: it lets in who started it.")
+            return _plainly(
+                "Open the address that the desk has printed: it lets in who started it, by a cookie."
+            )
         return None
 
     def _refused(self, method: str, headers: Headers) -> str | None:

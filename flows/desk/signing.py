@@ -60,13 +60,19 @@ class SigningKey:
         Raises
         ------
         BadValue
-            The passphrase is not its own.
+            The passphrase is not its own, or there is no such key any more.
         """
         with suppress(BadValue):
             self._read(passphrase)
             return
         time.sleep(_PAUSE_SECONDS)
-        raise BadValue("is not the passphrase of this key", where=self.file.name, hint="go back, try again")
+        if not self.file.is_file():
+            raise BadValue("is there no more", where=str(self.file), hint="put the key back, and try again")
+        raise BadValue(
+            "this is not the passphrase of this key, or it is no Ed25519 key",
+            where=self.file.name,
+            hint="try again; tabularium ledger keys new makes a key",
+        )
 
     def close(self) -> None:
         """Close the key: the passphrase is asked for again."""

@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,38 @@ class Ask:
     fields: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Result:
+    """What came of a decision, as a page shows it later.
+
+    Attributes
+    ----------
+    signed
+        Whether anything was signed just now.
+    about, back
+        What it is about, and its page.
+    goes_on
+        Whether runs that waited for it go on, or end.
+    """
+
+    decided: tabularium.Decided
+    signed: bool
+    about: str
+    back: str
+    goes_on: bool
+
+
 def decide(
-    desk: Desk, asked: Asked, decide: Decide, *, title: str, says: Sequence[str], back: str, address: str
+    desk: Desk,
+    asked: Asked,
+    decide: Decide,
+    *,
+    title: str,
+    says: Sequence[str],
+    about: str,
+    back: str,
+    address: str,
+    goes_on: bool = True,
 ) -> Elsewhere | Page:
     """Show what a decision signs; or sign it, where a form says that it was shown.
 
@@ -52,8 +83,10 @@ def decide(
         Makes the decision with the officer that it is given.
     title, says
         What is decided, and what follows from it.
-    back, address
-        The page that the decision is about, and where its form is sent to.
+    about, back, address
+        What the decision is about, its page, and where its form is sent to.
+    goes_on
+        Whether runs that wait for it go on, or end.
 
     Raises
     ------
@@ -85,8 +118,15 @@ def decide(
     before = desk.last_entry()
     with desk.asking_prefect():
         decided = decide(officer.signs_only(data or b""))
-    signed = desk.signed_since(before) is not False
-    return Elsewhere(f"/decided/{desk.keep((decided, signed))}")
+    result = Result(decided, signed_since(desk, asked, before) is not False, about, back, goes_on)
+    return Elsewhere(f"/decided/{desk.keep(result)}")
+
+
+def signed_since(desk: Desk, asked: Asked, entry: int | None) -> bool | None:
+    """Whether what a form says that it has shown was signed after an entry; None where nobody can say."""
+    with suppress(InputError, ValueError):  # no page has shown that
+        return desk.signed_since(entry, json.loads(_bytes(asked.value("signed")) or b""))
+    return False
 
 
 def _bytes(text: str) -> bytes | None:

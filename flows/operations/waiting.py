@@ -7,7 +7,7 @@
     AwaitingReview            Suspended, likewise
     InputMissing              AwaitingRetry, with long pauses
     PlaceClosed               AwaitingRetry, with long pauses, until somebody mends the publication folder
-    Busy, StorageFailed       AwaitingRetry, with growing pauses and a bounded number
+    LockTimeout, StorageFailed AwaitingRetry, with growing pauses and a bounded number
     anything else             Failed, with one line
 
 A run that waits has ended as a process: its workspace is gone, it holds no lock. It starts again
@@ -37,7 +37,7 @@ from tabularium.flows.operations.server_address import written_address
 from tabularium.flows.operations.told.announcements import announce_suspended, telling
 from tabularium.ledger import Ledger
 from tabularium.ledger.records import EMPTY, Head
-from tabularium.ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
+from tabularium.ledger.refusals import AwaitingReview, LockTimeout, NotApproved, StorageFailed
 from tabularium.mechanisms.errors import InputMissing, PlaceClosed, TabulariumError
 from tabularium.tasks.runtime.home import Home
 
@@ -88,7 +88,7 @@ DELIVERED = Pauses(60, 3600)
 #: A server that restarts: in all some ten minutes.
 RESTARTING = Pauses(0.5, 15, most=45)
 _PAUSES: dict[type[TabulariumError], Pauses] = {
-    Busy: PASSING,
+    LockTimeout: PASSING,
     StorageFailed: PASSING,
     InputMissing: DELIVERED,
     PlaceClosed: DELIVERED,
@@ -164,6 +164,12 @@ def _spec_of(state: State[Any] | None) -> str:
     return words[2] if words[:1] == [_MARK] and len(words) > 2 else ""
 
 
+def _since(state: State[Any]) -> datetime:
+    """Return when a run that this module suspended first waited for this, however often it was resumed."""
+    words = (state.state_details.pause_key or "").split()
+    return datetime.fromisoformat(words[4]) if len(words) > 5 else state.timestamp
+
+
 def _seen_by(state: State[Any], ledger: Ledger) -> int:
     """Return the last entry that a run which this module suspended may have looked at.
 
@@ -184,13 +190,14 @@ def _suspended(
     mark = f"{_MARK} {type(error).__name__} {spec_digest} "
     # However often it is resumed meanwhile: the time counts from when it first waited for this.
     since = [state.timestamp for state in history if (state.state_details.pause_key or "").startswith(mark)]
+    first = min(since, default=now("UTC"))
     desk = (
         f"tabularium desk --key FILE --home {shlex.quote(request.home)}"  # who reads it has another default
     )
     return Suspended(
         message=f"{told_to_officers(error, request)}; or open the desk: {desk}",
-        pause_expiration_time=min(since, default=now("UTC")) + patience(),
-        pause_key=f"{mark}{seen.seq}:{seen.hash} {uuid.uuid4().hex}",
+        pause_expiration_time=first + patience(),
+        pause_key=f"{mark}{seen.seq}:{seen.hash} {first.isoformat()} {uuid.uuid4().hex}",
     )
 
 
@@ -282,16 +289,19 @@ def resume_waiting(
             charge = ledger.charge(release_id)
         spec_digests = None if charge is None else [charge.spec_digest]
     with connected(home):
-        return _resume(spec_digests)
+        return _resume(spec_digests, approved=release_id is None and spec_digests is not None)
 
 
-def _resume(digests: Collection[str] | None) -> list[str]:
+def _resume(digests: Collection[str] | None, *, approved: bool) -> list[str]:
+    """Resume the runs of these specs; where these were approved, not those that wait for a review."""
     from prefect.client.orchestration import get_client
 
     resumed = []
     with get_client(sync_client=True) as client:
         for run in suspended_runs(client):
             of = _spec_of(run.state)
+            if approved and not _waits_for_approval(run.state):
+                continue
             if of and (digests is None or of in digests):
                 client.resume_flow_run(run.id)
                 resumed.append(of)
@@ -367,7 +377,9 @@ class WaitingRun:
     unapproved
         Whether it needs an approval of its spec, or further attempts; otherwise its draft is to be reviewed.
     since
-        UTC.
+        When it first waited for this (UTC).
+    until
+        When it fails unless somebody decides (UTC); None if it does not.
     """
 
     name: str
@@ -379,6 +391,7 @@ class WaitingRun:
     spec_digest: str
     unapproved: bool
     since: datetime
+    until: datetime | None
 
 
 def waiting_runs(client: SyncPrefectClient) -> list[WaitingRun]:
@@ -401,9 +414,15 @@ def _waiting_run(run: FlowRun, state: State[Any]) -> WaitingRun:
         given.get("revises"),
         given.get("measurements_of"),
         _spec_of(state),
-        (state.state_details.pause_key or "").startswith(f"{_MARK} {NotApproved.__name__} "),
-        state.timestamp,
+        _waits_for_approval(state),
+        _since(state),
+        state.state_details.pause_timeout,
     )
+
+
+def _waits_for_approval(state: State[Any] | None) -> bool:
+    """Whether a run that this module suspended waits for an approval or for attempts, not for a review."""
+    return ((state and state.state_details.pause_key) or "").startswith(f"{_MARK} {NotApproved.__name__} ")
 
 
 def suspended_runs(client: SyncPrefectClient) -> list[FlowRun]:

@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tabularium.flows.operations.installation import most_runs
 from tabularium.flows.operations.names_in_prefect import WORK_POOL, WORK_POOL_TYPE
@@ -105,6 +105,24 @@ def _runs_with_a_process() -> set[str]:
     return found
 
 
+def let_processes_end() -> None:
+    """Have Prefect's worker take a run again only once the process that it had before has ended.
+
+    An officer may decide while the process of a run that was suspended is still ending. Its place is then
+    taken by the run itself, on which Prefect's worker dies.
+    """
+    from prefect.workers.process import ProcessWorker
+
+    submit = ProcessWorker._submit_scheduled_flow_runs
+
+    async def submit_others(self: Any, flow_run_response: list[Any]) -> list[Any]:
+        limiter = self._limiter
+        held = () if limiter is None else limiter.statistics().borrowers
+        return await submit(self, [each for each in flow_run_response if each.flow_run.id not in held])
+
+    ProcessWorker._submit_scheduled_flow_runs = submit_others  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Give back what was taken, and become Prefect's worker."""
     parser = argparse.ArgumentParser(description="Start the runs of the pool on this machine.")
@@ -120,6 +138,7 @@ def main() -> None:
     except Exception as error:  # the watcher finds them, only later
         sys.stderr.write(f"runs that were taken and not started: not looked for ({type(error).__name__})\n")
     threading.Thread(target=keep_looking, args=(given.name,), daemon=True).start()
+    let_processes_end()
     about = ["--name", given.name, "--limit", str(given.limit)]
     sys.argv = ["prefect", "worker", "start", "--pool", WORK_POOL, "--type", WORK_POOL_TYPE, *about]
     from prefect.cli import app

@@ -16,7 +16,7 @@ to the release before anything was drawn.
 What a crash can still choose is whether a draw is *stored*. It happens between the noise and the name, and a
 part that did not get so far is drawn anew. Nobody has seen the lost draw; but if crashes hung on the noise,
 what is stored would be chosen among draws. So after three attempts an officer must allow more
-(:meth:`tabularium.ledger.charges.charges.Charges.allow_attempts`), and their number is published.
+(:meth:`tabularium.ledger.officers.Officers.allow_attempts`), and their number is published.
 
 What was *seen to fail* is another matter: a mechanism that raises after drawing began ends the release,
 because to retry until nothing is raised would be to choose among draws. Parts that are stored stay unseen.
@@ -32,14 +32,13 @@ from numpy.typing import NDArray
 
 from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.measurement import release_lock
-from tabularium.ledger.measurement.measurement_file import Payload
-from tabularium.ledger.measurement.store import MeasurementStore, Stored
+from tabularium.ledger.measurement.store import MeasurementStore, Payload, Stored
 from tabularium.ledger.records import Charge, Head
 from tabularium.ledger.refusals import (
-    DrawFailed,
     LedgerError,
     MeasurementDamaged,
     MeasurementExists,
+    MechanismFailed,
     StaleFence,
     StorageFailed,
     WrongState,
@@ -50,18 +49,6 @@ from tabularium.mechanisms.accounting import TabulariumError
 Draw = Callable[[], tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]]
 
 
-def _nobody() -> bool:
-    return False
-
-
-def _nothing(_: str) -> None:
-    pass
-
-
-def _nowhere() -> None:
-    pass
-
-
 def measure_once(
     ledger: Ledger,
     store: MeasurementStore,
@@ -69,9 +56,9 @@ def measure_once(
     draws: Mapping[str, Draw] | None,
     *,
     priors: Mapping[str, str] | None = None,
-    prepare: Callable[[str], object] = _nothing,
-    announce: Callable[[], None] = _nowhere,
-    asked_to_stop: Callable[[], bool] = _nobody,
+    prepare: Callable[[str], object] = lambda _name: None,
+    announce: Callable[[], None] = lambda: None,
+    asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> Stored:
     """Return the release's one set of measurements, drawing what of it is not stored yet.
 
@@ -86,7 +73,7 @@ def measure_once(
         there is nothing to draw from: measurements are found, or the call is refused.
     priors
         The releases that its tables are drawn towards, for
-        :meth:`tabularium.ledger.charges.charges.Charges.drawing`.
+        :meth:`tabularium.ledger.charges.Charges.drawing`.
     prepare
         Called with the name of a part right before it is drawn, to read its counts. What it raises leaves the
         charge in ``drawing``, as after a loss of power: nothing of that part was drawn.
@@ -109,9 +96,9 @@ def measure_once(
         If the release was voided or abandoned, or is not held.
     NotApproved
         If all attempts that are allowed were made.
-    NotOffered
+    PriorUnavailable
         If nothing is drawn yet, and one of ``priors`` was withdrawn.
-    DrawFailed
+    MechanismFailed
         If a draw raised something that is not a ``TabulariumError``, or returned what cannot be stored;
         the charge is abandoned and the text of that error withheld.
     """
@@ -141,7 +128,6 @@ def measure_once(
 
 
 def _recorded(store: MeasurementStore, charge: Charge) -> Stored:
-    """Read the file whose digest the ledger holds; what a late writer left is removed."""
     stored = store.read(charge.release_id, charge.fence, digest=charge.measurement_digest)
     store.destroy_older_fences(charge.release_id, charge.fence)
     return stored
@@ -154,7 +140,7 @@ def _adopted(ledger: Ledger, store: MeasurementStore, charge: Charge) -> Stored 
     except MeasurementDamaged:
         return None  # never recorded, so never seen by anyone; its parts are looked at one by one
     _require_held(ledger, charge.release_id, stored.head, since=charge.seq)
-    store.settle(charge.release_id)
+    store.fsync_release(charge.release_id)
     ledger.measured(charge.release_id, charge.fence, digest=stored.digest)
     store.destroy_older_fences(charge.release_id, charge.fence)
     return stored
@@ -216,7 +202,7 @@ class _Attempt:
         part = self._store.read_part(self._release, name)
         _require_held(self._ledger, self._release, part.head)
         try:
-            self._store.settle(self._release)
+            self._store.fsync_release(self._release)
         except OSError:
             raise StorageFailed(
                 "a part of the measurement could not be made durable",
@@ -266,8 +252,8 @@ def _sanitised(error: BaseException, release_id: str) -> BaseException:
         return error.with_traceback(None)
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         return type(error)(*([1] if isinstance(error, SystemExit) else []))
-    return DrawFailed(
+    return MechanismFailed(
         f"the mechanism raised {type(error).__name__} after drawing began; the charge is abandoned and spent",
         where=f"release {release_id}",
-        hint="mend the mechanism or its parameters, which makes a new release",
+        hint="change the mechanism or its parameters, which makes a new release",
     )

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from tabularium.ledger import names
 from tabularium.ledger.ledger import Ledger
-from tabularium.ledger.refusals import Busy, StaleFence, StorageFailed, WrongState
+from tabularium.ledger.refusals import LockTimeout, StaleFence, StorageFailed, WrongState
 from tabularium.ledger.storage.backend import Held
 
 _held: dict[tuple[str, str], Held] = {}  # ledger and release -> what this process holds it by
@@ -33,7 +33,7 @@ def hold(ledger: Ledger, release_id: str, *, wait: float = 0.0) -> Iterator[None
 
     Raises
     ------
-    Busy
+    LockTimeout
         If another live process, or another thread of this one, holds it.
     """
     name = ledger.identity, names.release_id(release_id)
@@ -77,7 +77,7 @@ def _take(ledger: Ledger, release_id: str, wait: float) -> Held:
             hint="check the owner and mode of the folder of locks beside the ledger",
         ) from None
     if held is None:
-        raise Busy(
+        raise LockTimeout(
             "another live process is working on it",
             where=f"release {release_id}",
             hint="wait for it to finish, or end that process, then run again",

@@ -1,6 +1,6 @@
 """What the two database engines have in common, as the ledger sees them.
 
-Everything is SQLAlchemy Core in :mod:`tabularium.ledger.storage.entry_queries`; an engine adds only what
+Everything is SQLAlchemy Core in :mod:`tabularium.ledger.storage.queries`; an engine adds only what
 differs: how a writer takes the one right to append, what guards the tables, how a release is held, and what
 its errors mean.
 """
@@ -8,17 +8,14 @@ its errors mean.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from tabularium.ledger.chain.witness import Witness
 from tabularium.ledger.records import Entry
 from tabularium.ledger.storage import schema
-from tabularium.ledger.storage.chain_head import ChainHead
+from tabularium.ledger.witness import Witness
 
 
 class Held(ABC):
@@ -48,13 +45,12 @@ class Backend(ABC):
         Tells this ledger from every other that this process may have open.
     engine
         The SQLAlchemy engine.
-    readers, writers, appenders
-        The same engine for transactions that see one state of the ledger, that write, and that append one
-        entry with :meth:`lock_and_read` and :meth:`append`.
+    readers, writers
+        The same engine for transactions that see one state of the ledger, and that write.
     locks
         Folder for locks of the operating system.
     witness
-        Where the head is remembered outside the database; see :mod:`tabularium.ledger.chain.witness`.
+        Where the head is remembered outside the database; see :mod:`tabularium.ledger.witness`.
     wait
         Seconds to wait for other writers.
     """
@@ -64,7 +60,6 @@ class Backend(ABC):
     engine: Engine
     readers: Engine
     writers: Engine
-    appenders: Engine
     locks: Path
     witness: Path
     wait: float
@@ -82,20 +77,16 @@ class Backend(ABC):
         """Create what protects the tables."""
 
     @abstractmethod
-    def unguarded(self, connection: Connection) -> str | None:
+    def guard_fault(self, connection: Connection) -> str | None:
         """Return what is wrong with that protection, or ``None``."""
 
     @abstractmethod
     def lock(self, connection: Connection) -> None:
-        """Take the one right to append, for the rest of the transaction."""
-
-    @abstractmethod
-    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
-        """Take the one right to append, and read the head and what a charge ``asked`` about depends on."""
+        """Take the one right to append, before anything is read, for the rest of the transaction."""
 
     @abstractmethod
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append the one entry of a transaction, whose columns are ``columns``; it may commit at once."""
+        """Append the one entry of a transaction, whose columns are ``columns``."""
 
     @abstractmethod
     def hold(self, release_id: str, wait: float) -> Held | None:
@@ -106,18 +97,13 @@ class Backend(ABC):
         """Return whether it was only busy, what is wrong, and the hint."""
 
     @abstractmethod
-    def witnessed(self) -> Witness:
+    def open_witness(self) -> Witness:
         """Return the witness beside, or far from, the database."""
 
     @property
     def place(self) -> Path:
         """What files of this machine about the ledger are named after, whatever URL it is opened by."""
         return self.witness.with_suffix("")
-
-    @contextmanager
-    def queue(self) -> Iterator[None]:
-        """Wait for this process's turn to begin a writing transaction, where the engine has no queue."""
-        yield
 
     def unchanged(self) -> bool:
         """Whether what the URL names is still what was opened."""

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, make_url
+from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from tabularium.ledger.refusals import Busy, LedgerError, NoLedger, StorageFailed
+from tabularium.ledger.refusals import LedgerError, LockTimeout, NoLedger, StorageFailed
 from tabularium.ledger.storage import schema
 from tabularium.ledger.storage.backend import Backend
-from tabularium.ledger.storage.chain_head import ChainHead
 from tabularium.ledger.storage.postgres import PostgreSQL
 from tabularium.ledger.storage.sqlite import SQLite
 
@@ -66,36 +65,15 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Hold the one right to append; commits at the end, or rolls everything back."""
-        with self._writing(self.backend.writers) as connection:
-            self.backend.lock(connection)
-            yield connection
-
-    @contextmanager
-    def append(self, asked: Mapping[str, str | None] | None = None) -> Iterator[tuple[Connection, ChainHead]]:
-        """Hold it, having read the head and what the charge that is ``asked`` about depends on."""
-        with self._writing(self.backend.appenders) as connection:
-            yield connection, self.backend.lock_and_read(connection, asked)
-
-    @contextmanager
-    def _writing(self, engine: Engine) -> Iterator[Connection]:
         if not self.backend.unchanged():
             raise StorageFailed(
                 "was moved, exchanged or linked to while it was open",
                 where=self.name,
                 hint="open the ledger again",
             )
-        # Connecting and closing are outside the lock, for which all others wait.
-        with self.translated_errors(), engine.connect() as connection, self._queue(), connection.begin():
+        with self.translated_errors(), self.backend.writers.begin() as connection:
+            self.backend.lock(connection)
             yield connection
-
-    @contextmanager
-    def _queue(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self.backend.queue())
-            except OSError:
-                raise self._unopened(self.name) from None
-            yield
 
     @contextmanager
     def translated_errors(self) -> Iterator[None]:
@@ -104,7 +82,7 @@ class Database:
             yield
         except DBAPIError as error:
             busy, what, hint = self.backend.failure(error)
-            kind = Busy if busy else StorageFailed
+            kind = LockTimeout if busy else StorageFailed
             failure: LedgerError = kind(f"the ledger's database {what}", where=self.name, hint=hint)
         else:
             return
@@ -124,7 +102,7 @@ class Database:
                 self.backend.make()
             with self.read() as connection:
                 found = schema.revision(connection)
-                self.fault = self.backend.unguarded(connection) if found == schema.REVISION else None
+                self.fault = self.backend.guard_fault(connection) if found == schema.REVISION else None
         except OSError:
             self.close()
             raise self._unopened(self.name) from None

@@ -13,48 +13,27 @@ that fits more closely than the server's would otherwise run with the rights of 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from select import POLLIN
-from select import poll as select_poll
 from typing import Any
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    Engine,
-    NullPool,
-    PoolProxiedConnection,
-    create_engine,
-    event,
-    func,
-    select,
-    text,
-)
-from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, func, select, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tabularium.ledger import durable_files
-from tabularium.ledger.chain.witness import Witness
 from tabularium.ledger.records import Entry
 from tabularium.ledger.refusals import StorageFailed
-from tabularium.ledger.storage import postgres_causes, postgres_faults, postgres_guard, schema
+from tabularium.ledger.storage import postgres_guard, schema
+from tabularium.ledger.storage import postgres_guard as postgres_faults
 from tabularium.ledger.storage.backend import Backend, Held
-from tabularium.ledger.storage.chain_head import ChainHead
+from tabularium.ledger.witness import Witness
 
 CONNECT_SECONDS = 10
 
 _LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
 #: every type exact, so that no other function of that name can fit more closely
-_HEAD = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED;"
-    " SELECT * FROM {schema}.ledger_head(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
-    " CAST(%(period)s AS text), CAST(%(product)s AS text))"
-)
-_NOTHING = dict.fromkeys(("release_id", "account", "period", "product"))
-_APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text)); COMMIT"
+_APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text))"
 #: ``pg_temp`` last, or it would come first by itself
 _PATH = "pg_catalog, pg_temp"
 
@@ -111,8 +90,6 @@ class PostgreSQL(Backend):
         self.wait = wait
         self.engine = _engine(url, wait)
         self.writers = self.engine
-        # BEGIN and COMMIT are sent with the statements, _HEAD and _APPEND.
-        self.appenders = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self.readers = self.engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
@@ -167,7 +144,7 @@ class PostgreSQL(Backend):
         for statement in postgres_guard.statements(place):
             connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
 
-    def unguarded(self, connection: Connection) -> str | None:
+    def guard_fault(self, connection: Connection) -> str | None:
         """Compare tables, triggers, functions and grants with what they were created from."""
         return postgres_faults.fault(connection, _schema(connection))
 
@@ -175,16 +152,14 @@ class PostgreSQL(Backend):
         """Lock the head's row, before anything is read: later statements see all that came before."""
         connection.execute(_LOCK)
 
-    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
-        """Do it in one round trip: every writer waits for as long as this one has the lock."""
-        return ChainHead.of(_asked(connection, _HEAD, asked or _NOTHING), asked is not None)
-
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append through the one function that may, which works out the columns, and commit with it."""
+        """Append through the one function that may, which works out the columns."""
         del columns
-        _asked(connection, _APPEND, {"body": entry.text, "hash": entry.hash})
+        place = postgres_guard.quoted(_schema(connection)).replace("%", "%%")
+        values = {"body": entry.text, "hash": entry.hash}
+        connection.exec_driver_sql(_APPEND.replace("{schema}", place), values)
 
-    def witnessed(self) -> Witness:
+    def open_witness(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
         return Witness(self.witness, self.witness.parent, self.wait)
 
@@ -199,7 +174,7 @@ class PostgreSQL(Backend):
                     connection.execute(select(func.pg_advisory_lock(key)))
                     taken = True
                 except DBAPIError as error:
-                    if not postgres_causes.cause(error)[0]:
+                    if not cause(error)[0]:
                         raise
                     taken = False
             else:
@@ -214,37 +189,7 @@ class PostgreSQL(Backend):
 
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Tell by the SQLSTATE; without one, the connection was never made or was lost."""
-        return postgres_causes.cause(error)
-
-
-def _asked(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:
-    """Ask on a connection of SQLAlchemy's, and tell SQLAlchemy if it was lost."""
-    try:
-        return ask(connection.connection, statements, values)
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            connection.invalidate()
-        raise
-
-
-def ask(pooled: PoolProxiedConnection, statements: str, values: Mapping[str, Any]) -> Any:
-    """Send two statements in one message, the driver's shortest way; return the row that there is.
-
-    While this process has the right to append, all others wait: for its round trips, and for what it does
-    between them.
-    """
-    import psycopg
-    from psycopg.rows import namedtuple_row
-
-    driver: Any = pooled.driver_connection
-    try:
-        cursor = psycopg.ClientCursor(driver, row_factory=namedtuple_row)
-        cursor.execute(_called(statements, str(pooled.info["schema"])), values)
-        if cursor.description is None:
-            cursor.nextset()
-        return cursor.fetchone()
-    except psycopg.Error as error:
-        raise DBAPIError(None, None, error, connection_invalidated=bool(driver.closed)) from None
+        return cause(error)
 
 
 _ARGUMENTS: dict[str, Any] = {
@@ -263,6 +208,7 @@ def _engine(url: URL, wait: float) -> Engine:
             url.set(drivername="postgresql+psycopg"),
             connect_args=_ARGUMENTS,
             pool_size=4,
+            pool_pre_ping=True,
             max_overflow=-1,
             hide_parameters=True,
             isolation_level="READ COMMITTED",
@@ -279,12 +225,6 @@ def _engine(url: URL, wait: float) -> Engine:
 
     @event.listens_for(engine, "checkout")
     def checkout(connection: Any, _record: Any, _proxy: Any) -> None:
-        # An idle connection on which something can be read was closed by the server: one look at the socket
-        # tells, where a ping would cost a round trip before every transaction.
-        look = select_poll()
-        look.register(connection.fileno(), POLLIN)
-        if look.poll(0):
-            raise DisconnectionError
         if connection.read_only is False:  # as it comes back from reading: it would ask to write in its BEGIN
             connection.read_only = None
 
@@ -320,15 +260,66 @@ def _confine(engine: Engine) -> None:
         connection.execution_options(schema_translate_map={None: connection.info["schema"]})
 
 
-@lru_cache(maxsize=8)
-def _called(statement: str, place: str) -> str:
-    return statement.replace("{schema}", postgres_guard.quoted(place).replace("%", "%%"))
-
-
 def _schema(connection: Connection) -> str:
     return str(connection.info["schema"])
 
 
 def _key(kind: str, name: str) -> int:
-    """Return the advisory lock's key: 64 bits; two names that share one can only make somebody wait."""
     return int.from_bytes(sha256(f"tabularium {kind} {name}".encode()).digest()[:8], "big", signed=True)
+
+
+_LOST = ("was cut off from this process", "run again: what was committed is found, and not repeated")
+_LOCKED = ("is kept locked by another process", "wait for it, then run again")
+
+#: what an SQLSTATE, or the class it begins with, means: (what, hint)
+_CAUSES = {
+    "55P03": _LOCKED,
+    "40P01": _LOCKED,
+    "53100": ("has no space left on its disk; nothing was written", "free some space, then run again"),
+    "53200": ("has no memory left; nothing was written", "free some memory, then run again"),
+    "53300": ("takes no more connections", "raise max_connections, or run fewer processes at once"),
+    "42501": (
+        "does not allow this to this user",
+        "log in with the role for it: reader, writer or officer (see: tabularium ledger roles); migrate and "
+        "restore are for the owner of the tables",
+    ),
+    "25006": ("is a copy that takes no entries", "use the URL of the primary server"),
+    "28": ("does not let this user in", "check the user and password of the URL"),
+    "3D000": ("does not exist", "create it, then run: tabularium ledger migrate"),
+    "TB001": ("refused an entry that does not continue the chain", "verify the ledger"),
+    "TB002": (
+        "lets only a disclosure officer write this kind of entry",
+        "log in with the officer's role (see: tabularium ledger roles)",
+    ),
+    "TB004": ("refused an entry dated ahead of the server's clock", "set the clock of this machine"),
+    "TB005": (
+        "refused an entry that does not follow from those before it",
+        "verify the ledger, and append with Tabularium alone",
+    ),
+    "TB006": ("refused an entry dated behind the server's clock", "set the clock of this machine"),
+    "22": ("refused a value that it cannot read", "verify the ledger"),
+    "23": ("refused an entry that does not continue the chain", "verify the ledger"),
+    "58": ("cannot be read or written", "check the server's disk"),
+    "XX": ("is damaged", "stop the server and restore the last good backup"),
+    "08": _LOST,
+    "57P": _LOST,
+    "25P03": _LOST,  # the server ended a session that sat on the right to append
+    "57014": ("took too long and was stopped", "wait, then run again"),
+}
+_BUSY = ("55P03", "40P01")
+#: The driver does not hand on the SQLSTATE with which a server turns a connection away.
+_UNREACHED = (
+    "cannot be reached",
+    "check the server, the URL, the user and the password, and that this user may connect (GRANT CONNECT)",
+)
+
+
+def cause(error: DBAPIError) -> tuple[bool, str, str]:
+    """Return whether somebody else is only in the way, what is wrong with the database, and the hint."""
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    if not state:
+        return False, *(_LOST if error.connection_invalidated else _UNREACHED)
+    for known in (state, state[:3], state[:2]):
+        if known in _CAUSES:
+            return state in _BUSY, *_CAUSES[known]
+    return False, "refused a statement", "look at the server's log and verify the ledger"

@@ -6,26 +6,30 @@ disclosure officer write what is an officer's to decide, and takes neither an en
 (:mod:`tabularium.ledger.storage.postgres_rules`) nor one that is dated ahead of the server's clock, nor a
 charge or an account that is dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself
 a replica meets them too. What is missing of all this is found by
-:mod:`tabularium.ledger.storage.postgres_faults`.
+:mod:`tabularium.ledger.storage.postgres_guard`.
 """
 
 from __future__ import annotations
 
-from tabularium.ledger.chain.entries import FORMAT
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+from string import Formatter
+from typing import Any
+
+from sqlalchemy import Column, Connection, Row, TextClause, text
+from sqlalchemy.dialects import postgresql
+
+from tabularium.ledger.events import FORMAT, KINDS
 from tabularium.ledger.records import GENESIS
-from tabularium.ledger.storage.chain_head import RECENT
 from tabularium.ledger.storage.postgres_rules import FUNCTIONS as RULES
-from tabularium.ledger.storage.postgres_rules import LAST_TERMS, last
-from tabularium.ledger.storage.schema import entries
+from tabularium.ledger.storage.schema import HEAD_LOCK, entries, locks, metadata
 
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
-OFFICIAL = (
-    *("account", "terms", "retired", "key", "release_key", "revocation", "voided"),
-    *("approval", "unapproval", "attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
-    *("withdrawn", "restored", "confirmed"),
-)
+OFFICIAL = tuple(kind for kind, event in KINDS.items() if event.OFFICIAL)
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
 AHEAD_MINUTES = 5
@@ -34,6 +38,25 @@ AHEAD_MINUTES = 5
 BEHIND_MINUTES = 10
 
 _KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
+
+
+def _subject() -> str:
+    """Return what an entry is found by, as :func:`tabularium.ledger.events.columns` works it out."""
+    kinds = defaultdict(list)
+    for kind, event in KINDS.items():
+        for field, words in event.SUBJECTS.items():
+            kinds[field, words].append(f"'{kind}'")
+    cases = []
+    for (field, words), those in kinds.items():
+        parts = [f"'{literal}' || (b ->> '{name}')" for literal, name, *_ in Formatter().parse(words)]
+        cases.append(
+            f"WHEN k IN ({', '.join(those)}) AND coalesce(b -> '{field}', 'null') NOT IN ('false', 'null')"
+            f" THEN {' || '.join(parts)}"
+        )
+    return f"CASE {' '.join(cases)} END"
+
+
+_SUBJECT = _subject()
 
 
 #: name -> (arguments, result, runs as owner, body)
@@ -64,29 +87,6 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
     END IF;
     RETURN NEW;
-END
-""",
-    ),
-    # In one call, each statement of which sees all that was committed before it began.
-    "ledger_head": (
-        "p_release_id text, p_account text, p_period text, p_product text",
-        "TABLE (head_seq bigint, head_hashed text, recent text, charge text, terms text, account text,"
-        " period text, product text)",
-        False,
-        f"""
-#variable_conflict use_column
-BEGIN
-    PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
-    RETURN QUERY SELECT h.seq, h.hash::text || h.body,
-        array_to_string(ARRAY(
-            SELECT e.hash::text FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT {RECENT}), ''),
-        {last("release_id")},
-        {LAST_TERMS},
-        {last("account")},
-        {last("account", "period")},
-        {last("account", "product")}
-    FROM (SELECT 1) AS always LEFT JOIN (
-        SELECT e.seq, e.hash, e.body FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1) AS h ON true;
 END
 """,
     ),
@@ -145,14 +145,7 @@ BEGIN
         (seq, kind, account, release_id, product, period, body, prev, hash, subject, part)
     VALUES ((b ->> 'seq')::bigint, k, coalesce(b ->> 'account', ''), b ->> 'release_id', b ->> 'product',
         b ->> 'period', p_body, b ->> 'prev', p_hash,
-        CASE WHEN k IN ('key', 'release_key', 'revocation') THEN b ->> 'key'
-             WHEN k IN ('approval', 'unapproval') THEN b ->> 'spec_digest'
-             WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
-             WHEN k IN ('drafted', 'acceptance') THEN 'draft ' || (b ->> 'release')
-             WHEN k = 'withdrawn' THEN 'withdrawn ' || (b ->> 'release')
-             WHEN b -> 'review' = 'true'
-                THEN 'review ' || (b ->> 'product') || ' ' || (b ->> 'period')
-             ELSE b ->> 'group' END,
+        {_SUBJECT},
         b ->> 'part');
 END
 """,
@@ -236,3 +229,171 @@ def source(name: str, schema: str) -> str:
 def quoted(schema: str) -> str:
     """Return a name as SQL writes it whatever is in it."""
     return '"' + schema.replace('"', '""') + '"'
+
+
+#: What a difference in a part of the guard is called, in the order of the message.
+_MESSAGES = {
+    "encoding": "the database's encoding is not UTF8",
+    "table": "the ledger's tables have another kind, owner or row level security than they were made with",
+    "column": "the columns of the ledger's tables are missing or changed",
+    "rule": "there are rewrite rules on the ledger's tables",
+    "heir": "tables inherit from the ledger's tables, or these from others",
+    "constraint": "the primary keys of the ledger's tables are missing or changed, or constraints were added",
+    "index": "the indexes of the ledger's tables are missing or changed",
+    "trigger": "the triggers that protect the entries are missing or changed",
+    "function": "the functions that protect the entries are missing or changed",
+    "row": "the row that every writer locks is missing",
+}
+#: The conditions of partial indexes, as the server shows them.
+_ONLY = {
+    "entries_terms": " WHERE (((kind)::text = 'account'::text) OR ((kind)::text = 'terms'::text))",
+    "entries_subject": " WHERE ((subject IS NOT NULL) AND (part IS NULL))",
+    "entries_part": " WHERE (part IS NOT NULL)",
+}
+#: What ``roles.sql`` gives beside SELECT.
+_GRANTED = {
+    (WRITER, "UPDATE on locks.name"),
+    (WRITER, "EXECUTE on ledger_append"),
+}
+_DEFAULT, _C = 100, 950  # collations whose numbers are part of the server
+_UNFINISHED = " (not valid)"
+_PLAIN = re.compile(r"USING btree \([a-z_, ]+\)")
+_DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
+
+
+def fault(connection: Connection, schema: str) -> str | None:
+    """Return what is not as it was made, or who was given what nobody should have, or ``None``."""
+    rows = _found(connection, schema)
+    reason, wanted = _exposed(rows, schema), _wanted(schema)
+    if reason is not None:
+        return reason
+    found = {(row.part, row.name, row.value) for row in rows if row.part in _MESSAGES}
+    # Plain indexes that somebody added do no harm, nor while an index is rebuilt are there two of it.
+    found -= {(part, name, value + _UNFINISHED) for part, name, value in wanted if part == "index"}
+    found -= {row for row in found - wanted if row[0] == "index" and _PLAIN.fullmatch(row[2])}
+    differing = {part for part, _name, _value in found ^ wanted}
+    for part, message in _MESSAGES.items():
+        if part in differing:
+            return message
+    grants = {(row.name, row.value) for row in rows if row.part == "grant"} - _GRANTED
+    return "; ".join(sorted(f"{grantee} was given {right}" for grantee, right in grants)) or None
+
+
+def exposed(connection: Connection, schema: str) -> str | None:
+    """Return who may put, or has put, objects of his own beside the ledger's, or ``None``.
+
+    By default PostgreSQL 13 and 14, and databases upgraded from them, let everybody create in ``public``.
+    """
+    return _exposed(_found(connection, schema), schema)
+
+
+def _exposed(rows: Sequence[Row[Any]], schema: str) -> str | None:
+    may = sorted(row.name for row in rows if row.part == "creator")
+    if may:
+        return f"{', '.join(may)} may create objects in its schema {schema}"
+    by = sorted(row.name for row in rows if row.part == "stranger")
+    if by:
+        return f"there are functions, operators or tables of {', '.join(by)} in its schema {schema}"
+    return None
+
+
+def _found(connection: Connection, schema: str) -> Sequence[Row[Any]]:
+    return connection.execute(_look(schema), {"schema": schema}).all()
+
+
+@lru_cache(maxsize=8)
+def _wanted(schema: str) -> frozenset[tuple[str, str, str]]:
+    """Return what :data:`_LOOK` finds of the parts of an untouched ledger."""
+    made = {("encoding", "server", "UTF8"), ("row", locks.name, HEAD_LOCK)}
+    for table in metadata.tables.values():
+        key = "(" + ", ".join(table.primary_key.columns.keys()) + ")"
+        made.add(("table", table.name, "r p f f t"))
+        made.add(("constraint", table.name, f"p PRIMARY KEY {key}"))
+        made.add(("index", table.name, f"unique USING btree {key}"))
+        made |= {("column", f"{table.name}.{column.name}", _column(column)) for column in table.columns}
+    for index in entries.indexes:
+        columns = ", ".join(index.columns.keys())
+        made.add(("index", entries.name, f"USING btree ({columns}){_ONLY.get(str(index.name), '')}"))
+    for name, (on, event, row, function) in TRIGGERS.items():
+        made.add(("trigger", f"{on}.{name}", f"{trigger_type(event, row)} A {function} [] 0 t"))
+    for name, (arguments, result, definer, _body) in FUNCTIONS.items():
+        shown = f"{result.replace('TABLE (', 'TABLE(')} plpgsql {'t' if definer else 'f'} v u f f f t"
+        settings = "; ".join(f"{setting}={value}" for setting, value in SETTINGS.items())
+        made.add(("function", f"{name}({arguments})", f"{shown} [{settings}]{source(name, schema)}"))
+    return frozenset(made)
+
+
+def _column(column: Column[object]) -> str:
+    kind = column.type.compile(dialect=_DIALECT)
+    for ours, theirs in (("VARCHAR", "character varying"), ("BIGINT", "bigint"), ("TEXT", "text")):
+        kind = kind.replace(ours, theirs)
+    return f"{kind} {'f' if column.nullable else 't'} f"
+
+
+@lru_cache(maxsize=8)
+def _look(schema: str) -> TextClause:
+    return text(_LOOK.replace("{locks}", f"{quoted(schema).replace(':', chr(92) + ':')}.{locks.name}"))
+
+
+_LOOK = rf"""
+WITH place AS (SELECT oid, nspacl, nspowner FROM pg_namespace WHERE nspname = CAST(:schema AS name)),
+held AS (
+    SELECT c.* FROM pg_class c JOIN place ON c.relnamespace = place.oid
+    WHERE c.relname IN ({", ".join(f"'{name}'" for name in metadata.tables)})),
+keeper AS (SELECT relowner AS oid FROM held WHERE relname = '{entries.name}'),
+superuser AS (SELECT oid FROM pg_roles WHERE rolsuper),
+trusted AS (
+    SELECT oid FROM superuser UNION SELECT oid FROM keeper UNION SELECT nspowner FROM place
+    UNION SELECT datdba FROM pg_database WHERE datname = current_database()),
+guard AS (
+    SELECT p.* FROM pg_proc p JOIN place ON p.pronamespace = place.oid WHERE p.proname LIKE 'ledger\_%'),
+given AS (
+    SELECT o.object, o.owner, a.* FROM (
+        SELECT c.relname::text, c.relowner, c.relacl FROM held c
+        UNION ALL SELECT c.relname || '.' || f.attname, c.relowner, f.attacl
+            FROM held c JOIN pg_attribute f ON f.attrelid = c.oid WHERE f.attacl IS NOT NULL
+        UNION ALL SELECT p.proname::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+            FROM guard p
+    ) AS o (object, owner, acl), aclexplode(o.acl) a)
+SELECT 'encoding' AS part, 'server' AS name, current_setting('server_encoding') AS value
+UNION ALL SELECT 'table', c.relname::text, concat_ws(' ', c.relkind, c.relpersistence, c.relrowsecurity,
+        c.relforcerowsecurity, c.relowner = (SELECT oid FROM keeper))
+    FROM held c
+UNION ALL SELECT 'column', c.relname || '.' || f.attname, concat_ws(' ', format_type(f.atttypid, f.atttypmod)
+        || CASE f.attcollation WHEN 0 THEN '' WHEN {_DEFAULT} THEN '' WHEN {_C} THEN ' COLLATE "C"'
+            ELSE ' COLLATE' END,
+        f.attnotnull, f.atthasdef OR f.attidentity <> '' OR f.attgenerated <> '')
+    FROM held c JOIN pg_attribute f ON f.attrelid = c.oid WHERE f.attnum > 0 AND NOT f.attisdropped
+UNION ALL SELECT 'rule', c.relname::text, r.rulename::text FROM held c JOIN pg_rewrite r ON r.ev_class = c.oid
+UNION ALL SELECT 'heir', c.relname::text, ''
+    FROM held c JOIN pg_inherits i ON c.oid IN (i.inhparent, i.inhrelid)
+UNION ALL SELECT 'constraint', c.relname::text, concat_ws(' ', n.contype, pg_get_constraintdef(n.oid))
+    FROM held c JOIN pg_constraint n ON c.oid IN (n.conrelid, n.confrelid) WHERE n.contype <> 'n'
+UNION ALL SELECT 'index', c.relname::text, CASE WHEN i.indisunique THEN 'unique ' ELSE '' END
+        || substr(d.def, strpos(d.def, ' USING ') + 1)
+        || CASE WHEN i.indisvalid THEN '' ELSE '{_UNFINISHED}' END
+    FROM held c JOIN pg_index i ON i.indrelid = c.oid, LATERAL pg_get_indexdef(i.indexrelid) AS d (def)
+UNION ALL SELECT 'trigger', c.relname || '.' || t.tgname, format('%s %s %s [%s] %s %s', t.tgtype, t.tgenabled,
+        CASE WHEN p.pronamespace = c.relnamespace THEN p.proname::text ELSE p.oid::regprocedure::text END,
+        t.tgattr, t.tgnargs, t.tgqual IS NULL)
+    FROM held c JOIN pg_trigger t ON t.tgrelid = c.oid LEFT JOIN pg_proc p ON p.oid = t.tgfoid
+    WHERE NOT t.tgisinternal
+UNION ALL SELECT 'function', format('%s(%s)', p.proname, pg_get_function_arguments(p.oid)),
+        format('%s %s %s %s %s %s %s %s %s [%s]%s', pg_get_function_result(p.oid), l.lanname, p.prosecdef,
+        p.provolatile, p.proparallel, p.proisstrict, p.proleakproof, p.prokind,
+        p.proowner = (SELECT oid FROM keeper), array_to_string(p.proconfig, '; '), p.prosrc)
+    FROM guard p LEFT JOIN pg_language l ON l.oid = p.prolang
+UNION ALL SELECT 'row', '{locks.name}', l.name FROM {{locks}} l WHERE l.name = '{HEAD_LOCK}'
+UNION ALL SELECT 'grant', CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(g.grantee)::text END,
+        concat(g.privilege_type, ' on ', g.object, CASE WHEN g.is_grantable THEN ' with grant option' END)
+    FROM given g WHERE g.grantee <> g.owner AND g.privilege_type NOT IN ('SELECT', 'MAINTAIN')
+        AND g.grantee NOT IN (SELECT oid FROM superuser)
+UNION ALL SELECT DISTINCT 'creator', coalesce(r.rolname::text, 'PUBLIC'), ''
+    FROM place, aclexplode(coalesce(place.nspacl, acldefault('n', place.nspowner))) a
+        LEFT JOIN pg_roles r ON r.oid = a.grantee
+    WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (SELECT oid FROM trusted)
+UNION ALL SELECT DISTINCT 'stranger', pg_get_userbyid(o.owner)::text, '' FROM (
+        SELECT relnamespace, relowner FROM pg_class UNION ALL SELECT pronamespace, proowner FROM pg_proc
+        UNION ALL SELECT oprnamespace, oprowner FROM pg_operator) AS o (place, owner)
+    WHERE o.place = (SELECT oid FROM place) AND o.owner NOT IN (SELECT oid FROM trusted)
+"""

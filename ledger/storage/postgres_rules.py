@@ -1,6 +1,6 @@
 """The rules of the ledger in SQL: what an entry must be to follow from those before it, on PostgreSQL.
 
-:mod:`tabularium.ledger.chain.verify` has the same rules in Python, over the whole chain. Here each is a look
+:mod:`tabularium.ledger.verify` has the same rules in Python, over the whole chain. Here each is a look
 at the last entry of something, by one step of an index, so that an entry costs the same however long the
 chain is. What only verification sees are signatures, and who may enrol and revoke keys or separate
 populations: these kinds of entry are an officer's to write. The tables of steps, of what they add and of
@@ -12,38 +12,37 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from tabularium.ledger.chain import entry_fields, entry_records
-from tabularium.ledger.chain.verify_officers import CHANGEABLE
-from tabularium.ledger.charges.composition import LARGEST_CONTRIBUTIONS
+from tabularium.ledger import events
+from tabularium.ledger.composition import LARGEST_CONTRIBUTIONS
 from tabularium.ledger.names import LONGEST_NAME, LONGEST_TEXT
 from tabularium.ledger.records import (
     ATTEMPTS,
     FINAL,
-    FIXED,
     MOST_APPROVALS,
-    STEPS,
+    TRANSITIONS,
     Terms,
     change,
     state_after,
 )
+from tabularium.ledger.rules import CHANGEABLE
 from tabularium.ledger.storage.schema import STATES_TERMS
 
 #: The types of fields as ``ledger_has_type`` knows them; a line of text is known by its greatest length.
 _TYPES: list[tuple[Any, str]] = [
-    (entry_fields.Name, str(LONGEST_NAME)),
-    (entry_fields.Line, str(LONGEST_TEXT)),
-    (entry_fields.Time, "string"),  # its form is looked at for itself
-    (entry_fields.Count, "count"),
-    (entry_fields.Amount, "amount"),
-    (entry_fields.Cost, "cost"),
-    (entry_fields.Sha256, "sha256"),
-    (entry_fields.ReleaseId, "release"),
-    (list[entry_fields.Name], "names"),
-    (dict[entry_fields.Name, entry_fields.Count], "counts"),
+    (events.Name, str(LONGEST_NAME)),
+    (events.Line, str(LONGEST_TEXT)),
+    (events.Time, "string"),  # its form is looked at for itself
+    (events.Count, "count"),
+    (events.Amount, "amount"),
+    (events.Cost, "cost"),
+    (events.Sha256, "sha256"),
+    (events.ReleaseId, "release"),
+    (list[events.Name], "names"),
+    (dict[events.Name, events.Count], "counts"),
     (str, "string"),
     (int, "count"),
     (bool, "boolean"),
@@ -53,7 +52,7 @@ _TYPES: list[tuple[Any, str]] = [
 
 def last(*columns: str, among: str = "", order: str = "") -> str:
     """Return the last entry in which columns are as asked, as
-    :func:`tabularium.ledger.storage.entry_queries.last`.
+    :func:`tabularium.ledger.storage.queries.last`.
 
     It is its hash and its text; what is asked is in variables of the columns' names after ``p_``.
     """
@@ -76,7 +75,11 @@ def _body(hashed_body: str) -> str:
 
 
 def _types(annotation: Any) -> list[str]:
-    """Return the names of the types that a field may have."""
+    """Return the names of the types that a field may have, whatever is declared of it beside its type."""
+    if get_origin(annotation) is Annotated:
+        plain, *metadata = get_args(annotation)
+        rules = [each for each in metadata if not isinstance(each, events.Mark)]
+        annotation = Annotated[plain, *rules] if rules else plain
     for known, name in _TYPES:
         if annotation == known:
             return [name]
@@ -90,8 +93,9 @@ def _types(annotation: Any) -> list[str]:
 def _form(record: type[BaseModel]) -> dict[str, Any]:
     """Return the fields of a record with their types, and what else it has if one field is there."""
     wanted, together = get_type_hints(record, include_extras=True), {}
-    wanted.pop("model_config", None)
-    for sign, (name, part) in entry_records.TOGETHER.items():
+    for name in ("model_config", "OFFICIAL", "SUBJECTS", "TURNS", "SAME"):
+        wanted.pop(name, None)
+    for sign, (name, part) in events.OPTIONAL_GROUPS.items():
         if name in wanted:
             is_there_always = wanted.pop(name) is part
             more = _form(part)["fields"]
@@ -111,12 +115,12 @@ def _literal(value: Any) -> str:
     return "'" + json.dumps(value, separators=(",", ":"), sort_keys=True).replace("'", "''") + "'::jsonb"
 
 
-_FORMS = _literal({kind: _form(record) for kind, record in entry_records.KINDS.items()})
-_STEPS = _literal({step: [state or "" for state in before] for step, before in STEPS.items()})
+_FORMS = _literal({kind: _form(record) for kind, record in events.KINDS.items()})
+_STEPS = _literal({step: [state or "" for state in before] for step, before in TRANSITIONS.items()})
 _ADDS = _literal(
-    {step: {state or "": change(step, state, 1) for state in before} for step, before in STEPS.items()}
+    {step: {state or "": change(step, state, 1) for state in before} for step, before in TRANSITIONS.items()}
 )
-_MEASURED = ", ".join(f"'{step}'" for step in STEPS if state_after(step) == "measured")
+_MEASURED = ", ".join(f"'{step}'" for step in TRANSITIONS if state_after(step) == "measured")
 _FINAL = ", ".join(f"'{step}'" for step in sorted(FINAL))
 _NEEDED = """coalesce(({0} -> 'approvals_by_product' ->> p_product)::integer,
         ({0} ->> 'approvals')::integer, 1)"""
@@ -129,7 +133,7 @@ _LOWERED = """coalesce((b ->> 'approvals')::integer, 1) < coalesce((terms ->> 'a
         OR EXISTS (SELECT FROM jsonb_each_text(terms -> 'approvals_by_product') x
             WHERE coalesce((b -> 'approvals_by_product' ->> x.key)::integer,
                 (b ->> 'approvals')::integer, 1) < x.value::integer)"""
-_FIXED = "ARRAY[" + ", ".join(f"'{name}'" for name in FIXED) + "]"
+_FIXED = "ARRAY[" + ", ".join(f"'{name}'" for name in events.FIXED) + "]"
 _NEVER_CHANGED = [field.name for field in fields(Terms) if field.name not in (*CHANGEABLE, "name")]
 _AGREED = "ARRAY[" + ", ".join(f"'{name}'" for name in _NEVER_CHANGED) + "]"
 

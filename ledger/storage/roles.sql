@@ -22,7 +22,7 @@
 -- be allowed to give them to others.
 --
 -- reader   reads every entry.
--- writer   reads, takes the right to append with ledger_head, and appends the steps of charges through ledger_append,
+-- writer   reads, takes the right to append, and appends the steps of charges through ledger_append,
 --          and nothing else: no INSERT, UPDATE, DELETE or TRUNCATE. The right to update the row in "locks" is
 --          what SELECT … FOR UPDATE asks for; a trigger refuses any update.
 --          It also keeps the table of arrived drops, which is no part of the ledger.
@@ -60,7 +60,7 @@ BEGIN
 
     tables := format('%1$I.entries, %1$I.locks, %1$I.alembic_version', place);
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC, %s', tables, roles);
-    functions := format('%1$I.ledger_head(text, text, text, text), %1$I.ledger_append(text, text)',
+    functions := format('%1$I.ledger_append(text, text)',
         place);
     EXECUTE format('REVOKE ALL ON FUNCTION %1$s, %2$I.ledger_refuse(), %2$I.ledger_in_chain(),'
         ' %2$I.ledger_has_type(jsonb, text), %2$I.ledger_canonical(jsonb), %2$I.ledger_quanta(text, numeric),'

@@ -9,7 +9,6 @@ function that appends) belongs to the database engine: :mod:`tabularium.ledger.s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -41,7 +40,6 @@ metadata = MetaData()
 
 
 def _name(length: int) -> String:
-    """Return a text type that compares byte by byte, whatever the server's locale."""
     return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
@@ -57,7 +55,7 @@ entries = Table(
     Column("body", Text, nullable=False),
     Column("prev", _name(64), nullable=False),
     Column("hash", _name(64), nullable=False),
-    Column("subject", _name(512)),  # what the entry is about: see ``subject``
+    Column("subject", _name(512)),  # what the entry is about: see :mod:`tabularium.ledger.events`
     Column("part", _name(128)),
 )
 
@@ -84,68 +82,6 @@ version = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-
-#: Columns beside the body in the order in which ``verify`` reads them.
-REPEATED = ("kind", "account", "release_id", "product", "period", "subject", "part")
-
-
-def repeated(body: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """Return what the columns :data:`REPEATED` must hold beside ``body``."""
-    kind = body["kind"]
-    return (
-        kind,
-        body.get("account", ""),
-        body.get("release_id"),
-        body.get("product"),
-        body.get("period"),
-        subject(body),
-        body.get("part"),
-    )
-
-
-def subject(body: Mapping[str, Any]) -> str | None:
-    """Return what an entry is about beside its account: a key, a spec, a draft, a partition, …."""
-    kind = body["kind"]
-    if kind in ("key", "release_key", "revocation"):
-        return str(body["key"])
-    if kind in ("approval", "unapproval"):
-        return str(body["spec_digest"])
-    if kind in _OF_RELEASE:
-        return _OF_RELEASE[kind](str(body["release"]))
-    if body.get("review"):
-        return about_review(body["product"], body["period"])
-    group = body.get("group")
-    return None if group is None else str(group)
-
-
-def about_attempts(release_id: str) -> str:
-    """Return what an entry is about that allows more attempts; no digest of a spec looks like it."""
-    return f"attempts {release_id}"
-
-
-def about_draft(release_id: str) -> str:
-    """Return what an entry is about that lays out a draft or accepts it."""
-    return f"draft {release_id}"
-
-
-def about_withdrawal(release_id: str) -> str:
-    """Return what an entry is about that withdraws a release."""
-    return f"withdrawn {release_id}"
-
-
-def about_review(product: str, period: str) -> str:
-    """Return what a step of a charge is about that is to be reviewed."""
-    return f"review {product} {period}"
-
-
-#: Kinds that are about a release and are no step of its charge -> what each is about.
-_OF_RELEASE: Mapping[str, Callable[[str], str]] = {
-    "attempts": about_attempts,
-    "drafted": about_draft,
-    "acceptance": about_draft,
-    "withdrawn": about_withdrawal,
-}
-
 
 # Alembic keeps what it is migrating in its modules: one ledger at a time in a process.
 _migrating = threading.Lock()

@@ -1,31 +1,25 @@
 """SQLite: a ledger in one file, for one machine.
 
 Write-ahead log, synchronous=FULL, one writer at a time through ``BEGIN IMMEDIATE`` (the driver's own
-transactions begin too late and lose updates). SQLite makes writers poll for that ever more slowly, so that
-many of them oversleep; they queue at a lock file first, and meet SQLite's own lock alone.
+transactions begin too late and lose updates).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, ClauseElement, Connection, Engine, create_engine, event
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from tabularium.ledger import durable_files, names
-from tabularium.ledger.chain.witness import Witness
 from tabularium.ledger.records import GENESIS, Entry
-from tabularium.ledger.refusals import Busy
-from tabularium.ledger.storage import entry_queries, schema
+from tabularium.ledger.refusals import LockTimeout
+from tabularium.ledger.storage import queries, schema
 from tabularium.ledger.storage.backend import Backend, Held
-from tabularium.ledger.storage.chain_head import ChainHead, statement
+from tabularium.ledger.witness import Witness
 
 _WRITES = "ledger_writes"
 
@@ -71,7 +65,7 @@ class HeldFile(Held):
 
     def stands(self) -> bool:
         """Whether the lock file is still in place; a careless operator may have removed it."""
-        return durable_files.stands_at(self._descriptor, self._path)
+        return durable_files.same_inode(self._descriptor, self._path)
 
     def free(self) -> None:
         """Let go."""
@@ -95,7 +89,7 @@ class SQLite(Backend):
         self._witnesses = witnesses
         self.engine = _engine(path, wait, _only_read(path))
         self.readers = self.engine
-        self.writers = self.appenders = self.engine.execution_options(**{_WRITES: True})
+        self.writers = self.engine.execution_options(**{_WRITES: True})
         self._opened: tuple[int, int, int] | None = None
 
     def make(self) -> None:
@@ -104,7 +98,9 @@ class SQLite(Backend):
         if not self.made():
             with durable_files.turn(self.locks / "open.lock", self.wait) as mine:
                 if not mine:
-                    raise Busy("another process is making it", where=self.name, hint="wait, then run again")
+                    raise LockTimeout(
+                        "another process is making it", where=self.name, hint="wait, then run again"
+                    )
                 if not self.path.exists():
                     durable_files.create(self.path, b"")
                     durable_files.sync_folder(self.path.parent)
@@ -112,7 +108,6 @@ class SQLite(Backend):
                     if schema.revision(connection) is None:
                         self.create(connection)
         self._opened = _identity(self.path)
-        _written(statement(_NOTHING)), _written(entry_queries.INSERT)  # now, and not under the first lock
 
     def made(self) -> bool:
         """Tell whether there are tables; whoever made the file may have died before it made them."""
@@ -127,7 +122,7 @@ class SQLite(Backend):
             connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
             connection.exec_driver_sql(trigger)
 
-    def unguarded(self, connection: Connection) -> str | None:
+    def guard_fault(self, connection: Connection) -> str | None:
         """Compare the triggers with the text they were created from, and count the file's names."""
         if self.path.stat().st_nlink > 1:
             # Its log, its locks and its witness are named after the file: under two names it is two ledgers.
@@ -140,27 +135,9 @@ class SQLite(Backend):
     def lock(self, connection: Connection) -> None:
         """Nothing is left to do: the transaction began with ``BEGIN IMMEDIATE``."""
 
-    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
-        """Ask in the driver's own words: all others wait meanwhile."""
-        words, fixed = _written(statement(asked))
-        found = connection.exec_driver_sql(words, {**fixed, **(asked or {})})
-        return ChainHead.of(found.one(), asked is not None)
-
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append it in the driver's own words."""
-        connection.exec_driver_sql(_written(entry_queries.INSERT)[0], entry_queries.row(entry, columns))
-
-    @contextmanager
-    def queue(self) -> Iterator[None]:
-        """Hold the writers' lock file; SQLite's own lock is still what counts."""
-        with durable_files.turn(self.locks / "writer.lock", self.wait) as mine:
-            if not mine:
-                raise Busy(
-                    "the ledger's database is kept locked by another process",
-                    where=self.name,
-                    hint="wait for it, then run again",
-                )
-            yield
+        """Insert it."""
+        queries.insert(connection, [(entry, columns)])
 
     def hold(self, release_id: str, wait: float) -> Held | None:
         """Lock the release's file in the folder of locks."""
@@ -175,7 +152,7 @@ class SQLite(Backend):
         what, hint = known or ("refused a statement", "check the disk and verify the ledger")
         return code.startswith("SQLITE_BUSY"), what, hint
 
-    def witnessed(self) -> Witness:
+    def open_witness(self) -> Witness:
         """Return the witness beside the file."""
         return Witness(self.witness, self._witnesses, self.wait)
 
@@ -185,19 +162,6 @@ class SQLite(Backend):
             return self._opened is None or _identity(self.path) == self._opened
         except OSError:
             return False
-
-
-_NOTHING: dict[str, str | None] = {}
-
-
-@lru_cache(maxsize=8)
-def _written(clause: ClauseElement) -> tuple[str, Mapping[str, Any]]:
-    """Return a statement's text, and the values that are part of it.
-
-    To have it written out for each execution is more work than the execution is.
-    """
-    compiled = clause.compile(dialect=sqlite.dialect(paramstyle="named"))
-    return str(compiled), compiled.params
 
 
 def _only_read(path: Path) -> dict[str, str]:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.limits import LARGEST_POINT, LARGEST_VALUE
 
 Amount = Fraction | int | str
-LARGEST_VALUE = 1 << 61  # noise added to a value beyond could overflow
 
 
 def exact(amount: Amount, where: str, *, zero: bool = False) -> Fraction:
@@ -53,9 +53,6 @@ def check_integers(values: ArrayLike, where: str) -> NDArray[np.int64]:
     if array.size and (int(array.max()) > LARGEST_VALUE or int(array.min()) < -LARGEST_VALUE):
         array = np.clip(array, -LARGEST_VALUE if array.dtype.kind == "i" else 0, LARGEST_VALUE)
     return array.astype(np.int64, copy=False)
-
-
-LARGEST_POINT = float(1 << 52)  # beyond, a float no longer holds every lattice point exactly
 
 
 def on_lattice(values: ArrayLike, width: Fraction, where: str) -> NDArray[np.int64]:
@@ -101,7 +98,6 @@ def lattice_sensitivity(
     return bound / width + Fraction(math.isqrt(size << 64) + 1, 1 << 32) * apart
 
 
-LARGEST_SCORE = 1 << 61
 _FINENESS = 1 << 12  # float scores are rounded to a step at least this much finer than the sensitivity
 _LARGEST_INFLATION = Fraction(1, 100)
 
@@ -140,7 +136,7 @@ def gaps_below_best(
             raise MechanismError("a score is not a number", where=where)
         with np.errstate(over="ignore"):  # what overflows is clipped
             steps = np.floor(array.astype(np.float64) * float(1 / unit))
-        integers = np.clip(steps, -float(LARGEST_SCORE), float(LARGEST_SCORE)).astype(np.int64)
+        integers = np.clip(steps, -float(LARGEST_VALUE), float(LARGEST_VALUE)).astype(np.int64)
         total = ceil(total / unit) * unit
     else:
         raise MechanismError(f"scores must be integers or floats, not {array.dtype}", where=where)
@@ -187,5 +183,5 @@ def gaps_in_groups(
 
 def _within_bounds(array: NDArray[Any]) -> NDArray[np.int64]:
     """Return integers clipped to ±2^61."""
-    capped = np.minimum(array, array.dtype.type(min(LARGEST_SCORE, np.iinfo(array.dtype).max)))
-    return np.asarray(np.maximum(capped.astype(np.int64), -LARGEST_SCORE), dtype=np.int64)
+    capped = np.minimum(array, array.dtype.type(min(LARGEST_VALUE, np.iinfo(array.dtype).max)))
+    return np.asarray(np.maximum(capped.astype(np.int64), -LARGEST_VALUE), dtype=np.int64)

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike
 from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.kernels.compiled import compiled
-
-LARGEST_SUM = 1 << 60  # of the costs of a partition; noise has the rest of 63 bits
+from tabularium.mechanisms.limits import LARGEST_SUM
 
 
 def checked_intervals(

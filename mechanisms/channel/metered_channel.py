@@ -24,10 +24,11 @@ from tabularium.mechanisms.channel.arguments import (
     on_lattice,
 )
 from tabularium.mechanisms.channel.budget_meter import Meter
-from tabularium.mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
+from tabularium.mechanisms.channel.least_noisy_partition import checked_intervals
 from tabularium.mechanisms.channel.noise_source import Source
 from tabularium.mechanisms.channel.scopes import FoldedBranches, Parallel, SharedTranscript
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.limits import LARGEST_SUM
 from tabularium.mechanisms.noise.discrete_gaussian import LARGEST_VARIANCE
 from tabularium.mechanisms.noise.discrete_laplace import LARGEST_SCALE
 

@@ -30,12 +30,12 @@ from tabularium.mechanisms.accounting.losses import root_above
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.parameter_checks import whole_number
+from tabularium.mechanisms.limits import LARGEST_VALUE
 from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import variance_of
 
-LARGEST_SUM = 1 << 61  # what the channel takes
 MOST_LEVELS = 64
 
 
@@ -88,7 +88,7 @@ class BoundedSums(Mechanism):
         array = np.asarray(counts)
         if array.size == 0 or array.dtype.kind not in "iu":
             raise MechanismError("sums must be an array of integers, and not empty", where=self.name)
-        cut = np.clip(array, -LARGEST_SUM, LARGEST_SUM)
+        cut = np.clip(array, -LARGEST_VALUE, LARGEST_VALUE)
         if self.by_group is not None and array.shape[self.axis : self.axis + 1] != (len(self.by_group),):
             raise MechanismError(
                 f"there are {len(self.by_group)} groups, and not as many places along axis {self.axis}",

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
@@ -30,6 +29,7 @@ from tabularium.mechanisms.histograms.kd_boxes import (
 )
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
     NoisyCells,
@@ -38,10 +38,9 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import (
 )
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
-from tabularium.mechanisms.noise_distributions import Noise, noise_in, noise_of
+from tabularium.mechanisms.mechanism import Counts, Mechanism
+from tabularium.mechanisms.noise_distributions import Noise, noise_in
 
-LARGEST_SUM = 1 << 60
 DEFAULT_MOST = 8.0  # ξ0 in units of s = √(v2/2), the scale of the noise in a part's sum
 
 
@@ -115,8 +114,8 @@ class KdTree(Mechanism):
         if self.total:
             arrays["total"] = channel.add_noise(clipped.sum(), budget * self.total, purpose="total")
         arrays["cells"] = channel.add_noise(clipped, budget * self.cells, purpose="cells")
-        fresh = noise_of_amount(channel.remaining, channel.definition)
-        first = noise_of_amount(budget * self.cells, channel.definition)
+        fresh = Noise.for_loss(channel.remaining, channel.definition)
+        first = Noise.for_loss(budget * self.cells, channel.definition)
         lows, highs = self._grow(arrays, first, fresh)
         sums = box_sums(clipped.reshape(-1), sides(counts.shape), lows, highs)
         arrays["sums"] = channel.add_noise(sums, channel.remaining, purpose="sums")
@@ -191,13 +190,6 @@ def within_sums(counts: Counts) -> Counts:
 def sides(shape: tuple[int, ...]) -> Counts:
     """Return a table's shape as the kernels take it; a table of no dimensions is a row of one cell."""
     return np.array(shape or (1,), dtype=np.int64)
-
-
-def noise_of_amount(amount: Fraction, definition: Definition) -> Noise:
-    """Return the noise that ``amount`` buys at sensitivity 1: scale 1/ε, or σ² = 1/2ρ."""
-    if definition == "pure":
-        return noise_of("laplace", 1 / amount, whole=True)
-    return noise_of("gaussian", sqrt(1 / (2 * amount)), whole=True)
 
 
 def _threshold(value: Any, where: str) -> Fraction:

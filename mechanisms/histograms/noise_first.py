@@ -25,6 +25,7 @@ from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.parameter_checks import one_of, switch, whole_number
 from tabularium.mechanisms.histograms.segmentation import segment, segment_into
+from tabularium.mechanisms.limits import LARGEST_VALUE
 from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
@@ -112,7 +113,6 @@ class NoiseFirst(Mechanism):
 
 CENTRES = ("mean", "median")
 PENALTIES = ("selection", "paper")
-LARGEST_VALUE = 1 << 61
 LARGEST_SEARCH = 1 << 27
 """Cells times bins when their number is given: four bytes each, 512 MiB."""
 

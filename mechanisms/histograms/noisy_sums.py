@@ -9,10 +9,9 @@ import numpy as np
 from tabularium.mechanisms.accounting.losses import root_above
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.arrays import Integers
-from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts
+from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_VALUE
+from tabularium.mechanisms.mechanism import Counts
 from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
-
-LARGEST_SUM = 1 << 61  # what the channel takes
 
 _ALL_RANGES = 64  # up to so many cells, all ranges
 _SOME_RANGES = 2048
@@ -25,7 +24,7 @@ def addable(counts: Counts) -> Counts:
     They are cut off at a bound that depends on the number of cells alone, which cannot bring two tables
     further apart. Up to 2^21 cells the bound is 2^40, the largest count there is, and nothing is cut off.
     """
-    bound = LARGEST_SUM // max(1, counts.size)
+    bound = LARGEST_VALUE // max(1, counts.size)
     return counts if bound >= LARGEST_COUNT else np.minimum(counts, bound)
 
 

@@ -28,6 +28,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.deviations import bisection_costs, split_order
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from tabularium.mechanisms.inference.family_projection import common_reduction
+from tabularium.mechanisms.limits import LARGEST_SUM
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
@@ -37,7 +38,6 @@ from tabularium.mechanisms.noise_distributions import noise_in, variance_of
 SENSITIVITY = 2  # of a score
 MOST_CELLS = 1 << 21  # times counts of at most 2^40: sums stay within 2^61
 MOST_LEVELS = 64
-_BEYOND = 1 << 60  # no deviation is larger
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class PHPartition(Mechanism):
         left[firsts] = (sizes + 1) // 2  # leaving a part whole is as good as the best cut
         unit = self.balance * 2 * SENSITIVITY / float(epsilon)
         preferred = unit * np.log(2 * np.minimum(left, size - left) / size)
-        return np.asarray(np.maximum(np.rint(preferred), -float(_BEYOND)), dtype=np.int64)
+        return np.asarray(np.maximum(np.rint(preferred), -float(LARGEST_SUM)), dtype=np.int64)
 
     def _keep(self, cuts: _Cuts, share: Fraction, channel: Channel) -> int:
         """Choose how many of the cuts, in their order, make the partition that is measured."""
@@ -193,7 +193,9 @@ class PHPartition(Mechanism):
         if not (self.choice and changes.size):
             return changes.size
         price = _mean_noise(channel.remaining - share, channel.definition)
-        charge = np.minimum(np.floor(price * np.arange(changes.size + 1)), float(_BEYOND)).astype(np.int64)
+        charge = np.minimum(np.floor(price * np.arange(changes.size + 1)), float(LARGEST_SUM)).astype(
+            np.int64
+        )
         costs = np.concatenate([[0], np.cumsum(changes)]) + charge
         return channel.pick(-costs, channel.pure_epsilon(share), sensitivity=SENSITIVITY, purpose="partition")
 
@@ -240,7 +242,7 @@ def _mean_noise(amount: Fraction, definition: Definition) -> float:
     The paper has 1/ε, which is what continuous noise would have.
     """
     rate = sinh(min(float(amount), 700.0)) if definition == "pure" else sqrt(pi * float(amount))
-    return 1 / max(rate, 1 / _BEYOND)
+    return 1 / max(rate, 1 / LARGEST_SUM)
 
 
 def _ascending(means: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -297,9 +299,6 @@ def _sides(levels: Integers, level: int) -> tuple[NDArray[np.intp], NDArray[np.i
     right = np.flatnonzero(levels == level)
     earlier = np.flatnonzero(levels < level)
     return earlier[np.searchsorted(earlier, right) - 1], right
-
-
-_LARGEST_COUNT = 1 << 40
 
 
 class Frontier:

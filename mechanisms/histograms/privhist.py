@@ -54,8 +54,9 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from tabularium.mechanisms.inference.isotonic import isotonic, whole
 from tabularium.mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.measured import Array, Measured, Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism, check_counts
+from tabularium.mechanisms.mechanism import Counts, Mechanism, check_counts
 
 LONGEST_LIST = 1 << 17
 LEAST_GROWTH = 1 / (1 << 15)
@@ -99,7 +100,7 @@ class PrivHist(Mechanism):
             Prevalences that are no pairs; nothing was drawn.
         """
         runs = self._runs(counts)
-        records = np.array([min(int((runs[:, 0] * runs[:, 1]).sum()), LARGEST_TOTAL)])
+        records = np.array([min(int((runs[:, 0] * runs[:, 1]).sum()), LARGEST_SUM)])
         level = _level(channel)
         rest = channel.remaining * (1 - self.total_share)
         total = channel.add_noise(records, channel.remaining - rest, purpose="records")
@@ -154,7 +155,7 @@ class PrivHist(Mechanism):
         capped = np.minimum(counts, [LARGEST_COUNT, _MOST_ITEMS]) if self.form == "prevalences" else counts
         runs = prevalences(capped) if self.form == "counts" else merged(capped)
         # In floats, which cannot overflow; their error is far below the distance to 2^63.
-        if float((runs[:, 0].astype(np.float64) * runs[:, 1]).sum()) > LARGEST_TOTAL:
+        if float((runs[:, 0].astype(np.float64) * runs[:, 1]).sum()) > LARGEST_SUM:
             return runs.astype(object)
         return runs
 
@@ -190,7 +191,7 @@ def block_sums(runs: Runs, boundaries: NDArray[np.int64]) -> NDArray[np.int64]:
     below = np.searchsorted(counts, boundaries, side="right")
     records = np.append(0, np.cumsum(counts * items))[below]
     beyond = items.sum() - np.append(0, np.cumsum(items))[below]
-    sums = np.minimum(np.diff(records + boundaries * beyond), LARGEST_TOTAL)
+    sums = np.minimum(np.diff(records + boundaries * beyond), LARGEST_SUM)
     return np.asarray(sums, dtype=np.int64)
 
 
@@ -319,7 +320,6 @@ Runs = NDArray[np.int64]
 
 LARGEST_LIST = 1 << 27
 """Items that ``expand`` writes out by default: 1 GiB of them."""
-LARGEST_TOTAL = 1 << 60
 
 
 @dataclass(frozen=True, eq=False)

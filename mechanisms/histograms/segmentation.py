@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.limits import LARGEST_SUM
 
 Centre = Literal["mean", "median"]
 
 _UNREACHED = 1 << 61
-_SUM = 1 << 60
 _LEVEL = 1 << 58
 _FINENESS = 1 << 20
 
@@ -46,7 +46,7 @@ def segment(table: NDArray[Any], centre: Centre, price: float, *, unit: float) -
         last runs are the longest.
     """
     if centre == "mean":
-        levels, step = on_lattice(table, unit / _FINENESS, _SUM // table.size)
+        levels, step = on_lattice(table, unit / _FINENESS, LARGEST_SUM // table.size)
         scaled = price / step**2
         starts, _ = mean_layer(levels, scaled, np.zeros(0), 0, 4096 * sqrt(scaled))
     else:
@@ -69,7 +69,7 @@ def segment_into(table: NDArray[Any], centre: Centre, runs: int, *, unit: float)
     """
     if runs == table.size:
         return np.arange(runs)
-    levels, _ = on_lattice(table, unit / _FINENESS, _SUM // table.size)
+    levels, _ = on_lattice(table, unit / _FINENESS, LARGEST_SUM // table.size)
     layers: list[NDArray[np.int32]] = []
     if centre == "mean":
         reals = np.full(table.size + 1, np.inf)

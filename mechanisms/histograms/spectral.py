@@ -41,12 +41,12 @@ from tabularium.mechanisms.histograms.spectral_transforms import (
     inverse,
     layout,
 )
+from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_POINT
 from tabularium.mechanisms.measured import Array, Measured, Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import variance_of
 
 COUNT_CAP = 1 << 30
-_LARGEST_POINT = float(1 << 52)  # of the channel's lattice
 
 
 def choose_radii(
@@ -205,7 +205,7 @@ def measure(
     exponent = int(plan.widths[radii - 1])
     # The floats that are handed on are multiples of the width, exactly.
     points = _floor(np.ldexp(coordinates[:, :kept], -exponent))
-    values = np.ldexp(np.clip(points, -_LARGEST_POINT, _LARGEST_POINT), exponent)
+    values = np.ldexp(np.clip(points, -LARGEST_POINT, LARGEST_POINT), exponent)
     noisy = channel.lattice(
         values,
         channel.remaining,

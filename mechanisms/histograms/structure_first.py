@@ -34,17 +34,16 @@ from tabularium.mechanisms.histograms.optimal_histograms import (
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from tabularium.mechanisms.inference import Hierarchy, consistency
 from tabularium.mechanisms.inference.even_trees import stands
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import (
     Noise,
-    family_for,
     gaussian_variance,
     laplace_variance,
     noise_in,
-    noise_of,
 )
 
 _LARGEST = 1 << 62
@@ -166,12 +165,10 @@ class StructureFirst(Mechanism):
         rest, parents, drawn = Fraction(measured.meta["rest"]), [], []
         noise: list[Noise] = []
         leaf, nodes = np.empty(size, np.intp), 0
-        family = family_for(measured.definition)
         for stand in stands(measured.arrays["starts"], size, self.branching):
             parents.append(np.where(stand.parents < 0, -1, stand.parents + nodes))
             drawn.append(np.full(stand.parents.size, len(noise)))
-            here = stand.levels / rest
-            noise.append(noise_of(family, here if family == "laplace" else sqrt(here / 2), whole=True))
+            noise.append(Noise.for_loss(rest / stand.levels, measured.definition))
             nodes += stand.parents.size
             leaf[stand.cells] = np.arange(nodes - stand.cells.size, nodes)
         return NoisyTree(

@@ -3,41 +3,36 @@
 One table along one hierarchy, in this order: ``consistency`` (weighted least squares, so that families
 add up), ``nonnegativity`` (projection, parents before children), ``rounding`` (whole numbers that still
 add up), ``margins`` (half-widths of intervals). Several tables that share dimensions are described by an
-``Overlap`` and take the same steps together: ``joint_consistency``, ``joint_nonnegativity``,
+``TableSet`` and take the same steps together: ``joint_consistency``, ``joint_nonnegativity``,
 ``joint_rounding`` (``joint/``). ``margins_of_error/`` has half-widths, simulated errors, and errors that
 are measured for a price.
 """
 
-from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.estimate import Estimate, Invariants
 from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
 from tabularium.mechanisms.inference.joint.joint_consistency import Joint, joint_consistency
 from tabularium.mechanisms.inference.joint.joint_nonnegativity import NonNegative, joint_nonnegativity
-from tabularium.mechanisms.inference.joint.joint_rounding import Rounded, joint_rounding
-from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Overlap
-from tabularium.mechanisms.inference.joint.violations import Violation
-from tabularium.mechanisms.inference.margins_of_error.half_widths import (
-    covering,
-    laplace_margin,
-    laplace_variance,
-    margins,
-)
+from tabularium.mechanisms.inference.joint.joint_rounding import Rounded, Violation, joint_rounding
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
+from tabularium.mechanisms.inference.margins_of_error.half_widths import margins, widen_to_cover
 from tabularium.mechanisms.inference.nonnegativity import nonnegativity
 from tabularium.mechanisms.inference.rounding import rounding
+from tabularium.mechanisms.inference.tree_least_squares import TreeLeastSquares, consistency
+from tabularium.mechanisms.noise_distributions import laplace_margin, laplace_variance
 
 __all__ = [
     "Block",
     "Estimate",
-    "Frame",
     "Hierarchy",
     "Invariants",
     "Joint",
     "NonNegative",
-    "Overlap",
     "Rounded",
+    "TableSet",
+    "TableShape",
+    "TreeLeastSquares",
     "Violation",
     "consistency",
-    "covering",
     "joint_consistency",
     "joint_nonnegativity",
     "joint_rounding",
@@ -46,4 +41,5 @@ __all__ = [
     "margins",
     "nonnegativity",
     "rounding",
+    "widen_to_cover",
 ]

@@ -1,25 +1,16 @@
-"""One b-ary tree over a row of cells: how exact its consistent answers are, in closed form.
+"""b-ary trees over a row of cells, and how exact their consistent answers are, in closed form.
 
-At level d from the leaves a node covers b^d cells in a row, the last one maybe fewer; the root, at level h,
-covers all. The nodes of a level were measured with independent errors of one variance (infinite: not at
-all), and made consistent by weighted least squares (``tabularium.mechanisms.inference.consistency``, whose
-symbols these are).
+At level d from the leaves a node covers b^d cells in a row, the last one maybe fewer. The nodes of a level
+were measured with independent errors of one variance, and made consistent by least squares
+(:mod:`~tabularium.mechanisms.inference.tree_least_squares`; the recursion is that of Hay et al. 2010, section
+4, read as conditioning). All subtrees of full nodes of a level are alike, so O(h) numbers describe the tree.
 
-All subtrees of full nodes of a level are alike. So the variance t of the best estimate of a node from its
-own subtree takes two values a level, that of full nodes and that of the last one, and O(h) numbers describe
-the whole tree.
+A query Σ w·x over the cells below a node v is, given the value of v, of slope a in it, plus a rest:
 
-A linear query Σ w·x over the cells below a node v, given the value of v, is a·x_v plus a rest that does not
-depend on it. With a_u those of the children u, given their sum the children's errors are independent ones of
-variances t_u, conditioned on their sum:
+    a_v = Σ a_u t_u / Σ t_u,        var(rest_v) = Σ var(rest_u) + Σ t_u (a_u - a_v)²    over children u
 
-    a_v = Σ a_u t_u / Σ t_u,        var(rest_v) = Σ var(rest_u) + Σ t_u (a_u - a_v)².
-
-At the root a² times the variance of the total comes on top. For a range of cells a is 1 in nodes inside it
-and 0 outside, so the sums have terms at the two nodes of each level that the range cuts, and nowhere else:
-O(h) for a query, all queries together. NumPy only.
-
-Source: the recursion is that of Hay et al. 2010, section 4, read as conditioning.
+At the root a² times the variance of the total comes on top. A range has terms at the two nodes of each level
+that it cuts, and nowhere else: O(h) for a query.
 """
 
 from __future__ import annotations
@@ -62,13 +53,14 @@ class EvenTree:
     last: tuple[float, ...]
 
     @classmethod
-    def of(cls, cells: int, branching: int, variances: list[float]) -> EvenTree:
-        """Return the tree whose levels, leaves first, were measured with these variances."""
-        nodes, full, last = [cells], [variances[0]], [variances[0]]
-        for own in variances[1:]:
+    def of(cls, cells: int, branching: int, variance: float, *, root: bool) -> EvenTree:
+        """Return the tree whose levels were all measured with one variance, the root only if so said."""
+        nodes, full, last = [cells], [variance], [variance]
+        while nodes[-1] > 1:
             count = -(-nodes[-1] // branching)
             children = nodes[-1] - branching * (count - 1)  # of the last node
             ends_full = full[-1] * (children - 1) + last[-1]
+            own = variance if root or count > 1 else inf
             full.append(_parallel(own, branching * full[-1]))
             last.append(_parallel(own, ends_full))
             nodes.append(count)
@@ -141,21 +133,11 @@ def _parallel(one: float, other: float) -> float:
     return one * other / (one + other)
 
 
-def level_variances(levels: int, measured: float, *, root: bool) -> list[float]:
-    """Return the variances of the levels of a tree, leaves first, its root measured or not."""
-    return [measured] * levels if root or levels == 1 else [measured] * (levels - 1) + [inf]
-
-
-# The tree of a bin with w cells has ⌈log_b w⌉ + 1 levels of nodes; at the last, each cell is a node, and at
-# level d from the last a node covers b^d cells in a row (the last one of a bin maybe fewer). So every cell
-# lies in exactly one node of every level: one record changes one node per level.
-#
-# Bins with as many levels are handled together, as a *stand* of trees. NumPy only, O(nodes).
-
-
 @dataclass(frozen=True, eq=False)
 class Stand:
-    """The trees of all bins that have the same number of levels.
+    """The trees of all bins that have the same number of levels: ⌈log_b w⌉ + 1 for a bin of w cells.
+
+    Every cell lies in exactly one node of every level: one record changes one node per level.
 
     Attributes
     ----------
@@ -183,14 +165,7 @@ class Stand:
 def stands(starts: Integers, size: int, branching: int) -> Iterator[Stand]:
     """Yield the trees of a histogram, those with the fewest levels first.
 
-    Parameters
-    ----------
-    starts
-        Shape (bins,): first cell of each bin, ascending from 0.
-    size
-        Number of cells.
-    branching
-        b, at least 2.
+    ``starts``: (bins,) first cell of each bin, ascending from 0.
     """
     widths = np.diff(np.append(starts, size))
     levels = np.ones(widths.size, np.int64)

@@ -1,15 +1,11 @@
 """The weighted projection of many families at once onto non-negative numbers of given sums.
 
-With children estimates e_v of variances w_v and the parent's settled value S, the projection
+    minimise Σ (x_v - e_v)² / w_v   subject to   x_v >= 0,  Σ x_v = S
 
-    minimise sum (x_v - e_v)^2 / w_v   subject to   x_v >= 0,  sum x_v = S
-
-has the solution x_v = max(0, e_v + lam * w_v) for the one multiplier lam at which the sum is S (the
-Karush-Kuhn-Tucker conditions; for equal weights, the projection onto a simplex of Held, Wolfe and Crowder
-1974). The sum is a convex, increasing, piecewise linear function of lam, so Newton's method started from
-"nobody is at zero" comes down on the solution from above, drops children only, and *ends*, on the exact set
-of positive children (Michelot 1986). It takes a handful of sweeps; the rare family that needs more than
-``SWEEPS`` is finished by sorting, so no input is worse than O(n log n).
+has the solution x_v = max(0, e_v + lam·w_v) for the one lam at which the sum is S (Held, Wolfe and Crowder
+1974). Newton's method from "nobody is at zero" only drops children, and ends on the exact set of positive
+ones (Michelot 1986) after a handful of sweeps; a family that needs more than ``SWEEPS`` is finished by
+sorting: O(n log n) at worst.
 """
 
 from __future__ import annotations
@@ -139,21 +135,11 @@ def _sorted_multipliers(families: Families) -> Floats:
 
 
 def common_reduction(tables: Floats) -> Floats:
-    """Return, for each table, what to take off every cell before cutting off at zero.
+    """Return (tables,) what to take off every cell of (tables, cells) before cutting off at zero.
 
-    max(level - t, 0) is the least-squares projection of a table onto the tables without negative cells and
-    with the same total. Cutting off alone (t = 0) moves the total up, in sparse tables by a multiple of what
-    there is; this does not. A table with a total below zero becomes all zeros.
-
-    Parameters
-    ----------
-    tables
-        Shape (tables, cells).
-
-    Returns
-    -------
-    t, shape (tables,), not negative. Found by leaving out cells until none is below t (Michelot 1986); each
-    round takes O(n) time, and ten or twenty are enough.
+    max(level - t, 0) is the least-squares projection of a table onto those without negative cells and with
+    the same total. A table with a total below zero becomes all zeros. Found by leaving out cells until none
+    is below t (Michelot 1986), in ten or twenty rounds of O(n).
     """
     totals = np.maximum(tables.sum(axis=1), 0.0)
     reduction = np.zeros(tables.shape[0])

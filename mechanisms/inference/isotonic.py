@@ -31,8 +31,6 @@ def isotonic(
         Shape (n,), finite.
     weights
         Shape (n,), positive; by default all 1. For the least variance, one over the variance of each value.
-    increasing
-        Whether f may only rise, or only fall.
 
     Raises
     ------

@@ -1,18 +1,10 @@
 """What the level above makes expect of the cells of a level: each node made up like its parent.
 
-::
-
     expected = odds(share of the cell in the parent) · sum of the node's other cells
 
-The share of a cell among all cells of the parent says how records are spread over age, sex and so on; the
-other cells of the node say how many records it has. Sums over nodes of small size are mostly noise: they are
-drawn towards the mean of the node's siblings by the share of their spread that noise explains (James and
-Stein).
-
-*Why the other cells.* The law of changes is learnt from how noisy cells lie about what is expected of them
-(:mod:`tabularium.mechanisms.inference.draw_towards`), and takes a cell's noise to be
-independent of that. A cell's own noise must not come back to it by way of the node's sum: it would look as if
-nothing was left to explain, the more so the more of the node is in the cell.
+Sums over nodes of small size are mostly noise: they are drawn towards the mean of the node's siblings by the
+share of their spread that noise explains (James and Stein). The cell itself is left out of its node's sum,
+since ``prior_shrinkage`` takes its noise to be independent of what is expected of it.
 
 *Privacy.* All of it is made of noisy counts that are paid for.
 """
@@ -39,8 +31,6 @@ def expected_below(noisy: Floats, above: Floats, parents: Integers, variance: fl
         (nodes above, cells) what is known of the level above; below zero is taken for zero.
     parents
         (nodes,) the row of ``above`` for each node.
-    variance
-        Of the noise.
 
     Returns
     -------
@@ -78,13 +68,7 @@ def expected_below(noisy: Floats, above: Floats, parents: Integers, variance: fl
 
 
 def _to_siblings(sums: Floats, noise: Floats, parents: Integers, above: int) -> Floats:
-    """Draw sums towards the mean of those below the same parent, cell by cell, as far as noise explains them.
-
-    Parameters
-    ----------
-    sums, noise
-        (nodes, cells) sums and the variances of their noise.
-    """
+    """Draw sums (nodes, cells) towards the mean of their siblings, as far as noise explains them."""
     number = np.bincount(parents, minlength=above).astype(np.float64)
     mean = np.zeros((above, sums.shape[1]))
     np.add.at(mean, parents, sums)

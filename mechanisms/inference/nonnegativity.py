@@ -1,18 +1,12 @@
 """Non-negative values that still add up: a weighted projection, family by family, from the top down.
 
-Clipping negative values at zero breaks the sums and pushes every total up, since only the negative errors
-are removed. The global quadratic program (all nodes at once) pushes totals up as well: it may pay for
-non-negative cells by raising their parents. Here the parent is settled before its children are looked at,
-and the children are then the nearest non-negative numbers that add up to it, so a total that is far from
-zero keeps its unbiased estimate: whatever is taken from one child is given to another. The projection weighs
-every child by the inverse of its own variance (``family_projection``).
+A parent is settled before its children, which are then the nearest non-negative numbers that add up to it,
+each weighed by the inverse of its variance (``family_projection``). So a total far from zero keeps its
+unbiased estimate: what is taken from one child is given to another. Clipping, or one quadratic program over
+all nodes, would push totals up.
 
-Values that are known exactly (invariants, and zero variances) stay. What they need from above is a lower
-bound: a node may not fall below the sum of the exact values beneath it. Bounds are added up from the leaves
-first, and the projection is the same one for x_v minus its bound.
-
-The variances handed back are those of the linear estimate that came in: a projection is not linear and has
-no closed-form variance. Margins of the projected values come from simulation.
+Exact values stay; what they need from above is a lower bound of every node, and the projection is the same
+one for x_v minus its bound. The variances handed back are those of the linear estimate that came in.
 """
 
 from __future__ import annotations
@@ -41,8 +35,6 @@ def nonnegativity(
 
     Parameters
     ----------
-    tree
-        The hierarchy of the rows.
     est
         What ``consistency`` returned: values (nodes, cells) and variances that broadcast to them, finite.
         A node and cell of variance 0 is kept as it is.
@@ -71,7 +63,6 @@ def nonnegativity(
     --------
     The middle child cannot be -1, so its lack is taken from the other two alike.
 
-    >>> import numpy as np
     >>> est = Estimate(np.array([[10.0], [8.0], [-1.0], [3.0]]), np.ones((4, 1)))
     >>> nonnegativity(Hierarchy([-1, 0, 0, 0]), est).values.ravel().tolist()
     [10.0, 7.5, 0.0, 2.5]

@@ -1,34 +1,12 @@
 """Whole numbers that still add up: controlled rounding, family by family, from the top down.
 
-The cells of a root are rounded down or up so that their sum is the nearest whole number to what it was
-(halves to the even one); a root of one cell is simply rounded. Rounded one by one, the many small remainders
-of empty cells would all be lost, and the total with them. Then, parent N settled, every child of the family
-is rounded down, and the K = N - sum floor(x_v) units that are missing go, one each, to the K
-children with the largest remainders.
+The cells of a root are rounded so that their sum is the nearest whole number to what it was. Then, parent N
+settled, every child is rounded down, and the N - Σ floor(x_v) units that are missing go, one each, to the
+children with the largest remainders. Every number ends at the floor or the ceiling of its *unrounded* value,
+at every depth, and never below zero (proof: docs/explanation/inference.md).
 
-*Within 1 everywhere.* Claim: every node ends at the floor or the ceiling of its own unrounded value, so
-less than 1 away. It holds for the roots. Let it hold for a parent with unrounded value x = sum x_v and
-settled value N, and let r_v = x_v - floor(x_v) in [0, 1). Then R = sum r_v = x - sum floor(x_v) differs from
-x by a whole number, so N in {floor x, ceil x} gives K in {floor R, ceil R}. Hence K >= 0, and K <= ceil R <=
-the number of children with r_v > 0, since each contributes less than 1. So K children with r_v > 0 exist,
-each goes to its ceiling, the others stay at their floor. The parent's own rounding, decided first, can
-always be absorbed, and nothing piles up on the way down: the bound is against the *unrounded* value at
-every depth. (In floating point the values add up to about 1e-16 of their size only. A family short of
-remainders by such an error raises a whole child by exactly 1, so within 1 still holds.)
-
-*Never below zero.* The floor of a non-negative number is not negative.
-
-*Almost whole numbers.* A value within 1e-6 of a whole number takes that number: 2.9999999 has the largest
-remainder and is served first, 3.0000001 the smallest and is served last. So remainders need not be altered
-before they are ranked; they are compared in steps of 2^-20 (9.5e-7), which keeps rounding errors in the
-last bits from deciding between equals.
-
-*Invariants.* A whole number has remainder 0 and K <= the number of children with r_v > 0, so exact whole
-values are kept without special care; they are also barred from the ranking, so that an estimate that does
-not honour its invariants raises instead of breaking them.
-
-*Deterministic.* Equal remainders go by node number, the smaller first. No randomness: the bias of a single
-cell is at most its remainder, and sums are settled before their parts.
+A value within 1e-6 of a whole number takes that number; exact whole values are kept. Remainders are compared
+in steps of 2^-20, equal ones go by node number: deterministic.
 """
 
 from __future__ import annotations
@@ -45,6 +23,7 @@ from tabularium.mechanisms.inference.estimate import (
     refuse_values,
 )
 from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
+from tabularium.mechanisms.limits import LARGEST_WHOLE
 
 STEPS = 1 << 20
 """Remainders are compared in steps of 1 / STEPS."""
@@ -52,17 +31,12 @@ STEPS = 1 << 20
 SNAP = 1e-6
 """A value this close to a whole number takes it."""
 
-EXACT = 2.0**53
-"""Up to here doubles hold every whole number."""
-
 
 def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Integers:
     """Return whole numbers that add up in every family, each within 1 of its unrounded value.
 
     Parameters
     ----------
-    tree
-        The hierarchy of the rows.
     est
         What ``consistency`` or ``nonnegativity`` returned: values (nodes, cells) that add up.
     invariants
@@ -81,7 +55,6 @@ def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = Non
 
     Examples
     --------
-    >>> import numpy as np
     >>> est = Estimate(np.array([[10.0], [3.4], [3.3], [3.3]]), np.ones((4, 1)))
     >>> rounding(Hierarchy([-1, 0, 0, 0]), est).ravel().tolist()
     [10, 4, 3, 3]
@@ -111,7 +84,7 @@ def round_into(
 
 
 def _inexact(values: Floats) -> Bools:
-    beyond: Bools = np.abs(values) > EXACT
+    beyond: Bools = np.abs(values) > LARGEST_WHOLE
     return beyond
 
 

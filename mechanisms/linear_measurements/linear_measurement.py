@@ -1,15 +1,11 @@
 """Linear measurements of a table: noisy values of sums of its cells, and least squares over them.
 
-A mechanism names the linear measurements that it made (``Mechanism.linear_measurements``). Every value is a
-weighted sum of cells, with weights that were fixed before its noise was drawn, plus independent noise of a
-known distribution. So weighted least squares gives any sum of cells that is a combination of them without
-bias, with its exact variance; that is what queries are answered from.
+A mechanism names the linear measurements that it made (``Mechanism.linear_measurements``): weighted sums of
+cells, with weights fixed before the noise was drawn, plus independent noise of a known distribution. Weighted
+least squares gives any sum of cells that is a combination of them without bias, with its exact variance.
 
-Sums that were chosen by noise. Where a mechanism drew noise on one set of sums, then chose by the outcome
-which sums to measure next, the first noise is no longer independent of the choice: over boxes that it drew
-itself it errs by more than its variance, and in one direction. So the two are not averaged. The later
-measurement stands by itself, given the choice, and names the earlier one as ``chosen_by``, which stands by
-itself too.
+Where a mechanism chose by noisy sums what to measure next, the first noise is no longer independent of the
+choice, so the two are not averaged: the later measurement names the earlier one as ``chosen_by``.
 """
 
 from __future__ import annotations
@@ -40,8 +36,6 @@ class Sums:
     ----------
     of
         (cells,) the sum that each cell is a part of, row·columns + column; -1 where it is in none.
-    rows, columns
-        How many there are.
     """
 
     of: Indices
@@ -118,13 +112,7 @@ class LinearMeasurement(ABC):
         return min(found, default=SMALLEST_VARIANCE)
 
     def estimate(self, chosen: Bools) -> tuple[float, float]:
-        """Return the estimate of the sum of chosen cells, and its variance; nan and infinite if it has none.
-
-        Parameters
-        ----------
-        chosen
-            Which cells, in the shape of the table or flat.
-        """
+        """Return the estimate of the sum of chosen cells, and its variance; nan and infinite if unknown."""
         sums = Sums(np.where(chosen.reshape(-1), 0, -1), rows=1)
         if not self.known(sums)[0]:
             return np.nan, np.inf
@@ -178,12 +166,7 @@ class NoisyCells(LinearMeasurement):
 def noisy_counts(measured: Measured, purpose: str = "cells") -> NoisyCells | None:
     """Return the array ``cells`` of a measurement as noisy counts, None where it is not drawn in one draw.
 
-    Parameters
-    ----------
-    measured
-        What was drawn. The numbers in its arrays are not looked at.
-    purpose
-        The last word of the purpose of the draw.
+    ``purpose``: the last word of that of the draw. The numbers in the arrays are not looked at.
     """
     values = measured.arrays.get("cells")
     events = draws(measured, purpose)
@@ -207,14 +190,9 @@ def variance_in(noise: Noise) -> float:
 
 
 def added_up(sums: Sums, keys: Indices, factors: Floats, variances: Floats) -> Floats:
-    """Return Σ variance·factor·factor over errors that are independent: (rows, columns, columns).
+    """Return (rows, columns, columns) Σ variance·factor·factor over errors that are independent.
 
-    Parameters
-    ----------
-    keys
-        (entries,) error·sums + sum, ascending: which error is in which sum.
-    factors, variances
-        (entries,) how much of it is in the sum, and its variance.
+    ``keys``: (entries,) error·sums + sum, ascending: which error is in which sum, by how much, ``factors``.
     """
     columns = sums.columns
     if columns == 1:

@@ -3,16 +3,13 @@
 The leaves are groups of cells, single cells mostly, that share no cell and are all of the table. Every leaf
 was measured; of the nodes above them any may have been.
 
-The variance of a sum. Let t_v be the variance of the best estimate of node v from its own subtree, and T_v
-the sum of those of its children: t_v = 1/(1/s_v + 1/T_v), where s_v is the variance of what was measured at v
-(:mod:`tabularium.mechanisms.inference.consistency`, whose estimates these are). With errors taken as Gaussian
-for a moment, the children u of v are, given the value of v, independent Gaussians of variances t_u
-conditioned on their sum. A sum F of leaves is, given the value of v, of slope m_v in it, so that
+With t_v the variance of the best estimate of node v from its own subtree, and T_v the sum of those of its
+children u, a sum F of leaves is, given the value of v, of slope m_v in it, so that
 
-    m_v = Σ m_u·t_u / T_v,      Cov(F, G) = Σ_roots t·m·m' + Σ_v (Σ_u t_u·m_u·m'_u - T_v·m_v·m'_v).
+    m_v = Σ m_u·t_u / T_v,      Cov(F, G) = Σ_roots t·m·m' + Σ_v (Σ_u t_u·m_u·m'_u - T_v·m_v·m'_v)
 
-A sum has slopes other than 0 only above its own leaves. So the slopes of all sums are carried up together as
-a sparse matrix, level by level: O(cells·depth) for all rows of an answer, however many there are.
+(docs/explanation/errors-of-answers.md). A sum has slopes other than 0 only above its own leaves: the slopes
+of all sums are carried up together as a sparse matrix, level by level, in O(cells·depth).
 """
 
 from __future__ import annotations
@@ -25,8 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
-from tabularium.mechanisms.inference.consistency import consistency
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
+from tabularium.mechanisms.inference.tree_least_squares import TreeLeastSquares, consistency
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
     NoisyCells,
@@ -139,11 +136,11 @@ class NoisyTree(LinearMeasurement):
     @cached_property
     def _subtree(self) -> tuple[Floats, Floats]:
         """(nodes,) variances of estimates from subtrees, and their sums over the children of each node."""
-        t, total = self.variances.astype(np.float64), np.full(self.tree.nodes, np.inf)
+        below = TreeLeastSquares(self.tree, self.variances[:, None]).below[:, 0]
+        total = np.full(self.tree.nodes, np.inf)
         for block in self.tree.up():
-            total[block.parents] = block.total(t[block.children])
-            t[block.parents] = 1 / (1 / t[block.parents] + 1 / total[block.parents])
-        return t, total
+            total[block.parents] = block.total(below[block.children])
+        return below, total
 
 
 def side_by_side(
@@ -151,14 +148,7 @@ def side_by_side(
 ) -> LinearMeasurement | None:
     """Return the measurement of a table whose parts were measured one by one; None if one was not.
 
-    Parameters
-    ----------
-    parts
-        The measurements, none of which shares noise with another.
-    places
-        Of each part, the places of its cells in the table.
-    shape
-        Of the table.
+    ``places``: of each part, whose noise it shares with none, the places of its cells in the table.
     """
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -200,15 +190,7 @@ def _forest(
 
 @dataclass(frozen=True, eq=False)
 class SideBySide(LinearMeasurement):
-    """Measurements of parts of a table that share no cell and, together, are all of it.
-
-    Attributes
-    ----------
-    parts
-        The measurements.
-    places
-        Of each part, the places of its cells in the table.
-    """
+    """Measurements of parts of a table that share no cell and, together, are all of it, in these places."""
 
     parts: tuple[LinearMeasurement, ...] = field(kw_only=True)
     places: tuple[Indices, ...] = field(kw_only=True)

@@ -1,18 +1,12 @@
 """The smallest budget whose margins are as wanted, and the losses of every measurement that make it up.
 
-    minimise  sum of losses x_i   subject to   precision of cell j (p(x)) >= r_j for every wanted cell j,
+    minimise  sum of losses x_i   subject to   precision of cell j (p(x)) >= r_j for every wanted cell j
 
-where p_i(x_i) is the precision of a measurement of loss x_i, and the precision of a cell is that after least
-squares: concave in p and homogeneous of degree one (:mod:`tabularium.mechanisms.planning.linear_variances`).
-
-Under zCDP p is linear in ρ: a convex problem, so what the solver stops at is the smallest budget, and the
-tangents at that point prove it: a concave function lies below them, so the linear program with tangents in
-the place of the constraints has no larger a value (``Found.gap``).
-
-Under pure privacy p grows like ε², so that a given precision is cheaper in one piece than in two: not convex,
-and often best on the edge, with few levels measured. The solver takes the best of three starts (all levels,
-the deepest alone, and the precisions that would be best under zCDP) and leaves out levels for as long as that
-lessens the budget. No bound is claimed there.
+The precision of a cell after least squares is concave in those of the measurements, p_i(x_i), and homogeneous
+of degree one (``linear_variances``). Under zCDP p is linear in ρ: a convex problem, and the linear program on
+the tangents at the optimum bounds what could be saved (``Found.gap``). Under pure privacy p grows like ε²:
+not convex, and often best with few levels measured. The solver takes the best of three starts and leaves out
+levels for as long as that lessens the budget; no bound is claimed.
 """
 
 from __future__ import annotations
@@ -26,8 +20,8 @@ import numpy as np
 from scipy.optimize import brentq, linprog, minimize, nnls
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
+from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, SeparateVariances
-from tabularium.mechanisms.planning.noise_curves import NoiseCurve
 
 ROUNDS = 12
 """Times that the worst cells of every goal are looked for again."""
@@ -90,8 +84,6 @@ class BudgetProblem:
 
     Parameters
     ----------
-    model
-        The tables.
     curves
         (measurements) how precision comes of loss.
     goals
@@ -137,18 +129,18 @@ class BudgetProblem:
             [spread[goal.table].values[rows].max() for goal, rows in zip(self.goals, self._rows, strict=True)]
         )
 
-    def met(self, losses: Floats) -> float:
+    def feasibility(self, losses: Floats) -> float:
         """Return how far the goal that is worst off is met: wanted variance over variance."""
         return float(np.min(np.array([goal.variance for goal in self.goals]) / self.worst(losses)))
 
-    def enough(self, shape: Floats) -> Floats:
+    def scale_to_feasible(self, shape: Floats) -> Floats:
         """Return the least multiple of some losses that meets all goals.
 
         Precision grows with the loss, or faster, so that the goals' own distance brackets it.
         """
 
         def beyond(logarithm: float) -> float:
-            return math.log(self.met(math.exp(logarithm) * shape))
+            return math.log(self.feasibility(math.exp(logarithm) * shape))
 
         away = -beyond(0.0)
         found = brentq(beyond, min(0.0, away) - _SLACK, max(0.0, away) + _SLACK, xtol=1e-9)
@@ -160,20 +152,17 @@ class BudgetProblem:
     def solve(self, near: Floats | None = None) -> Found:
         """Return the smallest budget, and what it is spent on.
 
-        Parameters
-        ----------
-        near
-            (measurements,) losses that are best for goals not far from these: the search begins there, and
-            measures the same levels.
+        ``near``: losses that are best for goals not far from these; the search begins there, with the same
+        levels.
         """
         if near is not None:
-            best = self._optimum(self.enough(near))
+            best = self._optimum(self.scale_to_feasible(near))
         else:
             alone = self._alone()
             shapes = [np.where(self.needed, 1.0, 0.5) * alone]
             if not self._convex:
                 shapes += [np.where(self.needed, 1.0, 0.0) * alone, self._as_if_convex()]
-            tried = [self._optimum(self.enough(shape)) for shape in shapes]
+            tried = [self._optimum(self.scale_to_feasible(shape)) for shape in shapes]
             best = self._fewer(min(tried, key=lambda losses: float(losses.sum())))
         bounded = self._convex and self._ties.loose
         return Found(best, self._drives(best), self._gap(best) if bounded else None)
@@ -231,7 +220,7 @@ class BudgetProblem:
             doubtful = list(dict.fromkeys(doubtful))
             small = [block for block in doubtful if part[blocks == block].max() < NEGLIGIBLE] or doubtful[:1]
             without = np.where(np.isin(blocks, small), 0.0, losses)
-            tried = self._optimum(self.enough(without))
+            tried = self._optimum(self.scale_to_feasible(without))
             if tried.sum() <= losses.sum() * (1 + SIMPLER):
                 losses = tried
             elif len(small) > 1:
@@ -256,7 +245,7 @@ class BudgetProblem:
             if sum(map(len, cells)) == before:
                 break
             losses = self._with(losses, free)
-            enough = self.enough(losses)
+            enough = self.scale_to_feasible(losses)
             if enough.sum() < best.sum():
                 best = enough
         return best
@@ -400,13 +389,6 @@ def short_above(amount: float) -> Fraction:
     return found
 
 
-# A table with several arrays, its counts and those of its measures, measures the same levels of each with
-# the same parts of the array's loss. So the loss of an array at a level is a product, that of the array
-# times the part of the level; and an array whose share is settled beforehand stands in a fixed proportion
-# to another one of its table. In logarithms both are linear: log loss = log proportion + factors ·
-# unknowns.
-
-
 @dataclass(frozen=True)
 class Place:
     """What one measurement is of.
@@ -415,8 +397,6 @@ class Place:
     ----------
     table, level
         Arrays of one table have the same parts for their levels.
-    array
-        What is measured.
     head
         The array whose loss it follows: its own, or one of its table to which it is in proportion.
     """
@@ -429,7 +409,10 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """What the losses of measurements have in common.
+    """Measurements whose losses cannot be chosen one by one: log loss = log proportion + factors · unknowns.
+
+    The arrays of a table have the same parts of their losses for their levels; an array whose share is
+    settled beforehand stands in a fixed proportion to another one of its table.
 
     Attributes
     ----------

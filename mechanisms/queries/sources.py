@@ -20,7 +20,7 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.inference import Hierarchy, TreeLeastSquares, consistency
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     SMALLEST_VARIANCE,
@@ -117,8 +117,11 @@ class NoisyTable:
     @cached_property
     def estimated_variances(self) -> Floats:
         """(nodes,) variance of each node's least-squares estimate."""
-        tree = Hierarchy(self.axes.parents)
-        return consistency(tree, np.zeros((tree.nodes, 1)), self.measured_variances).variances[:, 0]
+        return self._squares.variances[:, 0]
+
+    @cached_property
+    def _squares(self) -> TreeLeastSquares:
+        return TreeLeastSquares(Hierarchy(self.axes.parents), self.measured_variances[:, None])
 
     @property
     def least_variance(self) -> float:
@@ -146,39 +149,40 @@ class NoisyTable:
         return SelectedCells(values, *self.noise(rows), none, none, terms, scale)
 
     def noise(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Return (rows, columns) variances of sums, and by how much one whole number of noise may move them.
-
-        Cells of the other axes have independent noise, and equal variances where the same leaves are chosen.
-        """
-        tree, used = Hierarchy(self.axes.parents), (rows.of >= 0).any(axis=0)
+        """Return (rows, columns) variances, and by how much a whole number of noise may move each sum."""
+        shape = len(rows.labels), rows.columns
+        used = np.asarray((rows.of >= 0).any(axis=0))
         if not used.any():
-            return np.zeros((len(rows.labels), rows.columns)), np.zeros((len(rows.labels), rows.columns))
-        of = rows.of[:, used]
-        kinds = of >= 0
+            return np.zeros(shape), np.zeros(shape)
+        found, kind = self._variances_below(rows.of >= 0, used)
+        label = rows.at_tops(np.maximum, rows.of[:, used], -1)
+        # Different roots share no measurement, so that their variances add up.
+        roots = found[self._squares.tree.roots].sum(axis=0, keepdims=True)
+        tops = roots if rows.tops is None else found[rows.tops.nodes]
+        each, label = np.broadcast_to(tops[:, kind], label.shape)[label >= 0], label[label >= 0]
+        step = np.zeros(shape)
+        np.maximum.at(step.reshape(-1), label, np.minimum(1.0, np.sqrt(each / self.least_variance)))
+        return np.asarray(np.bincount(label, each, step.size), float).reshape(shape), step
+
+    def _variances_below(self, chosen: Bools, used: Bools) -> tuple[Floats, Indices]:
+        """Return variances of the sums of chosen leaves below each node, (nodes, kinds), and cells' kinds.
+
+        Cells of the other axes have independent noise, of equal variances where the same leaves are chosen.
+        """
+        kinds, leaves, squares = chosen[:, used], len(chosen), self._squares
         if self.impossible is not None:
-            kinds = np.concatenate([kinds, self.impossible.reshape(tree.nodes, -1)[:, used]])
-        kind = np.zeros(of.shape[1], np.intp)
+            kinds = np.concatenate([kinds, self.impossible.reshape(-1, len(used))[:, used]])
+        kind = np.zeros(kinds.shape[1], np.intp)
         if (kinds != kinds[:, :1]).any():
             kinds, kind = np.unique(kinds, axis=1, return_inverse=True)
         else:
             kinds = kinds[:, :1]
-        chosen = np.zeros((tree.nodes, kinds.shape[1]), bool)
-        chosen[self.axes.leaves] = kinds[: len(of)]
-        measured, estimated = self.measured_variances[:, None], self.estimated_variances[:, None]
         if self.impossible is not None:
-            measured = np.where(kinds[len(of) :], 0.0, measured)
-            estimated = consistency(tree, np.zeros(measured.shape), measured).variances
-        found = sum_variances(tree, measured, estimated, chosen)
-        label = rows.at_tops(np.maximum, of, -1)
-        # Different roots share no measurement, so that their variances add up.
-        roots = found[tree.roots].sum(axis=0, keepdims=True)
-        tops = roots if rows.tops is None else found[rows.tops.nodes]
-        each = np.broadcast_to(tops[:, kind.reshape(-1)], label.shape)[label >= 0]
-        label, number = label[label >= 0], len(rows.labels) * rows.columns
-        step = np.zeros(number)
-        np.maximum.at(step, label, np.minimum(1.0, np.sqrt(each / self.least_variance)))
-        variance = np.asarray(np.bincount(label, each, number), float)
-        return variance.reshape(-1, rows.columns), step.reshape(-1, rows.columns)
+            measured = np.where(kinds[leaves:], 0.0, self.measured_variances[:, None])
+            squares = TreeLeastSquares(squares.tree, measured)
+        below = np.zeros((squares.tree.nodes, kinds.shape[1]), bool)
+        below[self.axes.leaves] = kinds[:leaves]
+        return squares.sum_variances(below), kind.reshape(-1)
 
     def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats]:
         """Return the estimates of two sums of (leaves, cells) without a common one, and covariances."""
@@ -552,40 +556,3 @@ def _as_counts(
         values = whole
     scale = noise.scale if noise.family == "laplace" else None
     return Measurement(nodes, values.reshape(len(nodes), *shape), noise.variance, scale)
-
-
-def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: Bools) -> Floats:
-    """Return, for every node, the variance of the sum of the estimates of the chosen leaves below it.
-
-    Parameters
-    ----------
-    measured, estimated
-        (nodes, 1 or sums) variances of the measurements, infinite where there is none, and of the
-        least-squares estimates, as ``consistency`` returns them.
-    chosen
-        (nodes, sums) which leaves are summed; inner nodes are not looked at.
-
-    Examples
-    --------
-    Two parts measured with variance 1, and their whole too: each has the variance 2/3, and so has their sum.
-
-    >>> import numpy as np
-    >>> tree = Hierarchy([-1, 0, 0])
-    >>> both = np.array([[False], [True], [True]])
-    >>> sum_variances(tree, np.ones((3, 1)), np.full((3, 1), 2 / 3), both).ravel().round(3).tolist()
-    [0.667, 0.667, 0.667]
-    """
-    below = np.array(np.broadcast_to(measured, chosen.shape), np.float64)
-    slope = np.where(tree.leaf[:, None] & chosen, 1.0, 0.0)
-    rest = np.zeros_like(slope)
-    for block in tree.up():
-        own = below[block.children]
-        total = block.total(own)
-        # Children that are all exactly known err in nothing: any slope will do.
-        mean = block.total(slope[block.children] * own) / np.where(total > 0, total, 1.0)
-        apart = (slope[block.children] - block.to_children(mean)) ** 2 * own
-        slope[block.parents] = mean
-        rest[block.parents] = block.total(rest[block.children] + apart)
-        with np.errstate(divide="ignore"):
-            below[block.parents] = 1.0 / (1.0 / below[block.parents] + 1.0 / total)
-    return np.asarray(slope**2 * estimated + rest)

@@ -28,11 +28,10 @@ from pathlib import Path
 from stat import S_IMODE
 
 from tabularium.ledger import Charge, Entry, Head, Ledger
-from tabularium.ledger.chain import export as exported
+from tabularium.ledger import export as exported
 from tabularium.ledger.durable_files import sync_folder
-from tabularium.ledger.measurement.measurement_file import read_head
-from tabularium.ledger.measurement.store import MeasurementStore
-from tabularium.ledger.records import STEPS
+from tabularium.ledger.measurement.store import MeasurementStore, read_head
+from tabularium.ledger.records import TRANSITIONS
 from tabularium.ledger.refusals import MeasurementDamaged
 from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
 from tabularium.tasks.arrival.claims import Claims
@@ -122,7 +121,7 @@ def _write(home: Home, aside: Path, target: Path, lock: Lock) -> Written:
     charges: dict[str, Charge] = {}
 
     def see(entry: Entry) -> None:
-        if entry.body["kind"] in STEPS:
+        if entry.body["kind"] in TRANSITIONS:
             charge = Charge.of(entry.body)
             charges[charge.release_id] = charge
 

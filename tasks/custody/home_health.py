@@ -22,11 +22,11 @@ from packaging.requirements import Requirement
 from sqlalchemy import make_url
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.restored import CONFIRM
-from tabularium.ledger.chain.witness import ALONE
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.measurement.store import MeasurementStore
-from tabularium.ledger.officers.keys import key_id, public_hex
 from tabularium.ledger.refusals import NoLedger
+from tabularium.ledger.transactions import CONFIRM
+from tabularium.ledger.witness import ALONE
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.arrival.claims import Claims
 from tabularium.tasks.arrival.inboxes import Inbox, inboxes

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain import export as exported
-from tabularium.ledger.chain.verify import Verified
+from tabularium.ledger import export as exported
 from tabularium.ledger.durable_files import make_folder, sync_folder
 from tabularium.ledger.records import EMPTY, Head
 from tabularium.ledger.refusals import Conflict
+from tabularium.ledger.verify import Verified
 from tabularium.mechanisms.errors import InputError, TabulariumError
 from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tabularium.ledger.durable_files import lock, unlock
-from tabularium.ledger.refusals import Busy
+from tabularium.ledger.refusals import LockTimeout
 from tabularium.tasks.runtime.home import Home
 
 _PREFIX = ".unpacked-"
@@ -23,12 +23,12 @@ def scratch(home: Home) -> Iterator[Path]:
 
     Raises
     ------
-    Busy
+    LockTimeout
         If another process keeps having one: there is never more than one in a home.
     """
     with _locked(home, _WAIT_SECONDS) as mine:
         if not mine:
-            raise Busy(
+            raise LockTimeout(
                 "another process is restoring in this home", where=str(home.path), hint="wait, then run again"
             )
         _clear(home)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain import export as exported
+from tabularium.ledger import export as exported
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.refusals import ChainBroken
 from tabularium.mechanisms.errors import InputError

@@ -19,7 +19,7 @@ import numpy as np
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Floats
-from tabularium.mechanisms.planning.noise_curves import NoiseCurve
+from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.tasks.forecast.cell_sizes import CellSizes, small_of
 from tabularium.tasks.forecast.number_margins import Noise, NumberMargin, noise_of_choice
 from tabularium.tasks.plan.array_margins import ArrayMargin

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Made
-from tabularium.mechanisms.mechanism import LARGEST_COUNT, Mechanism
+from tabularium.mechanisms.limits import LARGEST_COUNT
+from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.sampled_families import LARGE, Families, Known, can_be_sampled
 from tabularium.tasks.measure import shares

@@ -2,7 +2,7 @@
 
 Wherever post-processing moved a number to, an interval around it that holds the whole interval of what was
 measured is as good as that one was
-(:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.covering`).
+(:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.widen_to_cover`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, margins
-from tabularium.mechanisms.inference.margins_of_error.half_widths import covering
+from tabularium.mechanisms.inference.margins_of_error.half_widths import widen_to_cover
 from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk
 from tabularium.mechanisms.queries.sources import Measurement, noisy_cells
 from tabularium.tasks.measure import Finished
@@ -69,7 +69,7 @@ class Covered:
         """Return the half-widths of some nodes, (some, cells)."""
         at, around, half = self.published[nodes], self.linear[nodes], self.half[nodes]
         if self.clipped:
-            return covering(at, around, half, whole=self.whole)
+            return widen_to_cover(at, around, half, whole=self.whole)
         return whole_half(half, at, around) if self.whole else half
 
     def all(self) -> Floats:
@@ -133,7 +133,7 @@ def cover_on_average(
     average; small levels have too few cells for their errors to be measured well.
     """
     confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
-    own = covering(published.values, base.values, margins(base.variances, confidence))
+    own = widen_to_cover(published.values, base.values, margins(base.variances, confidence))
     if whole:
         # To the nearest, not up: the interval holds on average over the cells, and so does rounding.
         own = np.where(np.isfinite(own), np.floor(own + 0.5), own)
@@ -142,7 +142,7 @@ def cover_on_average(
         return own
     linear = consistency(Hierarchy(layout.parents), noisy.values, noisy.variances)
     half = linear_half(layout, parts, linear, confidence)
-    other = covering(published.values, linear.values, half, whole=whole)
+    other = widen_to_cover(published.values, linear.values, half, whole=whole)
     depth = np.zeros(layout.nodes, int) if layout.along is None else layout.along.depth[: layout.nodes]
     doubts = {int(depth[layout.cuts[level][0]]): _doubt(part, confidence) for level, part in parts.items()}
     narrower = [

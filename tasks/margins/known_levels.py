@@ -1,7 +1,7 @@
 """What is known of each measured level of a table: its numbers, and how far they lie from the truth.
 
 Of a table that is drawn towards an earlier release, or towards the level above, the finest measured level is
-not what was measured, but what came of drawing it (:mod:`tabularium.mechanisms.inference.draw_towards`); the
+not what was measured, but what came of drawing it (``prior_shrinkage``); the
 levels above it are left as they are, and settle sums.
 
 *Why the finest alone.* What is believed of sums follows from the finest cells and from the measurements of
@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference.draw_towards import Drawn, draw_towards
 from tabularium.mechanisms.inference.level_above import expected_below
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.inference.prior_shrinkage import Shrunk, shrink_to_prior
 from tabularium.mechanisms.noise_distributions import noise_in
 from tabularium.tasks.margins.error_model import LevelError, level_error
 from tabularium.tasks.postprocess.prior_numbers import prior_numbers
@@ -144,10 +144,10 @@ def _drawn(
     confidence: float,
     *,
     scaled: bool,
-) -> Drawn:
+) -> Shrunk:
     there = _there(layout, level)
     noisy = np.asarray(part.release.values, np.float64).reshape(there.shape)
-    return draw_towards(
+    return shrink_to_prior(
         noisy[there],
         expected.reshape(there.shape)[there],
         noise_in(part.measured.transcript[0]),
@@ -200,7 +200,7 @@ def below(layout: Layout, level: str) -> NDArray[np.bool_]:
     return np.isin(layout.cuts[level], layout.cuts[upper], invert=True)
 
 
-def _told(prior: PriorTable, drawn: Drawn) -> dict[str, Any]:
+def _told(prior: PriorTable, drawn: Shrunk) -> dict[str, Any]:
     """Return what the certificate says of it; four digits, as more would be more than an estimate knows."""
     return {
         "release": prior.release,
@@ -213,7 +213,7 @@ def _told(prior: PriorTable, drawn: Drawn) -> dict[str, Any]:
     }
 
 
-def _told_of_above(layout: Layout, drawn: Drawn) -> dict[str, Any]:
+def _told_of_above(layout: Layout, drawn: Shrunk) -> dict[str, Any]:
     *_, above, _ = layout.cuts
     told = [{"difference": apart, "shown": max(0.0, float(f"{shown:.3g}"))} for apart, shown in drawn.shown]
     return {"level": above, "cells": drawn.cells, "differences": told}

@@ -5,7 +5,7 @@ is analytic, and says nothing of the number that it stands beside: so it is with
 than zero. Where non-negativity came after it, margins are simulated from the release
 (:mod:`tabularium.mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what
 it measured, a simulation would not show what it hides: there the interval of what was measured is carried
-over to what is published (:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.covering`).
+over to what is published (``widen_to_cover``).
 """
 
 from __future__ import annotations

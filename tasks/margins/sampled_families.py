@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference import Estimate, Hierarchy, Overlap
+from tabularium.mechanisms.inference import Estimate, Hierarchy, TableSet, TreeLeastSquares
 from tabularium.mechanisms.inference.margins_of_error.opened_families import (
     Part,
     some_opened,
-    variances_below,
 )
 from tabularium.mechanisms.noise_distributions import NOTHING
 from tabularium.tasks.margins.error_model import LevelError
@@ -73,7 +72,7 @@ class Families:
             for along in {each.along for each in frames if each.along is not None}
         }
         self._below = {
-            name: variances_below(Hierarchy(layout.parents), _variances(layout, known[name]))
+            name: TreeLeastSquares(Hierarchy(layout.parents), _variances(layout, known[name])).below
             for name, layout in layouts.items()
         }
 
@@ -179,7 +178,7 @@ def _part_of_group(group: Together, along: Mapping[str, Part]) -> Together:
         frames[name] = replace(frame, tree=part.tree)
         if name in known:
             known[name] = Estimate(known[name].values[part.nodes], known[name].variances[part.nodes])
-    return replace(group, overlap=Overlap(frames), known=known)
+    return replace(group, overlap=TableSet(frames), known=known)
 
 
 def can_be_sampled(mechanism: str, error: LevelError) -> bool:

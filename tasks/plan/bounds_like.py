@@ -21,7 +21,7 @@ from fractions import Fraction
 import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats
-from tabularium.mechanisms.planning.noise_curves import NoiseCurve
+from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.tasks.plan.figures import in_figures
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded

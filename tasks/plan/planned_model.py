@@ -12,8 +12,8 @@ import numpy as np
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.mechanisms.planning.linear_variances import SeparateVariances
-from tabularium.mechanisms.planning.noise_curves import NoiseCurve
 from tabularium.mechanisms.planning.smallest_budget import Place, Ties
 from tabularium.tasks.plan.array_margins import ArrayMargin
 from tabularium.tasks.plan.planned_groups import separate_variances

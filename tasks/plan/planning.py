@@ -277,7 +277,7 @@ class _Planner:
         problem = self._problem(1.0)
         shape = np.array([float(self.part(place)) for place in self.model.linear.measurements])
         if self._given is None:
-            self._enough(problem.enough(shape))
+            self._enough(problem.scale_to_feasible(shape))
         else:
             self.budget = self._given
         self.losses = shape * self._tables_loss(self.budget)
@@ -330,7 +330,7 @@ class _Planner:
                 {name: rounded_shares(levels, denominator) for name, levels in by_level.items()},
             )
             shape = np.array([float(self.part(place)) for place in self.model.linear.measurements])
-            enough = problem.enough(shape)
+            enough = problem.scale_to_feasible(shape)
             if enough.sum() <= found.budget * (1 + WASTE):
                 break
         self._enough(enough)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference import Estimate, Overlap
+from tabularium.mechanisms.inference import Estimate, TableSet
 from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.tasks.postprocess.mapped_arrays import Room
 from tabularium.tasks.postprocess.table_layout import Layout
@@ -77,7 +77,7 @@ class Agreement:
         return cls(tuple(groups), {array.name: every[array.name] for array in loaded.spec.arrays})
 
     @property
-    def overlap(self) -> Overlap:
+    def overlap(self) -> TableSet:
         """Of the tables that share records with the invariants, which are those of all records."""
         return self.groups[0].overlap
 

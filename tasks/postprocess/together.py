@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import (
     Estimate,
-    Frame,
     Hierarchy,
-    Overlap,
     Rounded,
+    TableSet,
+    TableShape,
     Violation,
     consistency,
     joint_consistency,
@@ -28,8 +28,8 @@ from tabularium.mechanisms.inference import (
 )
 from tabularium.mechanisms.inference.estimate import into
 from tabularium.mechanisms.inference.joint.joint_consistency import PROBES
+from tabularium.mechanisms.inference.joint.joint_rounding import violations
 from tabularium.mechanisms.inference.joint.shared_marginals import View
-from tabularium.mechanisms.inference.joint.violations import violations
 from tabularium.mechanisms.inference.rounding import round_into
 from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.postprocess.joined_universes import ALONE, joined, spread_of
@@ -97,7 +97,7 @@ class Together:
         Table of a smaller universe -> the table by whose cells that is decided.
     """
 
-    overlap: Overlap
+    overlap: TableSet
     layouts: dict[str, Layout]
     known: Estimates
     apart: tuple[str, ...]
@@ -149,7 +149,7 @@ class Together:
                 holders[name] = part.holder
         layouts |= {name: layout for part in parts for name, layout in part.layouts.items()}
         frames = {
-            name: Frame(
+            name: TableShape(
                 flat(spreads[name].flat),
                 None if layout.along is None else layout.along.name,
                 Hierarchy(layout.parents),
@@ -160,7 +160,7 @@ class Together:
         for known in invariants:
             spread = spreads[known.name]
             frames[known.name], numbers[known.name] = _exact(loaded, known, flat(spread.flat), spread)
-        return cls(Overlap(frames), layouts, numbers, tuple(apart), tuple(chains), spreads, holders)
+        return cls(TableSet(frames), layouts, numbers, tuple(apart), tuple(chains), spreads, holders)
 
     @property
     def adds_up(self) -> bool:
@@ -327,10 +327,10 @@ def _may_nest(loaded: Loaded, domain: Domain) -> bool:
 
 def _exact(
     loaded: Loaded, known: KnownMarginal, sizes: dict[str, int], spread: Spread
-) -> tuple[Frame, Estimate]:
+) -> tuple[TableShape, Estimate]:
     """Return an invariant as a table of its own: its level, and the sums above it."""
     tree, values = known_on_tree(loaded, known)
-    frame = Frame(sizes) if known.along is None else Frame(sizes, known.along, tree)
+    frame = TableShape(sizes) if known.along is None else TableShape(sizes, known.along, tree)
     return frame, Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
 
 

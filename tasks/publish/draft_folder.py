@@ -238,6 +238,8 @@ def _copy(home: Home, ledger: Ledger, source: Path, target: Path, draft: Draft) 
         sync_folder(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        if isinstance(error, shutil.Error):  # of the first file that could not be copied
+            reason = str(error.args[0][0][2])
         failure = PlaceClosed(
             f"the accepted draft could not be published: {reason}",
             where=str(target.parent),

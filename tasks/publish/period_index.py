@@ -50,7 +50,7 @@ def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
     ------
     PublicationError
         If they cannot be written.
-    Busy
+    LockTimeout
         If another process has been at it for a minute.
     """
     named = hashlib.sha256(f"{period.parent.name}\0{period.name}".encode()).hexdigest()

@@ -26,7 +26,7 @@ def require_published(loaded: Loaded, ledger: Ledger) -> None:
 
     Raises
     ------
-    NotOffered
+    PriorUnavailable
         The ledger does not hold the certificate as published, or an officer withdrew the release.
     PublicationError
         A file of it is missing or altered.

@@ -13,10 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tabularium.ledger.officers.keys import key_id
-from tabularium.ledger.records import Entry
-from tabularium.ledger.release_keys import ReleaseKey, release_keys_of
-from tabularium.ledger.signers import draft_of, officer_keys_of
+from tabularium.ledger.keys import key_id
+from tabularium.ledger.records import Entry, ReleaseKey, draft_of, officer_keys_of, release_keys_of
 from tabularium.tasks.sign.statement import NotAStatement, SignedStatement, read_statement
 from tabularium.validations.certificate import Certificate
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import NotApproved
-from tabularium.ledger.officers.keys import key_id, private_from, public_hex
+from tabularium.ledger.keys import key_id, private_from, public_hex
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.secret_command import printed_by

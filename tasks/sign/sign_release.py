@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabularium.ledger import Head
 from tabularium.ledger.durable_files import create, sync_folder
-from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.tasks.publish.release_folder import aside_of, certificate_in, statement_in
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import note

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ def gathered(subject: Subject, export: Path) -> Books:
 
 def _gather(subject: Subject, export: Path) -> Books:
     from tabularium.ledger import Ledger
-    from tabularium.ledger.chain.export import restore
+    from tabularium.ledger.export import restore
 
     said = subject.certificate
     with TemporaryDirectory(prefix="tabularium-verify-") as folder:

@@ -106,7 +106,7 @@ def _judged(subject: Subject) -> Judgement:
 
 
 def _judge(subject: Subject) -> Judgement:
-    from tabularium.ledger.officers.keys import read_public
+    from tabularium.ledger.keys import read_public
 
     raw = None
     if (subject.folder / STATEMENT).is_symlink() or (subject.folder / STATEMENT).exists():

@@ -51,7 +51,7 @@ def _in_order(subjects: Sequence[Subject]) -> str:
 def _on_one_chain(subjects: Sequence[Subject], export: Path | None) -> str:
     if export is None:
         raise CouldNot("an export of the ledger: give --export")
-    from tabularium.ledger.chain.export import verify_export
+    from tabularium.ledger.export import verify_export
 
     return f"{verify_export(export, _heads(subjects)).entries:,} entries"
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting.transcript import CHOICES, Event
 from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
-from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.limits import LARGEST_COUNT
 
 Counts = NDArray[np.int64]
 FLAT = ((1,), (2,), (7,), (16,))
@@ -154,7 +154,7 @@ CASES: dict[str, Case] = {
         parameters=(
             {"form": "wavelet"},  # the quickest: it is run thousands of times
             {"shifts": 1},  # as by default, but quicker
-            {"form": "partition", "strength": "1/2", "sign": "cut", "categorical": [0]},
+            {"form": "mixture", "strength": "1/2", "shifts": 1, "sign": "cut", "categorical": [0]},
             {"form": "mixture", "strength": "0.7", "sign": "free", "shifts": 3},
             {"form": "sparse", "shifts": 1},
             {"workload": "ranges"},

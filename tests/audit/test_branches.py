@@ -77,7 +77,7 @@ PUBLIC = {
 # Conditions on the counts that are met elsewhere.
 ELSEWHERE = {
     # Beyond 2^60 records the same sums are computed in Python's integers: test_privhist compares them.
-    "PrivHist._runs: if float((runs[:, 0].astype(np.float64) * runs[:, 1]).sum()) > LARGEST_TOTAL:",
+    "PrivHist._runs: if float((runs[:, 0].astype(np.float64) * runs[:, 1]).sum()) > LARGEST_SUM:",
 }
 
 

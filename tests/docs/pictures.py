@@ -23,7 +23,7 @@ from tabularium.flows.operations.names_in_prefect import FLOW
 from tabularium.flows.operations.prefect_api import credentials
 from tabularium.flows.sample import write_sample
 from tabularium.ledger import AwaitingReview, Ledger
-from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.runtime.home import Home
 from tests.flows.desk.desk_process import Window, started, windows
 from tests.flows.operations.installations import running

@@ -18,10 +18,10 @@ import psycopg
 import pytest
 
 from tabularium.ledger import Account, Charge, Entry, Ledger
-from tabularium.ledger.chain.verify import Verification, Verified
 from tabularium.ledger.storage.database import _backend
 from tabularium.ledger.storage.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
 from tabularium.ledger.storage.sqlite import TRIGGERS as SQLITE_TRIGGERS
+from tabularium.ledger.verify import Verification, Verified
 from tests.ledger.storage.postgres import close_schema
 
 ROOT = Path(__file__).parent.parent.parent

@@ -23,7 +23,7 @@ from tabularium.ledger import (
     UnknownRelease,
     WrongState,
 )
-from tabularium.ledger.officers.keys import public_hex
+from tabularium.ledger.keys import public_hex
 from tests.ledger.scene import census, open_books
 
 RELEASES = st.sampled_from(["r1", "r2", "r3", "r4", "r5", "r6"])

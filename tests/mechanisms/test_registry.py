@@ -20,8 +20,8 @@ from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.cellwise import Identity, laplace_accuracy, xiao_bound
 from tabularium.mechanisms.inference import laplace_margin
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Measured, Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 CELLWISE = [("identity", "pure"), ("gaussian", "zcdp")]

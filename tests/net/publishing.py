@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import tabularium.tasks.measure
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.tasks.publish.certificate import certifying, draws, installed_code
 from tabularium.tasks.publish.documents import bill_of_materials

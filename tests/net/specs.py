@@ -160,7 +160,7 @@ def zcdp_tallies(folder: Path) -> Published:
 PARAMETERS = {"fpa": "{k: 5}", "structure_first": "{largest_count: 100}", "mwem": "{rounds: 3}"}
 FORMS = {
     "denoise_mixture": ("denoise", "{form: mixture, shifts: 2}"),
-    "denoise_partition": ("denoise", "{form: partition, shifts: 1, sign: cut}"),
+    "denoise_cut": ("denoise", "{form: mixture, shifts: 1, sign: cut}"),
     "denoise_sparse": ("denoise", "{form: sparse}"),
     "denoise_wavelet": ("denoise", "{form: wavelet, sign: free}"),
     "denoise_ranges": ("denoise", "{workload: ranges}"),

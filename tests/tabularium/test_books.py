@@ -9,7 +9,7 @@ import pytest
 
 import tabularium as tb
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.refusals import AwaitingReview
 from tabularium.mechanisms.errors import InputError

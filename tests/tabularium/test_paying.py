@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import tabularium as tb
 from tabularium.ledger import Ledger
-from tabularium.ledger.officers.keys import public_hex
+from tabularium.ledger.keys import public_hex
 from tabularium.mechanisms.errors import InputError
 from tests.flows.release.scene import let_sign, write_scene
 

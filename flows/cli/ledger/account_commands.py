@@ -19,9 +19,9 @@ from tabularium.flows.cli.ledger.shared_options import (
 )
 from tabularium.flows.cli.options import HomePath
 from tabularium.ledger import amounts
-from tabularium.ledger.chain.witness import ALONE
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.records import SYMBOLS
+from tabularium.ledger.witness import ALONE
 from tabularium.mechanisms.errors import InputError
 
 Amount = Annotated[str | None, typer.Option(help="An exact amount such as 1, 0.1 or 1/3; none for no cap.")]

@@ -26,7 +26,7 @@ from tabularium.flows.cli.ledger.shared_options import (
 from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
 from tabularium.ledger import Ledger
-from tabularium.ledger.officers.keys import (
+from tabularium.ledger.keys import (
     key_id,
     make_key,
     public_hex,
@@ -34,8 +34,7 @@ from tabularium.ledger.officers.keys import (
     read_private,
     read_public,
 )
-from tabularium.ledger.records import Approval, Key
-from tabularium.ledger.release_keys import ReleaseKey
+from tabularium.ledger.records import Approval, Key, ReleaseKey
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 

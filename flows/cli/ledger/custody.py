@@ -13,16 +13,15 @@ from tabularium.flows.cli.ledger.shared_options import KeyOrNone, app, open_ledg
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working, write
 from tabularium.ledger import ChainBroken, Charge, Entry, Head, Ledger, ReadOnly
-from tabularium.ledger.chain import export as exported
-from tabularium.ledger.chain.restored import CONFIRM
-from tabularium.ledger.chain.verify import Verified
-from tabularium.ledger.chain.witness import ALONE
+from tabularium.ledger import export as exported
+from tabularium.ledger.export import migrate as migrate_ledger
 from tabularium.ledger.measurement.store import MeasurementStore
-from tabularium.ledger.records import STEPS
+from tabularium.ledger.records import TRANSITIONS
 from tabularium.ledger.refusals import RESTORE
-from tabularium.ledger.storage.migration import migrate as migrate_ledger
 from tabularium.ledger.storage.schema import REVISION
-from tabularium.ledger.transactions import GUARD
+from tabularium.ledger.transactions import CONFIRM, GUARD
+from tabularium.ledger.verify import Verified
+from tabularium.ledger.witness import ALONE
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.runtime.home import Home
 from tabularium.validations.public_files import Unreadable, json_object, read_plain
@@ -188,7 +187,7 @@ def _verified_export(export: Path, certificates: list[Path]) -> Verified:
     names = {path: _named(path)[0] for path in certificates}
 
     def see(entry: Entry) -> None:
-        if any(name in entry.text for name in names.values()) and entry.body["kind"] in STEPS:
+        if any(name in entry.text for name in names.values()) and entry.body["kind"] in TRANSITIONS:
             charge = Charge.of(entry.body)
             charges[charge.release_id] = charge
 

@@ -70,7 +70,8 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
             cost = "" if each["amount"] is None else each["amount"]
             since = f"{each['since']:%Y-%m-%d %H:%M}"
             names = f": {', '.join(each['signed'])}" if each["signed"] else ""
-            signed = [f"{len(each['signed'])} of {each['officers']}{names}"] if several else []
+            signed = [f"{len(each['signed'])} of {each['officers']}{names}" if each["officers"] else ""]
+            signed = signed if several else []
             about = (each["kind"], each["product"], each["period"], cost, since, *signed, each["about"])
             shown.add_row(*cells(*about))
         out.print(shown)

@@ -11,7 +11,7 @@ import typer
 from tabularium.flows.cli.ledger.shared_options import KeyFile, app, open_ledger, passphrase, say
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import print_json, working
-from tabularium.ledger.officers.keys import read_private
+from tabularium.ledger.keys import read_private
 from tabularium.ledger.refusals import unknown_release
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home

@@ -20,8 +20,8 @@ import tabularium
 from tabularium.flows.cli.terminal import one_line_errors, out, working, write
 from tabularium.ledger import Ledger
 from tabularium.ledger.amounts import exact
+from tabularium.ledger.keys import read_private
 from tabularium.ledger.measurement.store import MeasurementStore
-from tabularium.ledger.officers.keys import read_private
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:

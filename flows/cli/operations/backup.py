@@ -70,7 +70,7 @@ def restore(
     No file is ever replaced. What was cut off is finished by the same command.
     """
     from tabularium.ledger import Ledger
-    from tabularium.ledger.chain.restored import CONFIRM
+    from tabularium.ledger.transactions import CONFIRM
     from tabularium.tasks.custody import putting_back
     from tabularium.tasks.custody.sealing import Lock
 

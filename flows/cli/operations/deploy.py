@@ -52,6 +52,7 @@ def deploy(
             "at most 30.",
             metavar="DAYS",
             min=0,
+            max=3_650,
         ),
     ] = None,
     limit: Annotated[

@@ -84,7 +84,8 @@ def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdu
     watched = {inbox.product: inbox for inbox in inboxes(home)}
     for each in deployments_of_products(client):
         if each.parameters.get("home") in (None, str(home.path)):
-            with suppress(TabulariumError):  # its schedule was changed in the UI to what makes no period
+            # Its schedule was changed in the UI to what makes no period, or never fires.
+            with suppress(TabulariumError, ValueError):
                 for period, at in _due(each, now):
                     wanted[each.name, period] = Overdue(each.name, period, at)
             if each.name in watched:

@@ -5,26 +5,16 @@ scale 1/ε per cell, as in ``identity``: ε-differentially private by parallel c
 Under zCDP it is one draw of discrete Gaussian noise, σ² = 1/2ρ, as in ``gaussian``. All that follows sees the
 noisy counts only: post-processing, which costs nothing. The noisy counts stay in the measurement.
 
-This is what NoiseFirst does, freed from one dimension and from a single choice of bins. Neighbouring cells
-are averaged over boxes of a dyadic grid, in one of these ways:
+Neighbouring cells are averaged over boxes of a dyadic grid: over all recursive partitions into boxes at once,
+under a prior fitted to the noisy table (``mixture``; ``sparse``, where halves of boxes may be empty), or by
+setting to zero Haar coefficients that noise alone may give (``wavelet``). Form and strength are chosen by an
+unbiased estimate of the mean squared error (``scoring``). The sparse form alone does not keep the total: it
+must be asked for, and the noisy table decides whether it is taken (``forms.mostly_empty``).
 
-- ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
-  tree prior that is fitted to the noisy table (``partition_mixture``, ``tree_prior``);
-- ``sparse``: the same, where half of a box may be empty (``empties``), in tables most of which seem to be;
-- ``partition``: over the one partition of least penalised squared error, found exactly (``dyadic_boxes``);
-- ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
-
-all but the last averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
-squared error, which holds for any way whatever of choosing a structure on the noisy table
-(``noise_correlation``). Form and strength are chosen by it, with the optimism of choosing added to the
-error that is stated. The sparse form alone does not keep the total of the noisy table: it must be asked for,
-and whether it is taken then, the noisy table decides (``empties.sparse_tables``).
+With ``workload="ranges"`` sums over boxes are measured too; for that, and why it is private, see
+``tabularium.mechanisms.histograms.denoise_ranges.measure``.
 
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
-
-With ``workload="ranges"`` sums over boxes of cells are measured as well as cells, or in place of them, and
-smoothed on a tree: ``tabularium.mechanisms.histograms.denoise_ranges.range_form`` says what is drawn, and why
-that is private.
 
 Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013 (the idea); Donoho 1997; Coifman, Donoho 1995; Willems,
 Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise distributions and the error estimate are ours.
@@ -36,13 +26,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout, axes_of
-from tabularium.mechanisms.histograms.denoise.many_tables import denoise_tables
-from tabularium.mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums, noisy_tree
+from tabularium.mechanisms.histograms.denoise.boxes import Layout, axes_of
+from tabularium.mechanisms.histograms.denoise.tables import (
+    CHOOSING,
+    DenoiseOptions,
+    denoise_table,
+    denoise_tables,
+)
+from tabularium.mechanisms.histograms.denoise_ranges.measure import draw_sums, finish_sums, noisy_tree
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
@@ -65,14 +61,14 @@ class Denoise(Mechanism):
     Parameters
     ----------
     form
-        ``"mixture"`` over all dyadic partitions, the best ``"partition"``, or ``"wavelet"`` shrinkage;
-        ``"auto"``: the mixture, unless wavelets, or nothing at all, have clearly less estimated error.
+        ``"mixture"`` over all dyadic partitions, or ``"wavelet"`` shrinkage; ``"auto"``: the mixture, unless
+        wavelets, or nothing at all, have clearly less estimated error.
         ``"sparse"``: the mixture with boxes that are empty, where most cells seem to be and the noisy total
         agrees; elsewhere as ``"auto"``. Totals may come out low.
     strength
         How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, how likely a box
-        is flat when learning begins (below 1); of a partition, the price of a part in ln(cells)·V; of
-        wavelets, the threshold against the largest value of pure noise. By default, some are tried.
+        is flat when learning begins (below 1); of wavelets, the threshold against the largest value of pure
+        noise. By default, some are tried.
     categorical
         Axes whose cells have no order, numbered from 0: nothing is averaged across them.
     shifts
@@ -87,7 +83,7 @@ class Denoise(Mechanism):
         The longest range, in cells along each axis, that is to be accurate; by default any.
     """
 
-    form: Literal["auto", "mixture", "sparse", "partition", "wavelet"] = "auto"
+    form: Literal["auto", "mixture", "sparse", "wavelet"] = "auto"
     strength: Fraction | None = None
     categorical: tuple[int, ...] | None = None
     shifts: int | None = None
@@ -98,7 +94,7 @@ class Denoise(Mechanism):
     name: ClassVar[str] = "denoise"
 
     def __post_init__(self) -> None:
-        one_of(self.form, ("auto", "mixture", "sparse", "partition", "wavelet"), "form")
+        one_of(self.form, ("auto", "mixture", "sparse", "wavelet"), "form")
         one_of(self.sign, ("auto", "total", "cut", "free"), "sign")
         if self.strength is not None:
             object.__setattr__(self, "strength", _strength(self.strength, self.form))
@@ -138,7 +134,7 @@ class Denoise(Mechanism):
             return finish_sums(measured, self._apart(tuple(measured.meta["shape"])))
         cells = measured.arrays["cells"]
         noise = noise_in(measured.transcript[0])
-        found = denoise_table(cells, noise, self._layout(cells.shape), self._wishes())
+        found = denoise_table(cells, noise, self._layout(cells.shape), self._options())
         return measured.release(
             found.values,
             **found.diagnostics,
@@ -165,12 +161,12 @@ class Denoise(Mechanism):
 
     def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]]:
         """Return what ``finish`` would make of each of many tables."""
-        wishes = self._wishes()
+        options = self._options()
         if self.form == "sparse":
             # Totals of regions are added up: what is taken for empty in each would not be little in all.
-            wishes = replace(wishes, form="auto")
-        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), wishes)
-        return made.values, made.diagnostics
+            options = replace(options, form="auto")
+        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), options)
+        return np.stack([one.values for one in made]), [one.diagnostics for one in made]
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values; those of ranges only where they are asked for."""
@@ -185,9 +181,9 @@ class Denoise(Mechanism):
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         return Layout.of(shape, self.categorical or ())
 
-    def _wishes(self) -> Wishes:
+    def _options(self) -> DenoiseOptions:
         strength = None if self.strength is None else float(self.strength)
-        return Wishes(form=self.form, strength=strength, shifts=self.shifts, sign=self.sign)
+        return DenoiseOptions(form=self.form, strength=strength, shifts=self.shifts, sign=self.sign)
 
 
 def _strength(value: Any, form: str) -> Fraction:

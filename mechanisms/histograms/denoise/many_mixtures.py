@@ -1,31 +1,86 @@
-"""The mixture over partitions for many tables of one shape, each under a tree prior of its own.
+"""Mixtures over partitions for many small tables of one shape, each under a tree prior of its own.
 
-What ``cycle_spinning`` and ``tree_prior`` do for one table, in one loop over tables: their small arrays
-stay near the processor, and threads can share the tables out. Sums over a prior's points are taken in another
-order than NumPy's, so that results agree to about twelve digits and not bit by bit.
+What ``forms`` and ``prior`` do for one table, in one compiled loop over tables: their small arrays stay near
+the processor, and threads can share the tables out. Sums over a prior's points are taken in another order
+than NumPy's, so that results agree to about twelve digits and not bit by bit.
 """
 
 from __future__ import annotations
 
-from math import log
+from collections.abc import Iterator, Sequence
+from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from tabularium.mechanisms.arrays import Floats, Integers
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Boxes, spread
-from tabularium.mechanisms.histograms.denoise.partition_mixture import (
+from tabularium.mechanisms.histograms.denoise.boxes import Boxes, Layout, boxes_of, means_of, spread
+from tabularium.mechanisms.histograms.denoise.mixture import (
+    Counts,
     Prior,
     ascend,
     descend,
-    levels_if,
-    power,
+    fast_exp,
+    perturbed_levels,
 )
+from tabularium.mechanisms.histograms.denoise.prior import ANCHOR, DENSITY, TreePrior, gap_densities
+from tabularium.mechanisms.histograms.denoise.risk import Probes
 from tabularium.mechanisms.kernels.compiled import compiled
+from tabularium.mechanisms.noise_distributions import Noise
+
+
+def mixtures(
+    tables: Floats,
+    layout: Layout,
+    noise: Noise,
+    shifts: int,
+    probes: Probes,
+    strengths: Sequence[float],
+    passes: int,
+) -> Iterator[tuple[float, Floats, Floats]]:
+    """Yield each strength with the mixtures of ``tables`` (rows, tables, sides...).
+
+    Levels (rows, tables, cells), and those of probed cells moved up and down (2, rows, probes). ``passes``:
+    over the tables, to learn from them before they are smoothed.
+    """
+    gaps = Gaps(*gap_densities(noise.family), float(DENSITY), DENSITY / sqrt(noise.variance))
+    number, together = tables.shape[:2]
+    changes, which = _changes(probes, tables.shape[1:])
+    flat = tables.reshape(-1, *layout.sides)
+    cells = (slice(None), slice(None), *(slice(side) for side in layout.sides))
+    for start in strengths:
+        first = TreePrior.of(start, layout.classes, len(layout.sides))
+        known = Beliefs(
+            first.flat[None], first.axes[None], first.gaps[None], start, first.gaps[0].copy(), ANCHOR
+        )
+        levels, moved = np.zeros((number, tables[0].size)), np.zeros((2, changes.steps.size))
+        for offsets in layout.offsets(shifts):
+            boxes = boxes_of((together, *layout.sides), offsets)
+            means = means_of(flat, boxes_of(flat.shape, offsets)).reshape(number, -1)
+            if passes and not any(offsets):  # the first place of the grid, on which the prior is learned
+                known = Beliefs(*learn_each(boxes, means, known, gaps, passes), *known[3:])
+            added = np.zeros_like(means)
+            add_mixtures(boxes, means, known, gaps, changes, added, moved)
+            levels += added.reshape(number, *boxes.sides)[cells].reshape(number, -1)
+        yield start, levels.reshape(number, together, -1) / shifts, moved[:, which] / shifts
+
+
+def _changes(probes: Probes, sides: tuple[int, ...]) -> tuple[Changes, Integers]:
+    """Return the different changes of the rows' probes, and which is that of each: (rows, probes)."""
+    places, steps, which, first = [], [], [], [0]
+    sizes = probes.steps.astype(np.int64)
+    for row in probes.places:
+        cells = np.ravel_multi_index(tuple(row.T), sides)
+        _, one, own = np.unique(cells * (sizes.max() + 1) + sizes, return_index=True, return_inverse=True)
+        places.append(row[one])
+        steps.append(probes.steps[one])
+        which.append(first[-1] + own)
+        first.append(first[-1] + one.size)
+    return Changes(np.array(first), np.concatenate(places), np.concatenate(steps)), np.stack(which)
 
 
 class Beliefs(NamedTuple):
-    """Tree priors of many tables, as ``tree_prior.TreePrior`` has that of one.
+    """Tree priors of many tables, as ``prior.TreePrior`` has that of one.
 
     Attributes
     ----------
@@ -119,10 +174,11 @@ def _prior(flat: Floats, axes: Floats, weights: Floats, gaps: Gaps) -> Prior:
 
 @compiled
 def _learned(
-    old: Floats, weights: Floats, turns: Floats, seen: Floats, known: Beliefs, gaps: Gaps
+    old: Floats, weights: Floats, counts: Counts, known: Beliefs, gaps: Gaps
 ) -> tuple[Floats, Floats, Floats]:
     """Return flat, axes and gaps after one pass, from those of axes and gaps before and what was counted."""
     classes, d = old.shape
+    turns = counts.splits
     flat, axes, fresh = np.zeros(classes), np.zeros((classes, d)), np.zeros(weights.shape)
     for c in range(classes):
         row = min(c, gaps.alone.shape[0] - 1)
@@ -149,7 +205,7 @@ def _learned(
             whole += axes[c, a]
         for a in range(d):
             axes[c, a] /= whole
-        _weigh_gaps(weights[c], seen[c], gaps.density[row], halved, known, fresh[c])
+        _weigh_gaps(weights[c], counts.gaps[c], gaps.density[row], halved, known, fresh[c])
     return flat, axes, fresh
 
 
@@ -174,12 +230,12 @@ def _weigh_gaps(
 
 
 @compiled
-def _pass(boxes: Boxes, means: Floats, prior: Prior, turns: Floats, seen: Floats) -> None:
+def _pass(boxes: Boxes, means: Floats, prior: Prior, counts: Counts) -> None:
     """Count what one table shows under a prior."""
-    turns[:] = 0.0
-    seen[:] = 0.0
-    _, shares = ascend(boxes, means, prior)
-    descend(boxes, means, shares, prior, turns, seen)
+    counts.splits[:] = 0.0
+    counts.gaps[:] = 0.0
+    evidence, shares = ascend(boxes, means, prior, None)
+    descend(boxes, means, evidence, shares, prior, None, counts)
 
 
 @compiled
@@ -188,24 +244,17 @@ def learn_each(
 ) -> tuple[Floats, Floats, Floats]:
     """Return flat, axes and gaps of every table after so many passes over its boxes.
 
-    Parameters
-    ----------
-    boxes
-        Of one table.
-    means
-        Shape (tables, boxes).
-    known
-        One row, to begin with.
+    ``boxes`` are those of one table, ``means`` (tables, boxes); ``known`` has one row, to begin with.
     """
     tables, classes, d = means.shape[0], known.axes.shape[1], known.axes.shape[2]
     flat, axes = np.zeros((tables, classes)), np.zeros((tables, classes, d))
     weights = np.zeros((tables, classes, known.gaps.shape[2]))
-    turns, seen = np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.alone.shape[1]))
+    counts = Counts(np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.alone.shape[1])), np.zeros(0))
     for table in range(tables):
         own = known.flat[0], known.axes[0], known.gaps[0]
         for _ in range(passes):
-            _pass(boxes, means[table], _prior(own[0], own[1], own[2], gaps), turns, seen)
-            own = _learned(own[1], own[2], turns, seen, known, gaps)
+            _pass(boxes, means[table], _prior(own[0], own[1], own[2], gaps), counts)
+            own = _learned(own[1], own[2], counts, known, gaps)
         flat[table], axes[table], weights[table] = own
     return flat, axes, weights
 
@@ -222,28 +271,21 @@ def add_mixtures(
 ) -> None:
     """Add to ``levels`` those of every table on one place of the grid, its prior learned there once more.
 
-    Parameters
-    ----------
-    boxes
-        Of one table.
-    means, levels
-        Shape (tables, boxes); of levels, those of single cells count.
-    moved
-        Shape (2, changes): the level of every cell to be changed, had it been measured higher, and lower, is
-        added to it.
+    ``boxes`` are those of one table, ``means`` and ``levels`` (tables, boxes), whose single cells count. To
+    ``moved`` (2, changes) the level of every cell to be changed, had it been measured higher, and lower.
     """
     classes, d = known.axes.shape[1], known.axes.shape[2]
-    turns, seen = np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.alone.shape[1]))
+    counts = Counts(np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.alone.shape[1])), np.zeros(0))
     before = _prior(known.flat[0], known.axes[0], known.gaps[0], gaps)
     for table in range(means.shape[0]):
         own = min(table, known.flat.shape[0] - 1)
         if own > 0:
             before = _prior(known.flat[own], known.axes[own], known.gaps[own], gaps)
-        _pass(boxes, means[table], before, turns, seen)
-        found = _learned(known.axes[own], known.gaps[own], turns, seen, known, gaps)
+        _pass(boxes, means[table], before, counts)
+        found = _learned(known.axes[own], known.gaps[own], counts, known, gaps)
         prior = _prior(found[0], found[1], found[2], gaps)
-        evidence, shares = ascend(boxes, means[table], prior)
-        level = descend(boxes, means[table], shares, prior, turns, seen)
+        evidence, shares = ascend(boxes, means[table], prior, None)
+        level = descend(boxes, means[table], evidence, shares, prior, None, counts)
         spread(boxes, level)
         for box in range(level.size):
             levels[table, box] += level[box]
@@ -253,8 +295,8 @@ def add_mixtures(
         if d == 1:
             add_line_levels(boxes, means[table], evidence, prior, cells, steps, higher, lower)
             continue
-        up = levels_if(boxes, means[table], evidence, prior, cells, steps)
-        down = levels_if(boxes, means[table], evidence, prior, cells, -steps)
+        up = perturbed_levels(boxes, means[table], evidence, prior, None, cells, steps)
+        down = perturbed_levels(boxes, means[table], evidence, prior, None, cells, -steps)
         for k in range(steps.size):
             higher[k] += up[k]
             lower[k] += down[k]
@@ -273,14 +315,7 @@ def add_line_levels(
 ) -> None:
     """Add the levels of some cells, had each alone been measured higher, or lower, by its step.
 
-    Parameters
-    ----------
-    boxes
-        Of tables of one axis.
-    cells
-        Shape (count, 2): table and place.
-    higher, lower
-        Shape (count,): they are added to.
+    ``boxes`` are of tables of one axis, ``cells`` (count, 2): table and place.
     """
     first, side = boxes.first[1], boxes.strides[0]
     one_less = side - 1
@@ -307,7 +342,7 @@ def add_line_levels(
                 k = w >> 1
                 base, change = cells[k, 0] * side, -steps[k] if w & 1 else steps[k]
                 c, gap = kind[n], means[base + n] - means[base + other[n]] + change * inside[n]
-                # ``likelier`` and ``believed``, which read the same points.
+                # ``log_bayes_factor`` and ``shrinkage``, which read the same points.
                 place = abs(gap) * unit[n]
                 if place >= last:
                     own = 1.0 - (last - kept[c, last]) * (last / place / place)
@@ -324,7 +359,7 @@ def add_line_levels(
         left = still
         for j in range(left):
             w = going[j]
-            small = power(-abs(score[w]))
+            small = fast_exp(-abs(score[w]))
             level[w] *= (1.0 if score[w] > 0 else small) / (1 + small)
             score[w] = stop[kind[here[w]]] + max(score[w], 0.0) + _one_more(small)
             here[w] = parent[here[w]]

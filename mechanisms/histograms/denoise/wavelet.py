@@ -1,18 +1,13 @@
-"""Translation-invariant Haar shrinkage of a table, and what it correlates with the noise.
+"""Translation-invariant Haar shrinkage of a table, and how it correlates with the noise.
 
-Two neighbouring boxes of equal shape are replaced by their mean and half their difference; from the means of
-all boxes of one shape, wherever they lie, come those of the boxes twice as long. Differences that noise alone
-may well give are set to zero (hard thresholds). On the way back a box's mean is rebuilt from every pair that
-it is part of, and the results are averaged: the average over all shifts of the plain Haar shrinkage (Coifman,
-Donoho 1995), except that no box reaches across an edge of the table. An axis is halved as long as each of its
-boxes still has a partner; the means of the longest boxes are kept as they are.
-
-How such an estimate f correlates with the noise Z needs no simulation: f is a weighted sum of coefficients
-after their thresholds, with weights that do not depend on the data; a coefficient of M cells is D/M with a
-whole number D that each of its cells moves by one; and E[Z·g(D)] is known for a threshold g. So E[Z·f] of
-each cell is estimated on the same way back, with plus signs throughout.
+Two neighbouring boxes of equal shape are replaced by their mean and half their difference, wherever they lie;
+differences that noise alone may well give are set to zero (hard thresholds). On the way back a box's mean is
+rebuilt from every pair that it is part of, and the results are averaged. No box reaches across an edge. An
+estimate of E[Z·f] comes with it, on the same way back with plus signs throughout.
 
 Time O(2^d·n·log n), memory as much. NumPy only.
+
+Source: Coifman, Donoho 1995.
 """
 
 from __future__ import annotations
@@ -41,15 +36,10 @@ def haar_shrinkage(
         Of a coefficient that is ± the mean of so many cells.
     covariance
         Given coefficients, their threshold and the number of their cells: an unbiased estimate of E[Z·g],
-        Z the noise of one of those cells, taken positively, and g the coefficient after the threshold. A
-        threshold of 0 keeps everything.
+        Z the noise of one of those cells, taken positively, and g the coefficient after the threshold.
     groups
-        Of tables, equally many in each, that have nothing to do with one another.
-
-    Returns
-    -------
-    Two arrays in the shape of ``table``, and one number for each group: of n estimates that each look at M
-    cells, n/M are taken for independent.
+        Of tables, equally many in each; the variance is that of each group, (groups,): of n estimates that
+        each look at M cells, n/M are taken for independent.
     """
     return _shrink(table, 1, 1, threshold, covariance, groups)
 

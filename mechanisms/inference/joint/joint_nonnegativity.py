@@ -1,19 +1,13 @@
 """Non-negative values for several tables that keep agreeing, totals settled before parts.
 
-As for one table (``nonnegativity``), a number that is far from zero keeps its unbiased estimate because it
-is settled before anything that it is made of. With several tables there are more such numbers: the grand
-total, then each shared marginal, then the tables given their marginals (``settling_order``). At every step
-the numbers are the nearest non-negative ones, each weighed by the inverse of its variance, under the sums
-that are settled.
+At every step of ``projection_schedule`` the numbers are the nearest non-negative ones, each weighed by the
+inverse of its variance, under the sums that are settled: as for one table, totals keep their unbiased
+estimates. A family without such numbers (a table that shares several marginals inside a hierarchy) is
+projected at once with its marginals; how often that was needed is returned. Exact values stay, as lower
+bounds of the numbers above them; where they leave no solution at all the call raises.
 
-A table that shares several marginals inside a hierarchy can find no such numbers. Then all marginals and
-tables of this family are projected at once, with the parent as settled before. That has a solution (every
-parent shared out alike), at the price of moving marginals for the sake of cells. How often this was needed is
-returned.
-
-Exact values stay. Bounds for the numbers above them are worked out first, as for one table. Scattered exact
-cells can still leave a family without a solution; then everything is projected at once, and if that has no
-solution either, the exact values contradict each other, and the call raises.
+A step is an interior-point method (Mehrotra 1992) with a last exact solve, O(cells) but for some twenty
+sparse factorisations: docs/explanation/inference.md.
 """
 
 from __future__ import annotations
@@ -29,20 +23,21 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.estimate import Estimate
 from tabularium.mechanisms.inference.family_projection import Families
 from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
-from tabularium.mechanisms.inference.joint.settling_order import (
+from tabularium.mechanisms.inference.joint.projection_schedule import (
     MarginalTables,
     Step,
     failed_families,
     incidence,
     marginal_tables,
     marginal_variances,
-    settling_order,
+    projection_schedule,
     stacked,
     step_for_children,
+    summed,
     tables_of,
     unstacked,
 )
-from tabularium.mechanisms.inference.joint.shared_marginals import Marginal, Overlap, View
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet
 from tabularium.mechanisms.inference.nonnegativity import nonnegativity
 
 if TYPE_CHECKING:
@@ -79,13 +74,11 @@ class NonNegative:
         }
 
 
-def joint_nonnegativity(overlap: Overlap, estimates: Mapping[str, Estimate]) -> NonNegative:
+def joint_nonnegativity(overlap: TableSet, estimates: Mapping[str, Estimate]) -> NonNegative:
     """Return estimates >= 0 that add up and agree as before.
 
     Parameters
     ----------
-    overlap
-        The tables' shapes.
     estimates
         Table name to the estimate that ``joint_consistency`` returned. Cells of variance 0 are kept.
 
@@ -104,9 +97,8 @@ def joint_nonnegativity(overlap: Overlap, estimates: Mapping[str, Estimate]) -> 
     --------
     Both tables have 10 people; the middle age cannot be -1, so its lack is taken from the other two alike.
 
-    >>> import numpy as np
-    >>> from tabularium.mechanisms.inference.joint.shared_marginals import Frame
-    >>> tables = Overlap({"all": Frame(), "ages": Frame({"age": 3})})
+    >>> from tabularium.mechanisms.inference.joint.shared_marginals import TableShape
+    >>> tables = TableSet({"all": TableShape(), "ages": TableShape({"age": 3})})
     >>> given = {"all": Estimate(np.array([[10.0]]), np.ones((1, 1))),
     ...          "ages": Estimate(np.array([[8.0, -1.0, 3.0]]), np.ones((1, 1)))}
     >>> joint_nonnegativity(tables, given).estimates["ages"].values.tolist()
@@ -132,7 +124,7 @@ class _Projection:
         Families projected at once so far.
     """
 
-    def __init__(self, overlap: Overlap, estimates: Mapping[str, Estimate]) -> None:
+    def __init__(self, overlap: TableSet, estimates: Mapping[str, Estimate]) -> None:
         self.families = 0
         self._overlap = overlap
         self._marginals = marginal_tables(overlap, {name: each.values for name, each in estimates.items()})
@@ -143,7 +135,7 @@ class _Projection:
     def run(self) -> tuple[MarginalTables, bool]:
         """Return the numbers, and whether all of them had to be projected at once."""
         settled = {marginal: np.zeros_like(table) for marginal, table in self._marginals.items()}
-        depths = list(settling_order(self._overlap))
+        depths = list(projection_schedule(self._overlap))
         if all(self._settle_depth(steps, settled) for steps in depths):
             return settled, False
         if not self._settle_at_once([step for steps in depths for step in steps], settled):
@@ -222,7 +214,7 @@ def _longest(sums: Sequence[Floats]) -> Bools:
     return marked
 
 
-def _bounds(overlap: Overlap, marginals: MarginalTables, variances: MarginalTables) -> MarginalTables:
+def _bounds(overlap: TableSet, marginals: MarginalTables, variances: MarginalTables) -> MarginalTables:
     """Return what exact values demand of every number: itself, its children, its cells."""
     bounds = {}
     for marginal, table in marginals.items():
@@ -244,18 +236,12 @@ def _bounds(overlap: Overlap, marginals: MarginalTables, variances: MarginalTabl
             bound[block.parents] = np.where(exact[block.parents], bound[block.parents], demand)
         for sub in overlap.marginals:
             if sub != marginal and sub.within(marginal):
-                shown = _summed(overlap, marginal, sub, bound)
+                nodes = overlap.shapes[sub].tree.nodes
+                shown = summed(overlap.shapes[marginal], bound, sub, nodes)
                 above = bounds[sub][: len(shown)]
                 free = variances[sub][: len(shown)] > 0
                 bounds[sub][: len(shown)] = np.where(free, np.maximum(above, shown), above)
     return bounds
-
-
-def _summed(overlap: Overlap, marginal: Marginal, sub: Marginal, table: Floats) -> Floats:
-    """Add a marginal's numbers up to those of a smaller one, at all nodes that both have."""
-    frame = overlap.shapes[marginal]
-    nodes = min(overlap.shapes[sub].tree.nodes, frame.tree.nodes)
-    return View(frame, sub, np.arange(nodes) if sub.along else None).gather(table)
 
 
 STEPS = 50
@@ -307,16 +293,14 @@ def project(
     disjoint: Bools,
     size: float = 0.0,
 ) -> tuple[Floats, Bools]:
-    """Return the nearest non-negative x with ``system`` x = ``sums``.
+    """Return the nearest non-negative x with ``system`` x = ``sums``, and which conditions cannot be met.
 
     Parameters
     ----------
     values, weights
         (numbers,) e and w > 0.
-    system
-        (conditions, numbers) with entries 1 and -1.
-    sums
-        (conditions,) b.
+    system, sums
+        (conditions, numbers) with entries 1 and -1, and (conditions,).
     disjoint
         (conditions,) True for as many conditions as possible of which no two share a number.
     size
@@ -324,10 +308,7 @@ def project(
 
     Returns
     -------
-    numbers
-        (numbers,) x.
-    wrong
-        (conditions,) True for the conditions of every connected part that has no solution.
+    (numbers,) x, and (conditions,) True for those of every connected part that has no solution.
     """
     scale = max(1.0, float(np.abs(sums).max(initial=0.0)))
     result = np.zeros_like(values)

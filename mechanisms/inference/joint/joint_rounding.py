@@ -1,30 +1,21 @@
 """Whole numbers for several tables that add up and agree, with every remaining violation by name.
 
-Totals before parts, as in non-negativity: the numbers are rounded in ``settling_order``, from the grand total
-over the shared marginals to the tables and down every hierarchy, each step under the sums that are settled:
+Numbers are rounded in the order of ``projection_schedule``, under the sums that are settled: one set of sums
+by largest remainders (``rounding``); two sets are a transportation table, for which whole numbers exist and
+are found by linear programming; with three they need not exist, and marginals are missed by as little as
+found. A family that comes out badly is rounded again at once with its marginals, and the better result kept.
+docs/explanation/inference.md says what is exact.
 
-- one set of sums: the largest remainders, family by family, as for one table (``rounding``);
-- two sets (children add up to their parents, and cells to a shared marginal): a transportation table, for
-  which whole numbers that meet all sums exist and are found (``controlled_rounding``);
-- three and more: whole numbers need not exist. Parents are kept, marginals are missed by as little as found.
-
-A family may miss a sum, or a number may have to move further than 1, because its marginals were rounded
-before it. Then the marginals and tables of this family are rounded again, all at once, and the better result
-is kept.
-
-A value within 1e-6 of a whole number takes it first. Values that are known exactly and whole are kept. Every
-other number is raised or lowered by less than 1, or by 1 where it was whole and a sum asks for it; where that
-is not enough, it moves further and is reported.
-
-No step vouches for the result: at the end all equations, distances and exact values are checked on the whole
-numbers that are returned.
+Exact whole values are kept; every other number moves by less than 1, or by 1 where it was whole, else it is
+reported. No step vouches for the result: all equations are checked on the numbers that are returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -32,22 +23,22 @@ from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.estimate import Estimate, refuse_node
 from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
-from tabularium.mechanisms.inference.joint.settling_order import (
+from tabularium.mechanisms.inference.joint.projection_schedule import (
     Step,
     WholeMarginalTables,
     failed_families,
     incidence,
     marginal_tables,
     marginal_variances,
-    settling_order,
+    projection_schedule,
     stacked,
     step_for_children,
     tables_of,
     unstacked,
 )
-from tabularium.mechanisms.inference.joint.shared_marginals import Overlap
-from tabularium.mechanisms.inference.joint.violations import Violation, violations
+from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
 from tabularium.mechanisms.inference.rounding import SNAP, STEPS, largest, rounding
+from tabularium.mechanisms.limits import LARGEST_WHOLE
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -84,13 +75,11 @@ class Rounded:
         }
 
 
-def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Rounded:
+def joint_rounding(overlap: TableSet, estimates: Mapping[str, Estimate]) -> Rounded:
     """Return whole numbers for all tables, and what they violate.
 
     Parameters
     ----------
-    overlap
-        The tables' shapes.
     estimates
         Table name to the estimate that ``joint_consistency`` or ``joint_nonnegativity`` returned. A cell of
         variance 0 whose value is whole is kept.
@@ -107,9 +96,8 @@ def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Round
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from tabularium.mechanisms.inference.joint.shared_marginals import Frame
-    >>> tables = Overlap({"sexes": Frame({"sex": 2}), "ages": Frame({"age": 3})})
+    >>> from tabularium.mechanisms.inference.joint.shared_marginals import TableShape
+    >>> tables = TableSet({"sexes": TableShape({"sex": 2}), "ages": TableShape({"age": 3})})
     >>> given = {"sexes": Estimate(np.array([[4.6, 5.4]]), np.ones((1, 1))),
     ...          "ages": Estimate(np.array([[3.4, 3.3, 3.3]]), np.ones((1, 1)))}
     >>> made = joint_rounding(tables, given)
@@ -128,11 +116,11 @@ def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Round
     return Rounded(tables, violations(overlap, tables, values, exact))
 
 
-def _refuse_unsettled(overlap: Overlap, values: Mapping[str, Floats]) -> None:
+def _refuse_unsettled(overlap: TableSet, values: Mapping[str, Floats]) -> None:
     size = 1.0
     for name, table in values.items():
         refuse_node(
-            np.abs(table) > 2.0**53,
+            np.abs(table) > LARGEST_WHOLE,
             f"of table {name} has a value beyond exact whole numbers",
             "rescale the counts",
         )
@@ -149,7 +137,7 @@ def _refuse_unsettled(overlap: Overlap, values: Mapping[str, Floats]) -> None:
 class _Rounding:
     """Numbers of all marginals on their way to whole ones."""
 
-    def __init__(self, overlap: Overlap, estimates: Mapping[str, Estimate]) -> None:
+    def __init__(self, overlap: TableSet, estimates: Mapping[str, Estimate]) -> None:
         self._overlap = overlap
         self._marginals = marginal_tables(overlap, {name: each.values for name, each in estimates.items()})
         variances = {name: each.variances for name, each in estimates.items()}
@@ -161,7 +149,7 @@ class _Rounding:
 
     def run(self) -> WholeMarginalTables:
         """Return whole numbers of every marginal."""
-        for steps in settling_order(self._overlap):
+        for steps in projection_schedule(self._overlap):
             for step in steps:
                 self._round(step)
             self._repeat_failed(steps)
@@ -481,3 +469,97 @@ class _Program:
         )
         found: Floats | None = None if result.x is None else np.rint(result.x)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One equation, distance or exact value that the whole numbers miss.
+
+    Attributes
+    ----------
+    kind
+        ``hierarchy``: children miss their parent; ``marginal``: two tables differ on a shared marginal;
+        ``cell``: a number is more than 1 from its unrounded value, or newly negative; ``exact``: an exact
+        whole value was not kept.
+    tables
+        The table, or for a marginal the two tables.
+    marginal
+        Dimensions of the marginal, or of the table.
+    node
+        Node of the hierarchy (the parent for ``hierarchy``); None where the marginal has no hierarchy.
+    group
+        Category of every flat dimension of the marginal, by position.
+    by
+        First table less second; parent less children; whole number less unrounded value.
+    """
+
+    kind: Literal["hierarchy", "marginal", "cell", "exact"]
+    tables: tuple[str, ...]
+    marginal: str
+    node: int | None
+    group: Mapping[str, int]
+    by: float
+
+    def __str__(self) -> str:
+        at = ([f"node {self.node}"] if self.node is not None else []) + [
+            f"{name} {place}" for name, place in self.group.items()
+        ]
+        where = ", ".join(at) or "total"
+        return f"{self.kind}: {' and '.join(self.tables)} on {self.marginal} ({where}): {self.by:+g}"
+
+
+def violations(
+    overlap: TableSet,
+    tables: Mapping[str, Integers],
+    values: Mapping[str, Floats],
+    exact: Mapping[str, Bools],
+) -> tuple[Violation, ...]:
+    """Return everything that whole numbers miss, computed from nothing but these numbers.
+
+    ``tables``, ``values``, ``exact``: by name (nodes, cells) whole numbers, unrounded ones, which are exact.
+    """
+    found: list[Violation] = []
+    for name, frame in overlap.frames.items():
+        found.extend(_families(name, frame, tables[name]))
+        found.extend(_cells(name, frame, tables[name], values[name], exact[name]))
+    for one, other in combinations(overlap.frames, 2):
+        found.extend(_marginals(overlap, one, other, tables))
+    return tuple(found)
+
+
+def _families(name: str, frame: TableShape, table: Integers) -> Iterator[Violation]:
+    for block in frame.tree.down(frame.cells):
+        off = table[block.parents] - block.total(table[block.children])
+        for row, cell in np.argwhere(off != 0):
+            node, group = int(block.parents[row]), _group(cell, frame.flat)
+            yield Violation("hierarchy", (name,), str(frame.marginal), node, group, float(off[row, cell]))
+
+
+def _cells(
+    name: str, frame: TableShape, table: Integers, values: Floats, exact: Bools
+) -> Iterator[Violation]:
+    near = np.rint(values)
+    far = (np.abs(table - values) > 1 + SNAP) | ((table < 0) & (values > -SNAP))
+    lost = exact & (np.abs(values - near) <= SNAP) & (table != near)
+    kinds: tuple[tuple[Literal["cell", "exact"], Bools], ...] = (("cell", far), ("exact", lost))
+    for kind, wrong in kinds:
+        for row, cell in np.argwhere(wrong):
+            node, by = int(row) if frame.along else None, float(table[row, cell] - values[row, cell])
+            yield Violation(kind, (name,), str(frame.marginal), node, _group(cell, frame.flat), by)
+
+
+def _marginals(
+    overlap: TableSet, one: str, other: str, tables: Mapping[str, Integers]
+) -> Iterator[Violation]:
+    first, second = overlap.views(one, other)
+    off = first.gather(tables[one]) - second.gather(tables[other])
+    sizes = {name: overlap.frames[one].flat[name] for name in first.marginal.flat}
+    for row, place in np.argwhere(off != 0):
+        node = None if first.rows is None else int(first.rows[row])
+        group, by = _group(place, sizes), float(off[row, place])
+        yield Violation("marginal", (one, other), str(first.marginal), node, group, by)
+
+
+def _group(place: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    places = np.unravel_index(place, tuple(sizes.values())) if sizes else ()
+    return {name: int(at) for name, at in zip(sizes, places, strict=True)}

@@ -17,89 +17,30 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference.consistency import consistency, in_parallel, sibling_variances
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
-from tabularium.mechanisms.inference.joint.shared_marginals import Frame, Link, Overlap, View
+from tabularium.mechanisms.inference.joint.shared_marginals import Link, TableSet, TableShape, View
+from tabularium.mechanisms.inference.tree_least_squares import TreeLeastSquares, consistency
 from tabularium.mechanisms.noise.synthetic import generator
-
-
-class Covariance:
-    """Sigma of one table.
-
-    Parameters
-    ----------
-    tree
-        The hierarchy of the rows.
-    variances
-        (nodes, cells) or (nodes, 1) of the measurements; leaves finite, inner nodes also infinite.
-    cells
-        Number of cells.
-
-    Attributes
-    ----------
-    own, below
-        As given; and the variance of every node from what was measured at and below it.
-    diagonal
-        (nodes, cells) or (nodes, 1): the variance of every value.
-    """
-
-    def __init__(self, tree: Hierarchy, variances: Floats, cells: int) -> None:
-        self._up, self._down = list(tree.up(cells)), list(tree.down(cells))
-        self.own = variances
-        below = variances.copy()
-        rest = np.ones_like(variances)
-        for block in self._up:
-            # The share of the parent's estimate that comes from its children, not from its own measurement.
-            children = block.total(below[block.children])
-            below[block.parents], weight = in_parallel(children, below[block.parents])
-            rest[block.parents] = 1.0 - weight
-        self.below = below
-        self._rest = [rest[block.parents] for block in self._up]
-        self._shares: list[Floats] = []
-        self.diagonal = below.copy()
-        for block in self._down:
-            own = below[block.children]
-            within, share = in_parallel(own, sibling_variances(block, own))
-            self._shares.append(share)
-            above = block.to_children(self.diagonal[block.parents])
-            self.diagonal[block.children] = within + share * share * above
-
-    def __call__(self, vector: Floats) -> Floats:
-        """Return Sigma times ``vector`` (nodes, cells)."""
-        moved: Floats = self.below * vector
-        for block, rest in zip(self._up, self._rest, strict=True):
-            moved[block.parents] += rest * block.total(moved[block.children])
-        for block, share in zip(self._down, self._shares, strict=True):
-            below = moved[block.children]
-            correction = moved[block.parents] - block.total(below)
-            moved[block.children] = below + share * block.to_children(correction)
-        return moved
-
 
 FLOOR = 1e-6
 """Exact measurements count as this much of the largest variance: an approximation needs no zeros."""
 
 
 class LinkPreconditioner:
-    """Approximately (B_1 + B_2)^-1 for one link.
+    """Approximately (B_1 + B_2)^-1 for one link."""
 
-    Parameters
-    ----------
-    link
-        The agreement.
-    frames
-        The shapes of its two tables.
-    covariances
-        Their covariances.
-    """
-
-    def __init__(self, link: Link, frames: tuple[Frame, Frame], covariances: tuple[Covariance, Covariance]):
+    def __init__(
+        self,
+        link: Link,
+        frames: tuple[TableShape, TableShape],
+        covariances: tuple[TreeLeastSquares, TreeLeastSquares],
+    ):
         self._shape = link.views[0].shape
         tree = min((frame.tree for frame in frames), key=lambda tree: tree.nodes)
         self._rows = link.views[0].rows
         if self._rows is None:
             total = sum(
-                view.gather(np.broadcast_to(covariance.diagonal, frame.shape))
+                view.gather(np.broadcast_to(covariance.variances, frame.shape))
                 for view, frame, covariance in zip(link.views, frames, covariances, strict=True)
             )
             self._scale: Floats = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
@@ -111,7 +52,7 @@ class LinkPreconditioner:
         ]
         both = self._precisions[0] + self._precisions[1]
         with np.errstate(divide="ignore"):
-            self._both = Covariance(tree, 1.0 / both, self._shape[1])
+            self._both = TreeLeastSquares(tree, 1.0 / both, self._shape[1])
 
     def __call__(self, numbers: Floats) -> Floats:
         """Return the approximate inverse times ``numbers`` (equations,)."""
@@ -120,7 +61,7 @@ class LinkPreconditioner:
             return (self._scale * given).ravel()
         full = np.zeros((self._tree.nodes, self._shape[1]))
         full[self._rows] = given
-        moved = self._both(self._times_precision(full, self._precisions[1]))
+        moved = self._both.times(self._times_precision(full, self._precisions[1]))
         return self._times_precision(moved, self._precisions[0])[self._rows].ravel()
 
     def _times_precision(self, table: Floats, precision: Floats) -> Floats:
@@ -135,13 +76,15 @@ class LinkPreconditioner:
         return table
 
 
-def _precision(tree: Hierarchy, view: View, frame: Frame, covariance: Covariance) -> Floats:
+def _precision(tree: Hierarchy, view: View, frame: TableShape, covariance: TreeLeastSquares) -> Floats:
     """Return 1 / variance with which the table measures the marginal at every node of ``tree``.
 
     A leaf of the smaller tree may be an inner node of the table's own: then it counts with all that was
     measured below it.
     """
-    variances = np.where(tree.leaf[:, None], covariance.below[: tree.nodes], covariance.own[: tree.nodes])
+    variances = np.where(
+        tree.leaf[:, None], covariance.below[: tree.nodes], covariance.measured[: tree.nodes]
+    )
     each = np.broadcast_to(variances, (tree.nodes, frame.cells))
     summed = View(frame, view.marginal, np.arange(tree.nodes)).gather(each)
     finite = summed[np.isfinite(summed)]
@@ -179,15 +122,15 @@ class JointSystem:
 
     Parameters
     ----------
-    overlap
-        The tables.
     variances
         Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
     proximal
         M in units of the largest finite variance.
     """
 
-    def __init__(self, overlap: Overlap, variances: Mapping[str, Floats], proximal: float = PROXIMAL) -> None:
+    def __init__(
+        self, overlap: TableSet, variances: Mapping[str, Floats], proximal: float = PROXIMAL
+    ) -> None:
         self.overlap = overlap
         self.variances = variances
         self.unmeasured: dict[str, Bools] = {}
@@ -201,7 +144,7 @@ class JointSystem:
             self.finite[name] = np.where(unmeasured, self.proximal_variance, variances[name])
         self.any_unmeasured = any(bool(unmeasured.any()) for unmeasured in self.unmeasured.values())
         self.covariance = {
-            name: Covariance(frame.tree, self.finite[name], frame.cells)
+            name: TreeLeastSquares(frame.tree, self.finite[name], frame.cells)
             for name, frame in overlap.frames.items()
         }
         self._preconditioners = []
@@ -220,16 +163,16 @@ class JointSystem:
             parts.append((first.gather(tables[one]) - second.gather(tables[other])).ravel())
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    def moves(self, multipliers: Floats) -> Tables:
+    def apply_covariance(self, multipliers: Floats) -> Tables:
         """Return Sigma C' lam of every table."""
         pushed = {name: np.zeros(frame.shape) for name, frame in self.overlap.frames.items()}
         for link, part in self._by_link(multipliers):
             numbers = part.reshape(link.views[0].shape)
             link.views[0].scatter(numbers, pushed[link.tables[0]])
             link.views[1].scatter(-numbers, pushed[link.tables[1]])
-        return {name: self.covariance[name](table) for name, table in pushed.items()}
+        return {name: self.covariance[name].times(table) for name, table in pushed.items()}
 
-    def agree(self, tables: Tables, rounds: int = ROUNDS) -> float:
+    def enforce_agreement(self, tables: Tables, rounds: int = ROUNDS) -> float:
         """Move ``tables``, which add up, to the nearest that agree, in place; return what is left open.
 
         What is left is relative to the largest number of each marginal. Where conjugate gradients stall (many
@@ -252,7 +195,7 @@ class JointSystem:
         for _ in range(rounds):
             if left <= TOLERANCE:
                 break
-            moves = self.moves(solve(wrong))
+            moves = self.apply_covariance(solve(wrong))
             for name, move in moves.items():
                 tables[name] -= move
             wrong, before = self.disagreement(tables), left
@@ -280,7 +223,7 @@ class JointSystem:
         for row in range(number):
             unit = np.zeros(number)
             unit[row] = 1.0
-            tables = self.moves(unit)
+            tables = self.apply_covariance(unit)
             moved[row] = np.concatenate([tables[name].ravel() for name in self.overlap.frames])
             system[row] = self.disagreement(tables)
         return moved, system
@@ -304,7 +247,7 @@ class JointSystem:
     def own_variances(self) -> Tables:
         """Return the variances (nodes, cells) of each table's own estimate."""
         return {
-            name: np.broadcast_to(self.covariance[name].diagonal, frame.shape)
+            name: np.broadcast_to(self.covariance[name].variances, frame.shape)
             for name, frame in self.overlap.frames.items()
         }
 
@@ -318,7 +261,7 @@ class JointSystem:
             alone[name] = consistency(frame.tree, errors, variances).values
         together = {name: table.copy() for name, table in alone.items()}
         self.relative = ROUGH
-        self.agree(together, rounds=1)
+        self.enforce_agreement(together, rounds=1)
         self.relative = RELATIVE
         return alone, together
 
@@ -328,16 +271,16 @@ class JointSystem:
             invented = 0.0 if start is None else start[name]
             guess[name] = np.where(self.unmeasured[name], invented, values[name])
             tables[name] = consistency(frame.tree, guess[name], self.finite[name]).values
-        left = self.agree(tables)
+        left = self.enforce_agreement(tables)
         for _ in range(ROUNDS if self.any_unmeasured else 0):
             moved, size = 0.0, 1.0
             for name in self.overlap.frames:
                 news = np.where(self.unmeasured[name], tables[name] - guess[name], 0.0)
                 guess[name] = guess[name] + news
-                tables[name] += self.covariance[name](news / self.proximal_variance)
+                tables[name] += self.covariance[name].times(news / self.proximal_variance)
                 moved = max(moved, float(np.abs(news).max()))
                 size = max(size, float(np.abs(tables[name]).max()))
-            left = self.agree(tables)
+            left = self.enforce_agreement(tables)
             if moved <= TOLERANCE * size:
                 break
         if left > REFUSED:
@@ -357,7 +300,7 @@ class JointSystem:
             near = self._preconditioned(left)
             before, energy = energy, float(left @ near)
             along = near + (energy / before) * along
-            moved = self.disagreement(self.moves(along))
+            moved = self.disagreement(self.apply_covariance(along))
             curvature = float(along @ moved)
             if not curvature > 0 or not energy > 0:
                 break
@@ -465,7 +408,7 @@ def _unmeasured_columns(joint: JointSystem, halves: Floats) -> tuple[Floats, Ind
     for row, place in enumerate(unmeasured):
         unit = np.zeros(halves.shape[1])
         unit[place] = 1.0
-        moved = {name: joint.covariance[name](table) for name, table in _unstacked(joint, unit).items()}
+        moved = {name: joint.covariance[name].times(table) for name, table in _unstacked(joint, unit).items()}
         columns[row] = _stacked(joint, moved) - halves[:, place] @ halves
     return columns, unmeasured
 

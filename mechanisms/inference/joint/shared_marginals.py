@@ -1,14 +1,10 @@
 """Several tables of the same records, and the marginals on which they must agree.
 
-A table is a hierarchy crossed with flat dimensions (``Frame``). Two tables that name the same dimension
-count the same thing along it, so they must agree on the marginal over all dimensions they share: region x age
-x sex and region x education on region, and every pair of tables at least on the grand total.
+Two tables that name the same dimension count the same thing along it, so they agree on the marginal over all
+dimensions they share: every pair of tables at least on the grand total. The marginals of all pairs, closed
+under intersection, form a small lattice, in whose order consistency, non-negativity and rounding proceed.
 
-``Overlap`` works out these marginals once. The marginals of all pairs, closed under intersection, form a
-small lattice, in whose order consistency, non-negativity and rounding proceed.
-
-A *public invariant* on any marginal (a national total, the population of each province) is one more table: a
-frame over just these dimensions with variance 0. No other mechanism is needed for it.
+A *public invariant* on any marginal is one more table over just these dimensions, with variance 0.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ class Marginal:
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class TableShape:
     """The shape of one table: the nodes of a hierarchy, crossed with flat dimensions.
 
     Parameters
@@ -102,8 +98,6 @@ class View:
 
     Attributes
     ----------
-    marginal
-        The dimensions of the marginal.
     rows
         Node numbers that the marginal looks at, or None when the table's roots are added up.
     shape
@@ -112,7 +106,7 @@ class View:
         (cells,) the group of the marginal that each cell of the table belongs to.
     """
 
-    def __init__(self, frame: Frame, marginal: Marginal, rows: Indices | None) -> None:
+    def __init__(self, frame: TableShape, marginal: Marginal, rows: Indices | None) -> None:
         self.marginal, self.rows = marginal, rows
         self._roots = frame.tree.roots
         self._sizes = tuple(frame.flat.values())
@@ -153,17 +147,7 @@ class View:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Link:
-    """One agreement: two tables must show the same marginal.
-
-    Attributes
-    ----------
-    marginal
-        The dimensions of the marginal.
-    tables
-        Names of the two tables.
-    views
-        How each of them shows the marginal, in the same rows and groups.
-    """
+    """One agreement: two tables, by name, must show the same marginal, in the same rows and groups."""
 
     marginal: Marginal
     tables: tuple[str, str]
@@ -175,18 +159,11 @@ class Link:
         return prod(self.views[0].shape)
 
 
-class Overlap:
+class TableSet:
     """Tables over overlapping dimensions.
-
-    Parameters
-    ----------
-    frames
-        Table name to its shape.
 
     Attributes
     ----------
-    frames
-        As given.
     marginals
         The lattice: every table's dimensions, the marginals that two tables share, closed under intersection,
         smallest first.
@@ -202,15 +179,15 @@ class Overlap:
     Examples
     --------
     >>> regions = Hierarchy([-1, 0, 0])
-    >>> both = Overlap({
-    ...     "people": Frame({"age": 3, "sex": 2}, "region", regions),
-    ...     "schooling": Frame({"education": 4}, "region", regions),
+    >>> both = TableSet({
+    ...     "people": TableShape({"age": 3, "sex": 2}, "region", regions),
+    ...     "schooling": TableShape({"education": 4}, "region", regions),
     ... })
     >>> [str(marginal) for marginal in both.marginals]
     ['total', 'region', 'region x education', 'region x age x sex']
     """
 
-    def __init__(self, frames: Mapping[str, Frame]) -> None:
+    def __init__(self, frames: Mapping[str, TableShape]) -> None:
         if not frames:
             raise _wrong("there are no tables", "give at least one")
         self.frames = dict(frames)
@@ -220,7 +197,7 @@ class Overlap:
         self.links = tuple(self._links())
 
     def __repr__(self) -> str:
-        return f"Overlap(tables={len(self.frames)}, links={[str(link.marginal) for link in self.links]})"
+        return f"TableSet(tables={len(self.frames)}, links={[str(link.marginal) for link in self.links]})"
 
     @cached_property
     def equations(self) -> int:
@@ -233,18 +210,20 @@ class Overlap:
         return sorted(names, key=lambda name: -self.frames[name].tree.nodes)
 
     @cached_property
-    def shapes(self) -> dict[Marginal, Frame]:
+    def shapes(self) -> dict[Marginal, TableShape]:
         """Marginal to its shape: as deep as any two tables share it, or as the table itself is."""
         return {marginal: self._shape(marginal) for marginal in self.marginals}
 
-    def _shape(self, marginal: Marginal) -> Frame:
+    def _shape(self, marginal: Marginal) -> TableShape:
         names = self.holding(marginal)
         flat = {name: self.frames[names[0]].flat[name] for name in marginal.flat}
         if marginal.along is None:
-            return Frame(flat)
+            return TableShape(flat)
         own = [name for name in names if self.frames[name].marginal == marginal]
         depth = [self.frames[name] for name in (own[:1] + names[1:2] or names[:1])]
-        return Frame(flat, marginal.along, max((frame.tree for frame in depth), key=lambda tree: tree.nodes))
+        return TableShape(
+            flat, marginal.along, max((frame.tree for frame in depth), key=lambda tree: tree.nodes)
+        )
 
     def gap(self, tables: Mapping[str, NDArray[Number]]) -> float:
         """Return the largest difference between two tables' views of a marginal they share."""
@@ -313,7 +292,7 @@ def _lattice(tables: list[Marginal]) -> tuple[Marginal, ...]:
         marginals |= more
 
 
-def _check_names(frames: Mapping[str, Frame]) -> None:
+def _check_names(frames: Mapping[str, TableShape]) -> None:
     sizes: dict[str, int] = {}
     hierarchies = {frame.along for frame in frames.values()}
     for frame in frames.values():
@@ -327,7 +306,7 @@ def _check_names(frames: Mapping[str, Frame]) -> None:
                 raise _wrong(f"dimension {name} has two sizes", "use one code list in all tables")
 
 
-def _check_trees(frames: Mapping[str, Frame]) -> None:
+def _check_trees(frames: Mapping[str, TableShape]) -> None:
     largest: dict[str, Hierarchy] = {}
     for frame in frames.values():
         if frame.along is not None:

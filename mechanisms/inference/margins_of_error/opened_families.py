@@ -1,22 +1,13 @@
 """A part of a hierarchy that stands for the whole in a simulation: few families opened, the others summed up.
 
-The steps from measurements to published numbers go down a hierarchy family by family: given a parent, what
-comes of its children depends on nothing outside of them. So the errors of a level can be learnt from some of
-its families, if whatever is above them is as it would be. It is: a node whose children are left out keeps the
-best estimate from all measurements at and below it, whose variance t is known without any of them
-(:mod:`tabularium.mechanisms.inference.consistency`: 1/t = 1/s + 1/(sum of the children's t)). As the
-measurement of a leaf with that variance it says of all that is above and beside it exactly what the left-out
-ones would have said. Its error is a weighted sum of theirs, taken to be normal.
+Given a parent, what comes of its children depends on nothing outside of them. So a level's errors can be
+learnt from some of its families, if a node whose children are left out keeps the best estimate from all
+measurements at and below it, of variance ``TreeLeastSquares.below``: exact, or for tables that share
+marginals below it an upper bound. Its error is taken to be normal.
 
-For tables that share marginals below such a node the variance is an upper bound: it is the table's own
-estimate, and does not know what the other tables would have told of the children. Where the levels of the
-tables stand in the same proportion, nothing is lost.
-
-Families are drawn by systematic sampling with unequal chances (Madow 1949): half of them at random, half in
-proportion to what is published of their parents, so that the few large families of a skewed table are seen as
-well as the many small ones. Each node carries the inverse of its chance as a weight, and errors are pooled
-with these weights. Simulated releases open other families each: the step along the families starts at the
-next point of the golden section, so that any number of releases spreads evenly.
+Families are drawn by systematic sampling with unequal chances (Madow 1949): half at random, half in
+proportion to what is published of their parents. Errors are weighed by the inverse of the chance. Each
+simulated release opens others: the step along the families starts at the next point of the golden section.
 """
 
 from __future__ import annotations
@@ -27,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
-from tabularium.mechanisms.inference.consistency import in_parallel
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -89,16 +79,12 @@ def some_opened(
 
     Parameters
     ----------
-    tree
-        The whole hierarchy.
     size
         Of nodes, (some,): what is published of them, not negative.
     cells
         (depths,) cells of each node of a depth, over all tables.
     enough
         Cells of a depth that are wanted.
-    run
-        Number of the simulated release.
     """
     chances = np.zeros(tree.nodes)
     children = np.bincount(tree.parents[tree.parents >= 0], minlength=tree.nodes)
@@ -126,18 +112,3 @@ def some_opened(
         if not inner.size:
             break
     return Part.of(tree, chances)
-
-
-def variances_below(tree: Hierarchy, variances: Floats) -> Floats:
-    """Return the variance of each node's best estimate from the measurements at and below it.
-
-    Parameters
-    ----------
-    variances
-        (nodes, cells or 1) of the measurements; 0 exact, infinite where nothing was measured.
-    """
-    below = variances.copy()
-    for block in tree.up(below.shape[1]):
-        own = variances[block.parents]
-        below[block.parents], _ = in_parallel(block.total(below[block.children]), own)
-    return below

@@ -1,18 +1,15 @@
-"""Quantiles from a tree of noisy counts over a public grid, with intervals that hold for each cell.
+"""Quantiles from trees of noisy counts and from choices, with intervals that hold for each cell.
 
-The bins of the grid are counted in groups, those in smaller ones, down to single bins; every level is
-measured, the total is not. Least squares over all levels (``tabularium.mechanisms.inference.consistency``)
-give the bins. The quantile of rank q is the first bin b with
+A *tree* counts the bins of a public grid in groups, those in smaller ones, down to single bins; every level
+is measured, the total is not, and least squares give the bins. The quantile of rank q is the first bin b with
 
     L(b) = (number up to b) - q·(number in all)  >=  0,
 
-a weighted sum of noisy numbers whose variance is known, whatever is in the cell. Bins that L rules out on
-either side are left out of the interval: those that a test at the stated level rejects.
+a weighted sum of noisy numbers whose variance is known, whatever is in the cell. The interval leaves out the
+bins that L rules out on either side at the stated level. Of K levels of ⌈bins^(1/K)⌉ children, L has about
+the variance K³·b/4 (K²·b under zCDP): the K that makes K³·b smallest is taken, for all tables of one grid.
 
-How many levels. With K levels of b = ⌈bins^(1/K)⌉ children, L cuts a node on each, and has a variance of
-about K·b/4 times that of a node, which is K² times what it would be if there were one level: the K that makes
-K³·b smallest is taken. A single level is the plain histogram. (Under zCDP it is K²·b; the K is the same or
-next to it.) It depends on the number of bins alone, so that all tables with one grid have one tree.
+A *choice* (``quantile_choices``) is drawn by the exponential mechanism, with sums beside it.
 """
 
 from __future__ import annotations
@@ -26,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats
-from tabularium.mechanisms.inference.consistency import consistency
-from tabularium.mechanisms.inference.even_trees import EvenTree, level_variances, one_tree
+from tabularium.mechanisms.inference.even_trees import EvenTree, one_tree
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.inference.tree_least_squares import consistency
 from tabularium.mechanisms.kernels.outward_cells import reaches
 
 ROUNDING = 1e-6
@@ -82,16 +79,10 @@ class QuantileTree:
         return np.ascontiguousarray(made.values[-self.bins :].T).reshape(*numbers.shape[:-1], self.bins)
 
     def quantile_of(self, numbers: Floats, rank: Fraction) -> Floats:
-        """Return the position of a quantile; not a number where a tree holds nothing.
+        """Return the position of a quantile of trees (..., parts); not a number where a tree holds nothing.
 
-        It is the number of positions up to which lies less than the part ``rank``. Of noisy numbers, which
-        need not rise from one position to the next, that is where they would cross it if they were sorted. So
-        quantiles of a tree rise with their rank.
-
-        Parameters
-        ----------
-        numbers
-            (..., parts).
+        It is the number of positions up to which lies less than the part ``rank``: where sorted noisy numbers
+        would cross it. So quantiles of a tree rise with their rank.
         """
         bins = self.bins_of(numbers)
         at = (_excess(bins, rank) < -ROUNDING).sum(axis=-1)
@@ -103,13 +94,8 @@ class QuantileTree:
     ) -> tuple[Floats, Floats]:
         """Return the first and the last position of a quantile that linear estimates leave possible.
 
-        Parameters
-        ----------
-        numbers, variances
-            (..., parts) unbiased estimates with independent errors, and their variance, which is the same for
-            all parts of a tree.
-        level
-            Probability that the interval holds the position of the true quantile.
+        ``numbers``, ``variances``: (..., parts) with independent errors, of one variance in all parts of a
+        tree.
         """
         excess = _excess(self.bins_of(numbers), rank)
         reach = quantile(level) * np.sqrt(variances[..., :1]) * np.array(_deviations(self, rank))
@@ -149,7 +135,7 @@ def _children(bins: int, levels: int) -> int:
 @lru_cache(maxsize=64)
 def _deviations(tree: QuantileTree, rank: Fraction) -> tuple[float, ...]:
     """Return the standard deviation of L at each position, where every node has a variance of 1."""
-    even = EvenTree.of(tree.bins, tree.branching, level_variances(tree.levels + 1, 1.0, root=False))
+    even = EvenTree.of(tree.bins, tree.branching, 1.0, root=False)
     weights = np.full(tree.bins, -float(rank))
     found = []
     for position in range(tree.bins):
@@ -180,14 +166,7 @@ def chosen_position(rows: Floats) -> Floats:
 def chosen_interval(rows: Floats, variances: Floats, bins: int, level: float) -> tuple[Floats, Floats]:
     """Return the first and the last position of the true quantile that are left possible.
 
-    Parameters
-    ----------
-    rows, variances
-        (..., numbers) what was released, and the variance of the noise in its sums.
-    bins
-        Positions of the grid.
-    level
-        Probability that the interval holds the true position.
+    ``rows``, ``variances``: (..., numbers) what was released, and the variance of the noise in its sums.
     """
     outside = 1.0 - level
     with np.errstate(divide="ignore"):

@@ -1,33 +1,11 @@
-"""Means and rates of noisy numbers, with intervals that hold for each cell, however small.
+"""Means and rates of noisy numbers, which of them are shown, and intervals that hold for each cell.
 
-A mean is A/(A + B), of two sums that are measured with independent noise: how far values lie above the
-smallest one, and how far below the largest. A ratio of noisy numbers has no variance to speak of, so that an
-interval from a first-order expansion fails where A + B is not many times its noise. But for the true p,
-
-    L(p) = (1 - p)·A - p·B        has the true value 0, and the variance (1 - p)²·Var A + p²·Var B,
-
-whatever the size of the cell. The interval is the set of all p in [0, 1] that a test of L(p) = 0 at the
-stated level does not reject (Fieller 1954): a quadratic inequality. Where it rejects hardly anything, because
-the cell is small, the interval is all of [0, 1].
-
-Near a bound noise may make A or B negative, and the test then leaves nothing, or next to nothing. So
-negative parts are lifted to 0 first. Their ratio is then among those that are left, and the test rejects the
-true p no more often than before: |max(a, 0) - max(b, 0)| is never above |a - b|, with a = (1 - p)·A and
-b = p·B.
-
-Among many cells the surest would be those where noise made A, and A + B, look large: the narrower the
-interval, the oftener it misses. With p the ratio of all cells together, the error of L(p) is uncorrelated
-with that of the best estimate of how many records a cell has, N(p) = (p·A + (1 - p)·B)/(p² + (1 - p)²) for
-equal variances. So half-widths are never below that of the test at p, divided by N(p) (``steady_half``),
-which does not depend on whether the test errs. Where all cells are alike this decides; where they are large
-or differ much it is seldom the larger one.
-
-A rate over another table is A/B, of a count of its own and of another with noise of its own, or without any:
-L(p) = A - p·B has the variance Var A + p²·Var B, and the interval is all p from zero up that are
-not rejected, A and B lifted likewise.
-
-The quantile is that of weighted sums of discrete Laplace or Gaussian errors
-(:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.quantile`).
+A mean is A/(A + B), of two sums with independent noise. For the true p, L(p) = (1 - p)·A - p·B has the true
+value 0 and the variance (1 - p)²·Var A + p²·Var B, whatever the size of the cell: the interval is the set of
+all p in [0, 1] that a test of L(p) = 0 does not reject (Fieller 1954). Negative parts are lifted to 0 first,
+which brings no true p further off. A rate over another table is A/B, with L(p) = A - p·B. ``steady_half`` is
+a least half-width that does not depend on whether the test errs; ``Shown`` keeps the false discovery and the
+false coverage rate. Derivations: docs/explanation/margins-of-error.md.
 """
 
 from __future__ import annotations
@@ -38,6 +16,7 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.noise_distributions import laplace_scale
 
 
 def ratio_of(parts: Floats) -> Floats:
@@ -53,14 +32,7 @@ def ratio_of(parts: Floats) -> Floats:
 
 
 def ratio_interval(parts: Floats, variances: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the smallest and largest ratio that linear estimates of A and B leave possible.
-
-    Parameters
-    ----------
-    parts, variances
-        (..., 2), unbiased estimates with independent errors, and their variances.
-    level
-        Probability that the interval holds the true ratio, in (0, 1).
+    """Return the smallest and largest A/(A + B) that independent estimates (..., 2) leave possible.
 
     Examples
     --------
@@ -91,18 +63,8 @@ def steady_half(
 ) -> Floats:
     """Return half-widths of ratios that do not depend on where noise moved each of them.
 
-    Parameters
-    ----------
-    one, other, spread_one, spread_other
-        Unbiased estimates of all cells that are compared with each other, and their finite variances.
-    level
-        As for an interval.
-    over
-        The ratios are one/other; else one/(one + other).
-
-    Returns
-    -------
-    Infinite where nothing speaks for any record; zero where there is no ratio of all of them.
+    Infinite where nothing speaks for any record; zero where there is no ratio of all cells that are compared.
+    ``over``: the ratios are one/other; else one/(one + other).
 
     Examples
     --------
@@ -135,18 +97,8 @@ def quotient_interval(
 ) -> tuple[Floats, Floats]:
     """Return the smallest and largest quotient that linear estimates of part and whole leave possible.
 
-    Parameters
-    ----------
-    part, whole
-        Unbiased estimates with independent errors; their truths are not negative.
-    spread_part, spread_whole
-        Their variances; 0 of a whole that is known.
-    level
-        Probability that the interval holds the true quotient, in (0, 1).
-
-    Returns
-    -------
-    Ends from 0 up; the upper one infinite where a whole of zero cannot be excluded.
+    Errors are independent, truths not negative, the variance of a whole that is known is 0. The upper end is
+    infinite where a whole of zero cannot be excluded.
 
     Examples
     --------
@@ -201,17 +153,7 @@ class Shown:
 
     @classmethod
     def of(cls, records: Floats, variances: Floats, possible: Bools, level: float) -> Shown:
-        """Choose.
-
-        Parameters
-        ----------
-        records, variances
-            Unbiased estimates of what is zero in a cell without any record and more than that in others, and
-            their variances; 0 where it is known.
-        possible
-            Which cells may be shown at all.
-        level
-            Of intervals if nothing were chosen, in (0, 1).
+        """Choose among the ``possible`` cells by unbiased estimates that are zero where there is no record.
 
         Examples
         --------
@@ -252,7 +194,7 @@ def chance_if_empty(records: Floats, variances: Floats) -> Floats:
     known = variances <= 0
     spread = np.where(known | np.isinf(variances), 1.0, variances)
     above = np.maximum(records, 0.0)
-    scale = 0.5 / np.arcsinh(np.sqrt(0.5 / spread))
+    scale = laplace_scale(spread)
     one = np.exp(-above / scale) / (1 + np.exp(-1 / scale))
     found: Floats = np.maximum(one, 0.5 * np.exp(-(above**2) / (2 * spread)))
     return np.where(known, np.where(records > 0, 0.0, 1.0), found)

@@ -174,15 +174,7 @@ class Line:
 
 
 class Tally:
-    """Counts over simulated releases, by depth and size of what was published.
-
-    Parameters
-    ----------
-    tree
-        The hierarchy of the table.
-    counted
-        (nodes, cells) which cells count; None for all.
-    """
+    """Counts over simulated releases, by depth and size of what was published; of ``counted`` cells only."""
 
     def __init__(self, tree: Hierarchy, counted: Bools | None = None) -> None:
         self._counted = counted
@@ -198,15 +190,7 @@ class Tally:
         self._seen = np.zeros(groups, np.int64)  # releases with such a cell
 
     def add(self, made: Made, truth: Floats, half: Floats) -> None:
-        """Count one release.
-
-        Parameters
-        ----------
-        made, half
-            What it published, and (kept, cells) half-widths.
-        truth
-            (nodes, cells) what the numbers stand for.
-        """
+        """Count one release: what it published, (kept, cells) half-widths, and (nodes, cells) the truth."""
         groups = len(self._held)
         largest = np.full(groups, -1.0)
         for rows, nodes in made.strips():

@@ -1,31 +1,17 @@
 """Margins by simulation: what non-negativity and rounding do to errors, learnt from the release alone.
 
-Non-negativity and rounding are not linear: what they leave of an error depends on the truth. So the release
-is taken for the truth, measured again, finished again, and compared with what it was made from; as often as
-is affordable. This costs no budget: nothing is looked at but what is published.
-
-*Who is compared with whom.* A reader sees a published number, not a true one. So errors are pooled over cells
-of like kind *by the number published in the simulated release*: the same stratum (level of the hierarchy and
-variance of the linear estimate), the same size against its standard deviation, and families of the same mean.
-A published cell has the half-width of its class.
-
-*Why a quantile is not enough.* A published table is not the truth. Where cells hold less than the noise, what
-many cells hold together is published in few of them, so that nearly all cells of the assumed truth are empty,
-and a zero that is published of them is right nearly always. Of the real cells it may be right hardly ever: of
-5 000 cells that hold three records each, at ε = 1/30, the smallest whole number that 90 % of the simulated
-errors do not exceed covers 16 %. What the simulation does keep is the mean square: sums are kept, and few
-large errors weigh as much as many small ones. So the half-width of a class is the larger of
+The release is taken for the truth, measured again, finished again, and compared with what it was made from.
+This costs no budget: nothing is looked at but what is published. Errors are pooled over cells of like kind
+*by the number published in the simulated release*: the same stratum (level and variance of the linear
+estimate), size against its standard deviation, and mean of the family. The half-width of a class is the
+larger of
 
     the smallest h that holds the stated share of its simulated errors and one standard error more, and
     z·(root mean squared simulated error), z the normal quantile of the level,
 
-of which the second has a mean over all cells of at most z times the root mean squared error of the table.
-Beyond four standard deviations nothing is moved by non-negativity; there the first alone decides.
-
-*What it does not promise.* Shares hold over the cells of a class and not for each by itself, and not over
-cells of a certain true size: of few cells that hold something among many that hold nothing, most may lie
-outside, and the interval is still right as often as it says. How often, by true size, is measured on
-simulated releases of their own (:class:`Tally`), and published.
+the second since nearly all cells of the assumed truth are empty where noise is large, while sums keep the
+mean square. Beyond four standard deviations the first alone decides. Shares hold over the cells of a class,
+not for each by itself nor by true size: docs/explanation/margins-of-error.md.
 """
 
 from __future__ import annotations
@@ -92,28 +78,18 @@ def simulate(
     runs: Runs,
     room: Callable[[str, tuple[int, ...]], Floats] | None = None,
 ) -> dict[str, Simulated]:
-    """Simulate releases of ``tables`` and return half-widths for the published numbers.
+    """Simulate releases of ``tables``, taken for the truth, and return what was learnt of each.
 
     Parameters
     ----------
-    tables
-        The tables whose margins are wanted, taken for the truth.
     release
         Measures this truth again, with all tables that are treated together, and finishes it.
     fallback
         Half-widths where too few simulated cells are alike; the tally takes them as well.
-    level
-        Share of true values that intervals are to hold.
     whole
         Published numbers are whole: so are half-widths.
-    runs
-        How many releases are simulated.
     room
         Makes an array for the half-widths of a table of this name and shape; in memory if there is none.
-
-    Returns
-    -------
-    Table name to what was learnt of it.
     """
     pools = {name: Pool(table, whole=whole) for name, table in tables.items()}
     first = 0
@@ -152,27 +128,11 @@ def simulate(
 def linear_half(
     tree: Hierarchy, variances: Floats, shape: tuple[int, int], errors: Sequence[Made], *, level: float
 ) -> Floats:
-    """Return half-widths for linear estimates, whose errors do not depend on the truth.
+    """Return (nodes, cells) half-widths for linear estimates, whose errors do not depend on the truth.
 
-    A weighted sum of Laplace errors has quantiles that its variance bounds and does not give: at 90 % they
-    lie between 1.62 and 1.65 standard deviations. Here they are those of simulated errors of the same
-    weights, in units of the standard deviation, over cells of the same stratum. A stratum of few errors, such
-    as a nation's one cell in eight releases, has no quantile worth the name: there the bound is taken.
-
-    Parameters
-    ----------
-    tree, variances
-        Of the table; variances broadcast to (nodes, cells).
-    shape
-        (nodes, cells)
-    errors
-        Of simulated releases.
-    level
-        Share of errors that are to be held.
-
-    Returns
-    -------
-    (nodes, cells)
+    The quantiles are those of simulated errors of the same weights, in units of the standard deviation, over
+    cells of the same stratum: at 90 % between 1.62 and 1.65. A stratum of few errors has no quantile worth
+    the name: there the bound that knows the variance only is taken.
     """
     deviations = np.broadcast_to(np.sqrt(variances), shape)
     strata = np.broadcast_to(Strata.among(tree, variances).of, shape)
@@ -198,10 +158,6 @@ def linear_half(
             half[there] = deviations[there] * ratio
     return half
 
-
-# Where a simulated release is of a part of the nodes, an error counts as often as the nodes that its own
-# one stands for. How much is known of a class is then told by Kish's effective number of errors, (sum of
-# weights)² over the sum of their squares ("Survey Sampling", 1965); without weights it is their number.
 
 SIZE_ENDS = np.array([0, 1 / 4, 1 / 2, 1, 2, 4])
 """Upper ends of the size classes, in standard deviations of the linear estimate; the last is open."""
@@ -249,7 +205,7 @@ class Strata:
 
 
 class Pool:
-    """Simulated errors of one table, counted class by class."""
+    """Simulated errors of one table, counted class by class, as often as the nodes that each stands for."""
 
     def __init__(self, table: Assumed, *, whole: bool) -> None:
         self._table, self._whole = table, whole

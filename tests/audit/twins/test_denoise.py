@@ -12,8 +12,7 @@ import pytest
 
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.histograms.denoise.denoise import Denoise
-from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import few_peaks
-from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree
+from tabularium.mechanisms.histograms.denoise_ranges.tree import SplitTree, few_peaks
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Counts
 from tests.audit.cases import Case
@@ -32,7 +31,7 @@ class FormOfTheCounts(Denoise):
         return arrays, {"strength": "1/100" if closer else "9"}
 
     def finish(self, measured: Measured) -> Release:
-        given = Denoise(form="partition", strength=measured.meta["strength"])
+        given = Denoise(form="wavelet", strength=measured.meta["strength"])
         return given.finish(replace(measured, meta={}))
 
 

@@ -22,7 +22,7 @@ from tabularium.mechanisms.channel.replay.replay_audit import Audit
 from tabularium.mechanisms.histograms import privhist
 from tabularium.mechanisms.histograms.privhist import PrivHist, Runs, prevalences
 from tabularium.mechanisms.histograms.sorted_isotonic import SortedIsotonic
-from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tests.audit.cases import CASES, Case, Counts
 from tests.audit.replays import BUDGETS, FORCES, NotPrivateError, audit, edge_pairs, judge, made_up
 from tests.audit.twins.twin import Drawn

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
-from tabularium.ledger.officers.keys import read_private
+from tabularium.ledger.export import export
+from tabularium.ledger.keys import read_private
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.custody.home_health import looks_at
 from tabularium.tasks.remake import require_same_cells

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tests.flows.release.scene import publish, write_scene
 
 Series = tuple[Path, Path, Path]

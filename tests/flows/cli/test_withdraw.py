@@ -123,6 +123,10 @@ def test_a_withdrawn_release_is_said_to_be_so_and_not_published_again(scene: Sce
     assert code == 0 and "This home did not publish it" in said, "an officer's machine need not be the runner"
     assert scene.states == [(scene.first, "current")]
     place.with_name(".away").rename(place)
+    away = scene.period.rename(scene.period.with_name("away"))
+    code, said, _ = scene.withdraw(scene.first)
+    assert code == 0 and f"for {scene.period} is not there" in said, "a disk that is not mounted"
+    away.rename(scene.period)
     code, said, _ = scene.withdraw(scene.first)
     assert code == 0 and scene.states == [(scene.first, "withdrawn")]
     assert said.splitlines()[0] == f"Release {scene.first} is withdrawn; its budget stays spent."

@@ -18,7 +18,7 @@ from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import Session
 from tabularium.flows.desk.signing import IDLE_SECONDS, SigningKey
 from tabularium.ledger import AwaitingReview, Ledger
-from tabularium.ledger.officers.keys import make_key, public_hex, read_private
+from tabularium.ledger.keys import make_key, public_hex, read_private
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish
 from tests.flows.release.test_reviewed import write_reviewed

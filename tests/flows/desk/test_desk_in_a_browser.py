@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tabularium.ledger import AwaitingReview
-from tabularium.ledger.officers.keys import make_key, public_hex, read_private
+from tabularium.ledger.keys import make_key, public_hex, read_private
 from tests.debian import Unavailable
 from tests.flows.desk.desk_process import Started, Window, addresses, started, windows
 from tests.flows.desk.desk_scene import Browser, Place
@@ -169,7 +169,7 @@ def test_a_key_is_opened_by_its_passphrase_closed_and_forgotten(place: Place, tm
         require_for_everybody(window)
         window.page.fill("#passphrase", "close sesame")
         refused = window.press("Open the key")
-        assert "is not the passphrase of this key" in refused and "Nothing was signed." in refused
+        assert "this is not the passphrase of this key" in refused and "Nothing was signed." in refused
         (line,) = window.page.locator(".note.warn").all_inner_texts()
         assert "\n" not in line and "sesame" not in window.page.content()
         window.go(f"/drafts/{place.draft}")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.officers.keys import make_key, public_hex, read_private
+from tabularium.ledger.keys import make_key, public_hex, read_private
 from tests.debian import Unavailable
 from tests.flows.desk.desk_process import Window, started, windows
 from tests.flows.operations.installations import Up, running

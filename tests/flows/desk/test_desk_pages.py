@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import pytest
 
 import tabularium
 from tabularium.flows.desk.draft_page import _targets
-from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
+from tabularium.ledger.keys import key_id, make_key, public_hex, read_private
+from tabularium.ledger.names import LONGEST_TEXT
 from tabularium.mechanisms.errors import LedgerError
 from tests.flows.desk.desk_scene import Browser, Place, words_of
 from tests.flows.release.scene import write_scene
@@ -50,8 +53,10 @@ def test_what_is_shown_is_what_is_signed(place: Place) -> None:
     assert "small, 2027" in page and "Left before 7 of 10 Left after 6" in page
     assert "area × age × sex" in page and "max_rejected: no record was rejected" in page
     assert "publication.review" in page, "the last release had no review"
+    assert "may withhold it for: " in page and "the draft then waits here" in page
     asked = approval(place, browser, reason="the table of last year")
     shown = browser.send("/approve", **asked)
+    assert "Remark: the table of last year" in words_of(shown)
     data = re.search(r'<pre class="bytes">(.*?)</pre>', shown.text)
     assert data is not None
     signed = json.loads(data[1].replace("&#34;", '"'))
@@ -65,6 +70,8 @@ def test_what_is_shown_is_what_is_signed(place: Place) -> None:
         name: value for name, value in signed.items() if name in entry.body
     }
     assert "It is approved already, by A. Ro" in browser.page(f"/approve?spec={place.spec}&period=2027")
+    place.spec.write_text(place.spec.read_text().replace('"1": male', '"1": "男 <1>"'), encoding="utf-8")
+    assert '"男 <1>"' in browser.page(f"/approve?spec={place.spec}"), "what differs is shown as it is written"
 
 
 def test_a_spec_that_changed_since_it_was_looked_at_is_not_signed(place: Place) -> None:
@@ -85,8 +92,10 @@ def test_a_spec_that_changed_since_it_was_looked_at_is_not_signed(place: Place) 
 
 def test_what_cannot_be_known_is_not_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key has signed before; whether it did so now nobody can say whose ledger did not answer."""
-    browser = Browser(place, place.key)
+    browser, address = Browser(place, place.key), f"/drafts/{place.draft}/accept"
     browser.sign("/approve", **approval(place, browser))
+    shown = browser.send(address, draft=digest_of(place), **DRAFT)
+    signed = dict(re.findall(r'name="(\w+)" value="([^"]*)"', shown.text))["signed"]
     real, asked = tabularium.Books.last_entry.fget, []  # type: ignore[attr-defined]
 
     def away_once(books: tabularium.Books) -> int:
@@ -97,7 +106,7 @@ def test_what_cannot_be_known_is_not_said(place: Place, monkeypatch: pytest.Monk
         return number
 
     monkeypatch.setattr(tabularium.Books, "last_entry", property(away_once))
-    said = words_of(browser.send(f"/drafts/{place.draft}/accept", draft=digest_of(place)))
+    said = words_of(browser.send(address, draft=digest_of(place), signed=signed))
     assert "was not answered" in said and "signed" not in said
 
 
@@ -107,14 +116,24 @@ def test_what_cannot_be_paid_is_not_signed_by_mistake(place: Place) -> None:
     page = browser.page(f"/approve?spec={place.spec}&period=2027")
     assert "Account people cannot pay for this: ε = 7 of 10 is left" in page
     asked = approval(place, browser)
-    assert "cannot pay the 9 that it costs" in browser.sign("/approve", **asked)
+    assert "Left after nothing: it costs 2 more than is left" in page
+    refused = browser.send("/approve", **asked).text
+    assert "cannot pay the 9 that it costs" in refused
+    assert (
+        browser.client.get(html.unescape(re.findall(r'href="(/approve[^"]*)"', refused)[0])).status_code
+        == 200
+    )
     assert place.entries() == before
     assert "is approved, for at most 9" in browser.sign("/approve", **asked, even_if_unpaid="yes")
+    with place.ledger() as books:
+        books.close_account("people", reason="the last of its kind")
+    page = browser.page(f"/approve?spec={place.spec}&period=2027")
+    assert "Account people cannot pay for this: it takes no charges any more. " in page
 
 
 def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     browser = Browser(place, place.key)
-    assert "1 thing waits for a person" in browser.page("/")
+    assert "At least 1 thing waits for a person" in browser.page("/"), "no Prefect is known here"
     page = browser.page(f"/drafts/{place.draft}")
     assert re.search(r"area_age_sex, nation ±1,000 widest \S+; 6 of 6 cells within met", page), (
         "of the nation's cells alone"
@@ -123,7 +142,8 @@ def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     assert "Compared with 2025." in page and "biases the series" in page
     fields = {"draft": digest_of(place)}
     said = browser.send(f"/drafts/{place.draft}/accept", **fields)
-    assert "was not answered" in said.text
+    assert "was not answered" in said.text and f'href="/drafts/{place.draft}">Go back' in said.text
+    assert "Draft since" in page and "Accepted 20" not in page
     for address, more in (
         (f"/drafts/{place.draft}/accept", {}),
         (f"/drafts/{place.draft}/withhold", CRITERION),
@@ -133,8 +153,11 @@ def test_a_draft_is_accepted_with_what_was_seen(place: Place) -> None:
     said = browser.sign(f"/drafts/{place.draft}/accept", **fields, **DRAFT)
     assert f"Release {place.draft} is accepted. Published: " in said
     assert state(place, place.draft) == "published"
-    assert "Nothing waits for a person" in browser.page("/")
-    assert "draft accepted" in browser.page("/history")
+    assert "It was about small, 2026" in said
+    assert "Nothing is known to wait for a person" in browser.page("/")
+    assert re.search(
+        rf"draft accepted people release {place.draft}, draft \w+ small, 2026", browser.page("/history")
+    )
 
 
 def test_a_draft_is_withheld_for_a_criterion_and_nobody_is_asked_again(place: Place) -> None:
@@ -147,7 +170,8 @@ def test_a_draft_is_withheld_for_a_criterion_and_nobody_is_asked_again(place: Pl
     assert "is withheld; its budget stays spent" in browser.sign(address, **fields, criterion="implausible")
     assert state(place, place.draft) == "withheld"
     assert "outside the guarantee" in browser.page("/history")
-    assert "It was decided: withheld" in browser.page(f"/drafts/{place.draft}")
+    page = browser.page(f"/drafts/{place.draft}")
+    assert "It was decided: withheld" in page and "not on this machine" not in page
 
 
 def test_a_second_officer_is_too_late(place: Place) -> None:
@@ -162,6 +186,51 @@ def test_a_second_officer_is_too_late(place: Place) -> None:
     assert "Nothing was signed" in said.text
     assert "It was decided: withheld" in second.page(f"/drafts/{place.draft}")
     assert place.entries() == before
+
+
+def test_who_is_too_late_is_not_told_that_another_decision_of_the_same_key_is_his(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = Browser(place, place.key)
+    signs_only = tabularium.Officer.signs_only
+
+    def late(officer: tabularium.Officer, data: bytes) -> tabularium.Officer:
+        tabularium.officer(place.home.path, key=place.key).withhold(place.draft, criterion="implausible")
+        return signs_only(officer, data)
+
+    monkeypatch.setattr(tabularium.Officer, "signs_only", late)
+    said = browser.sign(f"/drafts/{place.draft}/accept", draft=digest_of(place), **DRAFT)
+    assert "is withheld and cannot become published" in said and "Nothing was signed." in said
+
+
+def test_an_accepted_draft_that_could_not_be_published_waits_until_it_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, address = Browser(place, place.key), f"/drafts/{place.draft}"
+    fields = {"draft": digest_of(place), **DRAFT}
+
+    def full(*_given: object, **_named: object) -> None:
+        raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", full)
+        said = browser.sign(f"{address}/accept", **fields)
+    assert "No space left on device" in said and "The decision is signed" in said
+    page = browser.page("/")
+    assert "Accepted, not published" in page and f"tabularium ledger accept {place.draft} --key FILE" in page
+    before = place.entries()
+    page = browser.client.get(address).text
+    assert "Nothing was signed" not in page and "Publish it" in page and "Accept…" not in page
+    assert "Published: " in words_of(browser.send(f"{address}/accept", **fields))
+    assert state(place, place.draft) == "published" and place.entries() == before + 1
+    assert "Nothing is known to wait" in browser.page("/")
+
+
+def test_a_reason_is_as_long_as_the_ledger_takes(place: Place) -> None:
+    browser = Browser(place, place.key)
+    for address in (f"/approve?spec={place.spec}", f"/releases/{place.published}"):
+        (longest,) = re.findall(r'name="reason"[^>]* maxlength="(\d+)"', browser.client.get(address).text)
+        assert int(longest) == LONGEST_TEXT
 
 
 def test_who_decides_as_was_decided_before_signs_nothing_and_is_told(place: Place) -> None:
@@ -236,16 +305,19 @@ def test_a_passphrase_is_asked_for_and_forgotten(place: Place, monkeypatch: pyte
     key = make_key(file, b"open sesame")
     with place.ledger() as books:
         books.enrol_key(public_hex(key), officer="C. Lock", by=read_private(place.key, None))
-    browser = Browser(place, file, idle=0.5)
+    browser = Browser(place, file, idle=60)
     assert "Passphrase of locked.pem" in browser.page(f"/drafts/{place.draft}")
     assert "error" not in browser.page("/")
     said = browser.send("/unlock", passphrase="wrong", back=f"/drafts/{place.draft}")
     assert said.status_code == 400 and "wrong" not in said.text.replace("is wrong", "")
+    assert f'href="/drafts/{place.draft}">Go back' in said.text
     said = browser.send("/unlock", passphrase="open sesame", back=f"/drafts/{place.draft}")
     assert said.url.path == f"/drafts/{place.draft}" and "Accept…" in said.text
     assert browser.send("/unlock", passphrase="open sesame", back="//evil.example").url.path == "/"
     assert browser.key is not None
-    browser.key._used -= 1  # a second has passed
+    browser.key._used -= 61  # a minute has passed
+    file.rename(file.with_name("away.pem"))
+    assert "is there no more" in browser.send("/unlock", passphrase="open sesame").text
     assert "Passphrase of locked.pem" in browser.page(f"/drafts/{place.draft}")
     assert "open sesame" not in str(vars(browser.key)) + str(vars(browser.desk))
     browser.send("/unlock", passphrase="open sesame", back="/")
@@ -300,16 +372,6 @@ def test_what_this_home_laid_out_is_published_here_though_its_folder_is_named_as
     said = browser.sign(f"/drafts/{place.draft}/accept", draft=digest_of(place), **DRAFT)
     assert "Published: " in said
     assert state(place, place.draft) == "published"
-
-
-def test_what_was_accepted_waits_until_it_is_published(place: Place) -> None:
-    browser = Browser(place, place.key)
-    with place.ledger() as books:  # whoever accepted it was cut off then
-        books.accept(place.draft, draft=digest_of(place), by=read_private(place.key, None))
-    page = browser.page("/")
-    assert "Accepted, not published" in page and f"tabularium ledger accept {place.draft} --key FILE" in page
-    tabularium.officer(place.home.path, key=place.key).accept(place.draft)
-    assert "Nothing waits for a person" in browser.page("/")
 
 
 def test_to_sign_writes_nothing_and_a_held_officer_signs_nothing_else(place: Place) -> None:

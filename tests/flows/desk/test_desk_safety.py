@@ -117,6 +117,14 @@ def test_an_address_lets_in_once(place: Place) -> None:
     assert browser.client.get(f"/enter?token={token}", follow_redirects=False).status_code == 403
 
 
+@pytest.mark.parametrize("other", ['theme={"a": 1}', "a[b]=1", "a b=c", "plain", "=x", 'x="y'])
+def test_cookies_of_other_programs_on_this_machine_keep_nobody_out(browser: Browser, other: str) -> None:
+    own = "; ".join(f"{name}={value}" for name, value in browser.client.cookies.items())
+    for cookies in (f"{other}; {own}", f"{own}; {other}"):
+        assert httpx.get(f"{browser.origin}/", headers={"Cookie": cookies}).status_code == 200
+    assert httpx.get(f"{browser.origin}/", headers={"Cookie": f"{other}; {own}x"}).status_code == 403
+
+
 def test_pages_load_and_run_nothing_else_and_are_kept_nowhere(browser: Browser, place: Place) -> None:
     answer = browser.client.get("/")
     assert answer.headers["cache-control"] == "no-store"
@@ -141,6 +149,21 @@ def test_an_unexpected_error_says_nothing_of_what_it_holds(
     assert answer.status_code == 500
     assert "unexpected ValueError" in answer.text and "Ada" not in answer.text
     assert "Ada" not in "".join(capfd.readouterr())
+
+
+def test_who_may_not_read_what_a_page_needs_is_told_which_file(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_given: object, **_named: object) -> None:
+        raise PermissionError(13, "Permission denied", "/srv/drafts/small")
+
+    monkeypatch.setattr("tabularium.Books.newest_releases", closed)
+    answer = browser.client.get("/releases")
+    assert answer.status_code == 400 and "/srv/drafts/small: may not be read" in answer.text
+    monkeypatch.setattr("tabularium.open_ledger", closed)  # nor the home
+    monkeypatch.setattr("tabularium.Officer.name", property(closed))
+    for answer in (browser.client.get("/"), browser.send("/lock", back="/")):
+        assert answer.status_code == 400 and "the ledger does not answer" in answer.text
 
 
 def test_the_command_serves_on_loopback_and_ends_quietly(place: Place, tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tabularium.flows.operations.deployments.deployment import Wanted, deploy
-from tabularium.ledger import Ledger
-from tabularium.ledger.charges.charges import Charge
-from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.ledger import Charge, Ledger
+from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.runtime.home import Home
 from tests.flows.operations.installations import Up
 from tests.flows.release.scene import write_scene

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prefect.client.schemas.schedules import CronSchedule
+from typer.testing import CliRunner
 
+from tabularium.flows.cli.app import app
 from tabularium.flows.operations.told.overdue import PATIENCE, due, overdue
 from tabularium.tasks.arrival.claims import Claims, drop_found
 from tests.flows.operations.installations import Up
@@ -47,6 +51,27 @@ def test_periods_that_are_due(
 def test_a_period_is_due_since_its_first_time() -> None:
     found = dict(due("0 6 * * *", "UTC", "{scheduled:%Y-%m}", since=at(2026, 10, 20), now=at(2026, 11, 27)))
     assert found == {"2026-11": at(2026, 11, 1, 6), "2026-10": at(2026, 10, 20, 6)}
+
+
+def test_a_schedule_that_never_fires_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deployment(name: str, cron: str) -> Any:
+        schedule = SimpleNamespace(created=at(2020, 1, 1), active=True, schedule=CronSchedule(cron=cron))
+        parameters = {"period": "{scheduled:%Y}"}
+        return SimpleNamespace(name=name, parameters=parameters, created=None, schedules=[schedule])
+
+    _, home = write_scene(tmp_path)
+    found = [deployment("never", "0 6 30 2 *"), deployment("leap", "0 6 29 2 *")]
+    monkeypatch.setattr(
+        "tabularium.flows.operations.told.overdue.deployments_of_products", lambda _client: found
+    )
+    client: Any = None
+    missing = overdue(client, home, at(2026, 11, 28))
+    assert [(each.product, each.period) for each in missing] == [("leap", "2020"), ("leap", "2024")]
+
+
+def test_data_are_due_within_ten_years(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["deploy", "x.yaml", "--on-arrival", str(tmp_path), "--due", "20261231"])
+    assert done.exit_code == 2 and "--due" in done.stderr
 
 
 @pytest.mark.slow

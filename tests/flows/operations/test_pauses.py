@@ -13,16 +13,17 @@ from tabularium.flows.operations.waiting import (
     DELIVERED,
     PASSING,
     OneLine,
+    _since,
     _suspended,
     _trying_again,
     told_to_officers,
 )
 from tabularium.ledger.records import EMPTY
-from tabularium.ledger.refusals import AwaitingReview, Busy, NotApproved
+from tabularium.ledger.refusals import AwaitingReview, LockTimeout, NotApproved
 from tabularium.mechanisms.errors import InputError, InputMissing
 from tabularium.tasks.runtime.run import Request
 
-BUSY = Busy("another live process is working on it", where="release r1")
+BUSY = LockTimeout("another live process is working on it", where="release r1")
 UNSIGNED = NotApproved("is not approved", where="account a", hint="run: tabularium ledger approve SPEC")
 
 
@@ -84,6 +85,7 @@ def test_resuming_does_not_lengthen_the_time_for_an_answer(tmp_path: Path) -> No
     assert str(state.message).endswith(f"; or open the desk: tabularium desk --key FILE --home {tmp_path}")
     first = history[0].timestamp
     assert state.state_details.pause_timeout == first + timedelta(days=30)
+    assert _since(state) == first, "it has waited for an answer ever since"
     other = _suspended(
         AwaitingReview("is a draft"), request, "abc", history, EMPTY
     ).state_details.pause_timeout

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+import uuid
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from tabularium.flows.operations import prefect_api, run_keeper
-from tabularium.flows.operations.worker import give_back, mark_ended
+from tabularium.flows.operations.worker import give_back, let_processes_end, mark_ended
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, state, until
 from tests.flows.operations.test_deploy import ROOT, webhook
@@ -163,3 +166,22 @@ def test_a_worker_marks_runs_whose_process_has_ended(installation: Up, product: 
         assert [name for name in names if "Crashed" in names[name]] == ["ended"]
         for run in runs.values():
             client.delete_flow_run(run)
+
+
+def test_a_worker_takes_a_run_again_only_once_its_process_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was suspended and resumed before the worker saw the process end; Prefect's worker would die of it."""
+    from prefect.workers.process import ProcessWorker
+
+    monkeypatch.setattr(
+        ProcessWorker, "_submit_scheduled_flow_runs", ProcessWorker._submit_scheduled_flow_runs
+    )
+    let_processes_end()
+    run = SimpleNamespace(id=uuid.uuid4())
+
+    async def asked() -> list[Any]:
+        worker = ProcessWorker("pool", limit=2)
+        worker._limiter = anyio.CapacityLimiter(2)
+        worker._limiter.acquire_on_behalf_of_nowait(run.id)
+        return await worker._submit_scheduled_flow_runs([SimpleNamespace(flow_run=run)])  # type: ignore[list-item]
+
+    assert anyio.run(asked) == []

@@ -17,8 +17,8 @@ from tabularium.flows.operations.deployments.deployment import Wanted, deploy
 from tabularium.flows.operations.prefect_api import OwnServer, settings_of
 from tabularium.flows.operations.waiting import last_entry, resume_decided, resume_waiting, suspended_runs
 from tabularium.ledger import Ledger
+from tabularium.ledger.keys import read_private
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.officers.keys import read_private
 from tabularium.ledger.records import Head
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request, opened

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tabularium.flows.cli.ledger.draft_decisions import accept
 from tabularium.ledger import AwaitingReview, Ledger
-from tabularium.ledger.officers.keys import read_private
+from tabularium.ledger.keys import read_private
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.sign.statement import STATEMENT

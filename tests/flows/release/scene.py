@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.flows.release_chain import Outcome, release_tables
 from tabularium.ledger import Charge, Ledger
-from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.publish.release_folder import digest_of, files_in
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import Quiet, reporting_to

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tabularium.mechanisms.errors import LedgerError, MechanismError, PublicationError, TabulariumError
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states, write_scene

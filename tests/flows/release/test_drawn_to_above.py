@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.certificate import CERTIFICATE

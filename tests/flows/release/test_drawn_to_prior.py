@@ -14,8 +14,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
-from tabularium.ledger.officers.keys import public_hex
+from tabularium.ledger.export import export
+from tabularium.ledger.keys import public_hex
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.home import Home

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.equality_driver import PRODUCTS
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
 from tabularium.ledger import Charge, Ledger
-from tabularium.ledger.chain.export import export
+from tabularium.ledger.export import export
 from tabularium.mechanisms.accounting.transcript import Primitive
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.publish.verify_certificate import verify_certificate

@@ -16,7 +16,7 @@ import tabularium.tasks.input_binding
 import tabularium.tasks.postprocess.agreement
 from tabularium.flows.release_chain import Outcome
 from tabularium.ledger import Ledger, NotApproved, ReadOnly
-from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.ledger.keys import make_key, public_hex
 from tabularium.mechanisms.errors import DataRefused, InternalError, LedgerError
 from tabularium.tasks.input_binding import Claim, charging, is_bound
 from tabularium.tasks.runtime.home import Home

@@ -24,7 +24,7 @@ EXPECTED = {
     "rule stops": "RunRefused",
     "invalid values": "RunRefused",
     "not UTF-8": "RunRefused",
-    "mechanism raises after it drew": "DrawFailed",
+    "mechanism raises after it drew": "MechanismFailed",
     "engine raises": "InternalError",
     "disk full": "PlaceClosed",
 }

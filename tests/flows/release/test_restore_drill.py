@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import tabularium.tasks.measure
 from tabularium.flows.cli.app import app
-from tabularium.ledger import DrawFailed, Ledger, LedgerError
+from tabularium.ledger import Ledger, LedgerError, MechanismFailed
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.ledger_stages import check_account
 from tabularium.tasks.publish.release_folder import HEADS
@@ -100,7 +100,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
         raise ValueError
 
     patch.setattr(tabularium.tasks.measure, "draw_job", fail)
-    with pytest.raises(DrawFailed):
+    with pytest.raises(MechanismFailed):
         publish(spec, home, period="2027")
     patch.undo()
     certificate = json.loads((Path(outcome.folder) / "certificate.json").read_bytes())

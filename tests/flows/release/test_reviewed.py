@@ -22,7 +22,7 @@ from tabularium.flows.cli.app import app
 from tabularium.flows.operations.waiting import _decisions
 from tabularium.flows.release_chain import Outcome, find_published, release_tables
 from tabularium.ledger import AwaitingReview, Ledger, NotApproved
-from tabularium.ledger.officers.keys import make_key, public_hex, read_private
+from tabularium.ledger.keys import make_key, public_hex, read_private
 from tabularium.mechanisms.errors import LedgerError, PublicationError, TabulariumError
 from tabularium.tasks.publish import draft_folder
 from tabularium.tasks.publish.verify_certificate import verify_certificate

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.flows.release_chain import Outcome
 from tabularium.ledger import Ledger, NotApproved
-from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private
+from tabularium.ledger.keys import key_id, make_key, public_hex, read_private
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.home import Home

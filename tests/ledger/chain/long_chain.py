@@ -10,12 +10,12 @@ from math import gcd
 from pathlib import Path
 
 from tabularium.ledger import amounts
-from tabularium.ledger.chain.entries import seal, stamp
-from tabularium.ledger.chain.export import MAGIC
+from tabularium.ledger.events import format_time, make_entry
+from tabularium.ledger.export import MAGIC
 from tabularium.ledger.records import EMPTY, Entry, Head, Sums, Terms, change
 
 PER_UNIT = 10**6
-STEPS = ("reserved", "drawing", "measured", "published")
+TRANSITIONS = ("reserved", "drawing", "measured", "published")
 
 
 def text(count: int) -> str:
@@ -34,12 +34,12 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
     before: str | None = None
     fields: dict[str, object] = {}
     for place in range(number):
-        at = stamp(began + timedelta(seconds=300 * place))
+        at = format_time(began + timedelta(seconds=300 * place))
         if place == 0:
             kind, fields = "account", {**terms.fields(), **Sums().texts("account")}
         else:
             charge, turn = divmod(place - 1, 4)
-            kind = STEPS[turn]
+            kind = TRANSITIONS[turn]
             product, period = f"product-{charge % 20}", f"{2006 + charge % 12}"
             if turn == 0:
                 before = None
@@ -63,7 +63,7 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
                 sum_[1] += added[1]
                 fields[f"{scope}_reserved"], fields[f"{scope}_spent"] = text(sum_[0]), text(sum_[1])
             before = kind
-        _body, entry = seal(head, kind, at, fields)
+        _body, entry = make_entry(head, kind, at, fields)
         head = Head(entry.seq, entry.hash)
         yield entry
 

@@ -12,11 +12,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Entry, Ledger
-from tabularium.ledger.chain import restored
-from tabularium.ledger.chain.entries import canonical, digest
-from tabularium.ledger.chain.entry_records import KINDS, TOGETHER
-from tabularium.ledger.charges.composition import Partition
-from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.composition import Partition
+from tabularium.ledger.events import KINDS, OPTIONAL_GROUPS, canonical, digest
+from tabularium.ledger.export import append_restore_marker
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.records import EMPTY, Head
 from tests.ledger.scene import census, open_books, reserve
 
@@ -38,7 +37,7 @@ def live(folder: Path) -> list[Entry]:
         books.revoke_key(key_id(public_hex(second)), reason="left", by=officer)
         books.revoke_release_key(key_id(public_hex(agency)), reason="lost", by=officer)
         with books._transactions.database.write() as connection:
-            head = restored.mark(connection, datetime.now(UTC))
+            head = append_restore_marker(connection, datetime.now(UTC))
         assert head.seq == books.head().seq
         books.confirm([*books.entries()][-2].hash, by=officer)
         reserve(books, "last", period="2030")
@@ -83,7 +82,7 @@ def _with_officers(books: Ledger, by: Ed25519PrivateKey) -> None:
     books.approve("strict", "s", by=by, amount=Fraction(1, 2))
     reserve(books, "r5", "strict")
     books.void("r5", "mistake", by=by)
-    books.approve("strict", "t", by=by, reason="agreed")
+    books.approve("strict", "t", by=by, reason="validate_terms")
     books.unapprove("strict", "t", reason="an error", by=by)
     books.approve("census", "remade", by=by)
     books.remake(
@@ -162,7 +161,7 @@ def mutations(lived: list[Entry], place: int, most: int = 2) -> Iterator[Mutatio
     for name, values in sorted(elsewhere.items()):
         wanted = [value for value in values if value != body[name]][:most] if name in body else values[-1:]
         changes += [(name, "another entry's", {name: value}) for value in wanted]
-    for field, (_name, part) in TOGETHER.items():
+    for field, (_name, part) in OPTIONAL_GROUPS.items():
         if field in body:
             changes.append(
                 (field, "dropped with what belongs to it", dict.fromkeys(part.model_fields, _DROPPED))

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from tabularium.ledger import ChainBroken, Entry, Ledger
-from tabularium.ledger.chain.entries import seal
-from tabularium.ledger.charges.composition import Partition
-from tabularium.ledger.storage import entry_queries, schema
+from tabularium.ledger.composition import Partition
+from tabularium.ledger.events import columns, make_entry
+from tabularium.ledger.storage import queries
 from tests.ledger.scene import (
     behind_the_triggers,
     census,
@@ -84,7 +84,7 @@ def again(books: Ledger, kind: str, **change: Any) -> Entry:
 
 
 def sealed(books: Ledger, kind: str, fields: dict[str, Any]) -> Entry:
-    return seal(books.head(), kind, fields["at"], fields)[1]
+    return make_entry(books.head(), kind, fields["at"], fields)[1]
 
 
 def new(books: Ledger, release: str = "more", **change: Any) -> Entry:
@@ -265,7 +265,7 @@ def plus(books: Ledger, scope: str, amount: Fraction) -> str:
 def plant(books: Ledger, entry: Entry) -> None:
     """Write an entry as whoever may write to the tables."""
     with books._transactions.database.write() as connection:
-        entry_queries.insert(connection, [(entry, schema.repeated(entry.body))])
+        queries.insert(connection, [(entry, columns(entry.body))])
 
 
 def test_nobody_goes_on_from_an_entry_that_does_not_follow(lived: Ledger, place: Path) -> None:

@@ -13,10 +13,9 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from tabularium.ledger import ChainBroken, Entry, Head, Ledger, ReadOnly
-from tabularium.ledger.chain.entries import canonical, digest
+from tabularium.ledger import ChainBroken, Entry, Head, Ledger, ReadOnly, events
+from tabularium.ledger.events import canonical, digest
 from tabularium.ledger.storage import postgres_guard
-from tabularium.ledger.storage.schema import REPEATED
 from tests.ledger.scene import (
     POSTGRES_TRIGGERS,
     SQLITE_TRIGGERS,
@@ -99,7 +98,7 @@ def test_the_triggers_refuse(chain: Ledger, place: Path, engine: str) -> None:
     chain.verify()
 
 
-COLUMNS = [*REPEATED, "body", "prev", "hash"]
+COLUMNS = [*events.COLUMNS, "body", "prev", "hash"]
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.ledger import ChainBroken, Conflict, Head, Ledger, LedgerError, ReadOnly, StorageFailed
-from tabularium.ledger.chain.export import export, restore, verify_export
+from tabularium.ledger.export import export, restore, verify_export
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.officers.test_officers import enrolled
 from tests.ledger.scene import (

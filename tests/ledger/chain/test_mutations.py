@@ -13,12 +13,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tabularium.ledger import ChainBroken, Entry, Ledger
-from tabularium.ledger.chain import verify_charges
-from tabularium.ledger.chain.entry_records import ChargeStep, NotAnEntry, parse
-from tabularium.ledger.chain.export import MAGIC, _last_line, verify_export
-from tabularium.ledger.chain.verify import Verification
-from tabularium.ledger.records import FIXED, Head
+from tabularium.ledger import ChainBroken, Entry, Ledger, rules
+from tabularium.ledger.events import FIXED, ChargeStep, NotAnEntry, parse
+from tabularium.ledger.export import MAGIC, _last_line, verify_export
+from tabularium.ledger.records import Head
+from tabularium.ledger.verify import Verification
 from tests.ledger.chain.one_life import Mutation, live, mutations
 from tests.ledger.scene import open_books, postgresql, url
 from tests.ledger.storage.logins import logins
@@ -141,7 +140,7 @@ def test_a_field_that_nothing_binds_is_noticed(
 ) -> None:
     """The matrix can fail: what is bound by one comparison alone is left out of it."""
     bound = [name for name in FIXED if name in ChargeStep.model_fields and name != field]
-    monkeypatch.setattr(verify_charges, "_PLAIN", attrgetter(*bound))
+    monkeypatch.setattr(rules, "_PLAIN", attrgetter(*bound))
     unbound = {entry.body["kind"] for entry, _each, taken in tried(lived, field=field) if taken}
     assert unbound >= {"drawing", "measured", "published"}
 

@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Ledger, NotApproved, ReadOnly
-from tabularium.ledger.chain.entries import seal
-from tabularium.ledger.chain.export import export, restore
-from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.events import make_entry
+from tabularium.ledger.export import export, restore
+from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import Head
 from tabularium.ledger.refusals import BadValue, ChainBroken, Conflict
 from tests.ledger.scene import verify_entries
@@ -121,7 +121,7 @@ def test_what_follows_a_restore_without_its_confirmation_is_named(signed: bool, 
 
     def named(kind: str, fields: dict[str, object]) -> str:
         last = entries[-1]
-        forged = seal(Head(last.seq, last.hash), kind, last.body["at"], fields)[1]
+        forged = make_entry(Head(last.seq, last.hash), kind, last.body["at"], fields)[1]
         with pytest.raises(ChainBroken) as caught:
             verify_entries([*entries, forged])
         return caught.value.what

@@ -12,10 +12,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import BadValue, ChainBroken, Ledger, NotApproved
-from tabularium.ledger.chain.entries import latest, seal
-from tabularium.ledger.chain.verify import Verification
-from tabularium.ledger.officers.keys import can_sign, is_signed, key_id, public_hex, statement
+from tabularium.ledger.events import latest, make_entry
+from tabularium.ledger.keys import can_sign, is_signed, key_id, public_hex, statement
 from tabularium.ledger.records import EMPTY, GENESIS, Entry, Head
+from tabularium.ledger.verify import Verification
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import behind_the_triggers, census, open_books, reserve, sqlite, verify_entries
 
@@ -51,7 +51,7 @@ IN_PART = (
 def chain(*steps: Step, at: str = AT) -> list[Entry]:
     head, made = EMPTY, []
     for kind, fields in steps:
-        _body, entry = seal(head, kind, at, fields)
+        _body, entry = make_entry(head, kind, at, fields)
         head = Head(entry.seq, entry.hash)
         made.append(entry)
     return made
@@ -184,7 +184,7 @@ def test_an_entry_of_a_time_that_has_not_come_is_named(books: Ledger) -> None:
 
 
 def open_books_at(books: Ledger, now: datetime) -> Ledger:
-    return Ledger.connect(books._backend.engine.url, clock=lambda: now)
+    return Ledger.connect(books._transactions.database.backend.engine.url, clock=lambda: now)
 
 
 # Officers
@@ -271,7 +271,7 @@ def test_a_planted_step_of_a_charge_is_not_taken_for_a_revocation(place: Path) -
         census(books)
         books.enrol_key(PUBLIC, officer="A. Ro", by=KEY)
         at = list(books.entries())[-1].body["at"]
-        _body, entry = seal(books.head(), "drawing", at, RESERVED | {"account": "", "key": NAME})
+        _body, entry = make_entry(books.head(), "drawing", at, RESERVED | {"account": "", "key": NAME})
         behind_the_triggers(
             place,
             "INSERT INTO entries (seq, kind, account, body, prev, hash, subject) VALUES"

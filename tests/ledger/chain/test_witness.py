@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from tabularium.ledger import BudgetExhausted, ChainBroken, Head, Ledger, ReadOnly, StorageFailed
-from tabularium.ledger.chain.export import export
-from tabularium.ledger.chain.export import restore as restored
-from tabularium.ledger.chain.witness import HeadFile, Witness, WitnessDamaged
+from tabularium.ledger.export import export
+from tabularium.ledger.export import restore as restored
+from tabularium.ledger.witness import HeadFile, Witness, WitnessDamaged
 from tests.ledger.scene import (
     behind_the_triggers,
     database,
@@ -48,10 +48,10 @@ def test_the_disk_is_told_by_the_first_entry_once_a_second_and_at_the_end(
 ) -> None:
     told: list[int] = []
     now = [100.0]
-    monkeypatch.setattr("tabularium.ledger.chain.witness.files.sync_data", told.append)
+    monkeypatch.setattr("tabularium.ledger.witness.files.sync_data", told.append)
     monkeypatch.setattr("tabularium.ledger.durable_files.os.fsync", told.append)
     witness.path.write_bytes(b"%020d %064x\n" % (0, 0))
-    monkeypatch.setattr("tabularium.ledger.chain.witness.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tabularium.ledger.witness.time.monotonic", lambda: now[0])
     for seq, seconds, syncs in [(1, 0.0, 1), (2, 0.4, 1), (3, 0.4, 1), (4, 0.4, 2), (5, 0.1, 2)]:
         now[0] += seconds
         witness.append(head(seq))

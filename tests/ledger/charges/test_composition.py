@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tabularium.ledger import BadValue, BudgetExhausted, Conflict, Ledger, Partition
-from tabularium.ledger.charges.composition import group_change, together
+from tabularium.ledger.composition import group_change, top_k_sum
 from tabularium.ledger.review import Reviewer
 from tests.ledger.scene import census, finish, open_books, reserve, sqlite
 
@@ -117,7 +117,7 @@ def test_a_bad_partition_is_refused(books: Ledger, bad: Partition) -> None:
 
 @given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 10))
 def test_together_is_the_sum_of_the_largest(amounts: list[int], fold: int) -> None:
-    assert together(amounts, fold) == sum(sorted(amounts, reverse=True)[:fold])
+    assert top_k_sum(amounts, fold) == sum(sorted(amounts, reverse=True)[:fold])
 
 
 moves = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 9)), min_size=1, max_size=20)

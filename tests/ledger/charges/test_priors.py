@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabularium.ledger import Ledger, NotOffered
+from tabularium.ledger import Ledger, PriorUnavailable
 from tests.ledger.officers.test_officers import enrolled
 from tests.ledger.scene import AMOUNT, CAP, finish, reserve
 
@@ -18,7 +18,7 @@ def test_a_prior_that_is_withdrawn_on_the_way_stops_what_was_not_drawn(books: Le
     assert books.drawing("begun", priors=PRIORS) == 1
     reserve(books, "waiting", period="2028", priors=PRIORS)
     books.withdraw("r1", reason="counted twice", by=officer)
-    with pytest.raises(NotOffered, match=r"withdrawn on .*: counted twice; .*; nothing was charged"):
+    with pytest.raises(PriorUnavailable, match=r"withdrawn on .*: counted twice; .*; nothing was charged"):
         reserve(books, "late", period="2029", priors=PRIORS)
     assert books.charge("late") is None
     assert reserve(books, "waiting", period="2028", priors=PRIORS).state == "reserved"  # as it was before
@@ -26,7 +26,7 @@ def test_a_prior_that_is_withdrawn_on_the_way_stops_what_was_not_drawn(books: Le
         lambda: books.drawing("waiting", priors=PRIORS),
         lambda: books.precheck_priors(PRIORS, books.charge("waiting")),
     ):
-        with pytest.raises(NotOffered, match=r"no noise was drawn, .* tabularium ledger void waiting"):
+        with pytest.raises(PriorUnavailable, match=r"no noise was drawn, .* tabularium ledger void waiting"):
             ask()
     assert (books.charge("waiting") or pytest.fail()).fence == 0
     books.void("waiting", "prior withdrawn", by=officer)
@@ -38,5 +38,5 @@ def test_a_prior_that_is_withdrawn_on_the_way_stops_what_was_not_drawn(books: Le
 def test_only_what_was_published_is_drawn_towards(books: Ledger, priors: dict[str, str]) -> None:
     finish(books, reserve(books).release_id)
     reserve(books, "r2")
-    with pytest.raises(NotOffered, match="has not published a release of this certificate"):
+    with pytest.raises(PriorUnavailable, match="has not published a release of this certificate"):
         reserve(books, "r3", priors=priors)

@@ -22,7 +22,7 @@ from tabularium.ledger import (
     UnknownRelease,
     WrongState,
 )
-from tabularium.ledger.chain.export import export, restore, verify_export
+from tabularium.ledger.export import export, restore, verify_export
 from tests.ledger.measurement.boundaries import Boundaries, in_child, wait_for
 from tests.ledger.officers.test_officers import enrolled
 from tests.ledger.scene import (

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.officers.keys import public_hex
+from tabularium.ledger.keys import public_hex
 from tests.ledger.scene import finish, reserve
 
 

@@ -25,7 +25,6 @@ from tabularium.ledger import Charge
 from tabularium.ledger.measurement.measure_once import measure_once
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.measurement.store import MeasurementStore
-from tabularium.ledger.storage import postgres
 from tests.ledger.scene import census, open_books, reserve
 
 PARTS = ("population/nation", "population/place", "ages")
@@ -52,7 +51,6 @@ class Boundaries:
         ]:
             sqlalchemy.event.listen(target, event, self.cross)
         sqlalchemy.event.listen(Engine, "before_cursor_execute", self.statement)
-        postgres.ask = self.around(postgres.ask)
 
     def statement(self, _connection: Any, _cursor: Any, text: str, *_: Any) -> None:
         if not text.startswith("SELECT") or "FOR UPDATE" in text or "ledger_" in text:

@@ -13,9 +13,8 @@ from tabularium.ledger import (
     Ledger,
 )
 from tabularium.ledger.measurement.measure_once import measure_once
-from tabularium.ledger.measurement.measurement_file import Payload
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.measurement.store import MeasurementStore, Stored
+from tabularium.ledger.measurement.store import MeasurementStore, Payload, Stored
 
 
 class Draws:

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from tabularium.ledger import Busy, WrongState
+from tabularium.ledger import LockTimeout, WrongState
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
 from tests.ledger.scene import census, keep_witnesses, open_books
@@ -52,7 +52,7 @@ def outlived(folder: Path, holder: int) -> None:
         try:
             with hold(books, "r1"):
                 raise AssertionError("two held one release")
-        except Busy:
+        except LockTimeout:
             pass
         os.kill(holder, signal.SIGKILL)
         os.waitpid(holder, 0)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tabularium.ledger import Busy, ClockBehind, LedgerError, NotApproved, StaleFence, StorageFailed
+from tabularium.ledger import ClockBehind, LedgerError, LockTimeout, NotApproved, StaleFence, StorageFailed
 from tabularium.ledger.measurement.measure_once import measure_once
 from tabularium.ledger.measurement.release_lock import hold
 from tests.ledger.measurement.boundaries import in_child, store_in, wait_for
@@ -29,7 +29,7 @@ from tests.ledger.scene import census, keep_witnesses, open_books, reserve
 from tests.ledger.storage.postgres import Server, running
 
 WORKERS = 3
-AGAIN = (Busy, StaleFence, StorageFailed, ClockBehind)
+AGAIN = (LockTimeout, StaleFence, StorageFailed, ClockBehind)
 
 
 def release(folder: Path, name: str) -> None:

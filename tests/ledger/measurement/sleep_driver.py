@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from tabularium.ledger import Busy, LedgerError, StorageFailed
+from tabularium.ledger import LedgerError, LockTimeout, StorageFailed
 from tests.ledger.measurement.boundaries import Boundaries, check, in_child, release, store_in, wait_for
 from tests.ledger.scene import database, keep_witnesses, new_place, open_books, remove_place
 
@@ -49,7 +49,7 @@ def taken_over(folder: Path, wait: float = NAP) -> bool:
     def other() -> None:
         try:
             check(folder, release(folder, wait=wait))
-        except (Busy, StorageFailed):
+        except (LockTimeout, StorageFailed):
             os._exit(REFUSED)
 
     code = wait_for(in_child(other))

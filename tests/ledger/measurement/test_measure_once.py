@@ -12,20 +12,19 @@ import numpy as np
 import pytest
 
 from tabularium.ledger import (
-    DrawFailed,
     Head,
     Ledger,
     LedgerError,
     MeasurementDamaged,
+    MechanismFailed,
     ReadOnly,
     StorageFailed,
     UnknownRelease,
     WrongState,
 )
 from tabularium.ledger.measurement.measure_once import measure_once
-from tabularium.ledger.measurement.measurement_file import Payload
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.measurement.store import MeasurementStore, Payload
 from tabularium.mechanisms.accounting import TabulariumError
 from tests.ledger.measurement.drawing_scene import (
     SECRET,
@@ -170,7 +169,7 @@ def test_what_raises_after_some_parts_are_stored_ends_the_release(
     books: Ledger, store: MeasurementStore
 ) -> None:
     reserve(books)
-    with pytest.raises(DrawFailed):
+    with pytest.raises(MechanismFailed):
         run(books, store, raises(ForeignError(SECRET)), first=Draws())
     assert charge(books).state == "abandoned"
     assert store.has_part("r1", "first")
@@ -249,12 +248,12 @@ def test_a_part_from_a_forgotten_history_is_not_adopted(books: Ledger, store: Me
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ForeignError(SECRET), DrawFailed),
-        (MemoryError(SECRET), DrawFailed),
+        (ForeignError(SECRET), MechanismFailed),
+        (MemoryError(SECRET), MechanismFailed),
         (TabulariumError("the mechanism met a domain it cannot hold"), TabulariumError),
         (KeyboardInterrupt(SECRET), KeyboardInterrupt),
         (SystemExit(SECRET), SystemExit),
-        (GeneratorExit(SECRET), DrawFailed),
+        (GeneratorExit(SECRET), MechanismFailed),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
 )
@@ -305,7 +304,7 @@ def test_a_failed_draw_whose_abandoning_fails_stays_spent(
         witness_file(place).write_bytes(b"#" * 8192)
         raise ForeignError(SECRET)
 
-    with pytest.raises(DrawFailed):
+    with pytest.raises(MechanismFailed):
         run(books, store, Draws(fail))
     (place / "witness").replace(witness_file(place))
     assert charge(books).state == "drawing"

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from tabularium.ledger import BadValue, Head, MeasurementDamaged, MeasurementExists, StorageFailed
-from tabularium.ledger.measurement.measurement_file import Payload
-from tabularium.ledger.measurement.store import MeasurementStore
+from tabularium.ledger.measurement.store import MeasurementStore, Payload
 
 HEAD = Head(7, "ab" * 32)
 ARRAYS = {"cells": np.arange(-3, 3, dtype=np.int64).reshape(2, 3), "scale": np.array(0.5)}

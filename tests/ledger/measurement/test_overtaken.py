@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from tabularium.ledger import (
-    DrawFailed,
     Ledger,
+    MechanismFailed,
     StaleFence,
     WrongState,
 )
-from tabularium.ledger.measurement.measurement_file import Payload
-from tabularium.ledger.measurement.store import MeasurementStore, Stored
+from tabularium.ledger.measurement.store import MeasurementStore, Payload, Stored
 from tests.ledger.measurement.drawing_scene import (
     SECRET,
     Draws,
@@ -176,6 +175,6 @@ def test_an_overtaken_holder_that_fails_does_not_abandon_the_other(
         books.drawing("r1")
         raise ForeignError(SECRET)
 
-    with pytest.raises(DrawFailed):
+    with pytest.raises(MechanismFailed):
         run(books, store, Draws(overtaken))
     assert (charge(books).state, charge(books).fence) == ("drawing", 2)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.ledger import BadValue, Busy, Ledger, StaleFence, WrongState
+from tabularium.ledger import BadValue, Ledger, LockTimeout, StaleFence, WrongState
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
 from tests.ledger.scene import open_books, run_driver, sqlite
@@ -23,9 +23,9 @@ def lock_file(books: Ledger, release_id: str = "r1") -> Path:
 def test_one_holder_at_a_time(books: Ledger, place: Path) -> None:
     with hold(books, "r1"):
         release_lock.require(books, "r1")
-        with pytest.raises(Busy, match="release r1: another live process"), hold(books, "r1"):
+        with pytest.raises(LockTimeout, match="release r1: another live process"), hold(books, "r1"):
             pass
-        with open_books(place) as again, pytest.raises(Busy), hold(again, "r1"):
+        with open_books(place) as again, pytest.raises(LockTimeout), hold(again, "r1"):
             pass
         with hold(books, "r2"):
             release_lock.require(books, "r1")
@@ -62,7 +62,7 @@ def test_waiting_ends_when_the_holder_is_done(books: Ledger) -> None:
 def test_waiting_has_an_end(books: Ledger) -> None:
     with hold(books, "r1"):
         began = time.monotonic()
-        with pytest.raises(Busy), hold(books, "r1", wait=0.3):
+        with pytest.raises(LockTimeout), hold(books, "r1", wait=0.3):
             pass
         assert 0.3 <= time.monotonic() - began < 5
 

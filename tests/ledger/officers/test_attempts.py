@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import AccountClosed, ChainBroken, Ledger, NotApproved, UnknownRelease, WrongState
-from tabularium.ledger.officers.keys import public_hex
+from tabularium.ledger.keys import public_hex
 from tests.ledger.chain.test_verify_forged import CHARGED, DRAWING, OPENED, TERMS, Step, chain
 from tests.ledger.scene import reserve, verify_entries
 

@@ -19,9 +19,9 @@ from tabularium.ledger import (
     Withheld,
     WrongState,
 )
-from tabularium.ledger.chain.export import export, restore, verify_export
-from tabularium.ledger.charges.composition import Partition
-from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.composition import Partition
+from tabularium.ledger.export import export, restore, verify_export
+from tabularium.ledger.keys import key_id, public_hex
 from tests.ledger.chain.test_verify_forged import (
     CHARGED,
     DONE,

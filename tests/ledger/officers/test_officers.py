@@ -20,10 +20,10 @@ from tabularium.ledger import (
     Entry,
     Ledger,
     NotApproved,
-    Unfit,
+    UnitMismatch,
     UnknownAccount,
 )
-from tabularium.ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
+from tabularium.ledger.keys import key_id, make_key, public_hex, read_private, read_public
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import AMOUNT, census, finish, open_books, reserve, sqlite, verify_entries
 
@@ -302,11 +302,11 @@ def test_a_charge_that_does_not_fit_is_refused_with_what_would(
     if hint is None:
         assert reserve(books, account="other", **asked).amount == Fraction(1, 10)
         return
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(UnitMismatch) as refused:
         reserve(books, account="other", **asked)
     assert hint in str(refused.value)
     assert "\n" not in str(refused.value)
-    with pytest.raises(Unfit):
+    with pytest.raises(UnitMismatch):
         books.precheck("other", amount=Fraction(1, 10), spec_digest="s", **asked)
     assert books.charge("r1") is None
 

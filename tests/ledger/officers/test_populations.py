@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, UnknownAccount
-from tabularium.ledger.chain.entries import seal
-from tabularium.ledger.chain.export import export, restore
-from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.events import columns, make_entry
+from tabularium.ledger.export import export, restore
+from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import Entry
 from tabularium.ledger.review import Reviewer, clusters
-from tabularium.ledger.storage import schema
 from tests.ledger.scene import CAP, census, finish, reserve, verify_entries
 
 TENTH = Fraction(1, 10)
@@ -36,7 +35,7 @@ def officer(books: Ledger) -> Ed25519PrivateKey:
 def put(books: Ledger, kind: str, fields: dict[str, object]) -> list[Entry]:
     """Return the ledger's entries and one more, which the program itself did not write."""
     entries = list(books.entries())
-    return [*entries, seal(books.head(), kind, entries[-1].body["at"], fields)[1]]
+    return [*entries, make_entry(books.head(), kind, entries[-1].body["at"], fields)[1]]
 
 
 # Populations and entities
@@ -302,9 +301,9 @@ def test_a_retirement_is_signed_while_officers_have_keys(books: Ledger, officer:
 
 def appended(books: Ledger, entries: list[Entry]) -> None:
     """Append the last entry past the program, as an owner of a ledger on PostgreSQL can."""
-    backend = books._backend
-    with backend.appenders.begin() as connection:
-        backend.append(connection, entries[-1], schema.repeated(entries[-1].body))
+    backend = books._transactions.database.backend
+    with backend.writers.begin() as connection:
+        backend.append(connection, entries[-1], columns(entries[-1].body))
 
 
 def test_an_account_opens_again_only_once_it_is_retired(books: Ledger, officer: Ed25519PrivateKey) -> None:

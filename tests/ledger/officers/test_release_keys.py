@@ -8,8 +8,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved
-from tabularium.ledger.officers.keys import key_id, public_hex
-from tabularium.ledger.release_keys import release_keys_of
+from tabularium.ledger.keys import key_id, public_hex
+from tabularium.ledger.records import release_keys_of
 from tests.ledger.officers.test_officers import enrolled, key
 from tests.ledger.scene import finish, reserve, sqlite, verify_entries
 
@@ -103,8 +103,8 @@ def test_what_is_published_names_its_statement(books: Ledger) -> None:
 @sqlite
 def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
     """As the very officer would write them who has both private halves."""
-    from tabularium.ledger.chain.entries import seal
-    from tabularium.ledger.officers.keys import statement
+    from tabularium.ledger.events import make_entry
+    from tabularium.ledger.keys import statement
     from tabularium.ledger.records import Entry
 
     officer = enrolled(books)
@@ -113,7 +113,9 @@ def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
 
     def next_entry(kind: str, fields: dict[str, Any]) -> Entry:
         signature = officer.sign(statement(first, kind, fields)).hex()
-        return seal(books.head(), kind, "2999-01-01T00:00:00.000000Z", {**fields, "signature": signature})[1]
+        return make_entry(
+            books.head(), kind, "2999-01-01T00:00:00.000000Z", {**fields, "signature": signature}
+        )[1]
 
     turn = {"by": name["key"], "turn": 1}
     for kind, fields in (
@@ -125,7 +127,7 @@ def test_forged_entries_cannot_make_one_key_both(books: Ledger) -> None:
 
 
 def test_an_export_carries_keys_and_statements(books: Ledger, place: Any) -> None:
-    from tabularium.ledger.chain.export import export, restore, verify_export
+    from tabularium.ledger.export import export, restore, verify_export
     from tests.ledger.scene import forget_witnesses
 
     for_releases(books, enrolled(books))

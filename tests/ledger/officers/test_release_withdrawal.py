@@ -17,8 +17,8 @@ from tabularium.ledger import (
     UnknownRelease,
     WrongState,
 )
-from tabularium.ledger.chain.export import export, restore, verify_export
-from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.export import export, restore, verify_export
+from tabularium.ledger.keys import key_id, public_hex
 from tests.ledger.chain.test_verify_forged import CHARGED, DONE, DRAWN, MEASURED, OPENED, chain
 from tests.ledger.officers.test_officers import enrolled, key
 from tests.ledger.scene import finish, new_place, open_books, postgresql, reserve, url, verify_entries

@@ -12,11 +12,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import BadValue, ChainBroken, Conflict, Entry, Ledger, NotApproved, WrongState
-from tabularium.ledger.chain.entries import seal
-from tabularium.ledger.chain.export import export, restore, verify_export
-from tabularium.ledger.officers.keys import key_id, public_hex, statement
+from tabularium.ledger.events import make_entry
+from tabularium.ledger.export import export, migrate, restore, verify_export
+from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import EMPTY, GENESIS, Head
-from tabularium.ledger.storage.migration import migrate
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.chain.test_verify_forged import AT, DRAWING, MEASURED, RESERVED, TERMS
 from tests.ledger.officers.test_draft_review import CRITERIA, LAID_OUT, lay_out
@@ -62,6 +61,23 @@ def test_a_spec_is_charged_when_two_officers_have_approved_it(
     assert found.approved.key == key_id(public_hex(second))
     assert [each.key for each in found.approved.others] == [key_id(public_hex(first))]
     books.verify()
+
+
+def test_who_has_approved_it_already_signs_nothing_again(
+    books: Ledger, officers: list[Ed25519PrivateKey]
+) -> None:
+    first, second, _ = officers
+    for by in (first, second):
+        books.approve("two", "s", by=by)
+    before = books.head()
+    for by in (first, second):
+        books.approve("two", "s", by=by)
+    assert books.head() == before
+    books.revoke_key(key_id(public_hex(second)), reason="lost", by=first)
+    assert names(books) == ["A. Ro"]
+    before = books.head()
+    books.approve("two", "s", by=first)
+    assert books.head() != before, "the last word was that of a key that is revoked"
 
 
 def test_all_must_have_signed_the_same_since_it_was_taken_back(
@@ -294,7 +310,7 @@ class Chain:
 
     def put(self, kind: str, fields: dict[str, Any]) -> None:
         head = Head(self.entries[-1].seq, self.entries[-1].hash) if self.entries else EMPTY
-        self.entries.append(seal(head, kind, AT, fields)[1])
+        self.entries.append(make_entry(head, kind, AT, fields)[1])
 
     def signed(self, kind: str, by: Ed25519PrivateKey, **fields: Any) -> Chain:
         fields["by"] = key_id(public_hex(by))

@@ -10,9 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import ChainBroken, Entry, Head, Ledger, NotApproved, StorageFailed, Terms
-from tabularium.ledger.chain.entries import canonical, digest, seal
-from tabularium.ledger.officers.keys import key_id, public_hex, statement
-from tabularium.ledger.storage.schema import repeated
+from tabularium.ledger.events import canonical, columns, digest, make_entry
+from tabularium.ledger.keys import key_id, public_hex, statement
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import census, open_books, reserve, sqlite, verify_entries
 
@@ -123,17 +122,17 @@ def appended(books: Ledger, kind: str, fields: dict[str, Any], **more: Any) -> i
     database = books._transactions.database
     with database.write() as connection:
         head, at = books.head(), list(books.entries())[-1].body["at"]
-        body, entry = seal(head, kind, at, fields)
+        body, entry = make_entry(head, kind, at, fields)
         if more:
             body |= more
             text = canonical(body)
             entry = Entry(entry.seq, entry.prev, digest(text), text)
-        database.backend.append(connection, entry, repeated(body))
+        database.backend.append(connection, entry, columns(body))
     books._transactions.witness.advance(Head(entry.seq, entry.hash))
     return entry.seq
 
 
-def loosened(books: Ledger, account: str = "full") -> dict[str, Any]:
+def relaxed_terms(books: Ledger, account: str = "full") -> dict[str, Any]:
     """The fields of an unsigned entry that takes the need of approval away."""
     found = books.account(account)
     return {**found.terms.fields(), **{"account_reserved": "0/1", "account_spent": "0/1"}} | {
@@ -145,7 +144,7 @@ def test_an_unsigned_loosening_put_into_the_database_is_named(
     books: Ledger, officer: Ed25519PrivateKey
 ) -> None:
     del officer
-    seq = appended(books, "terms", loosened(books))
+    seq = appended(books, "terms", relaxed_terms(books))
     assert not books.account("full").terms.needs_approval
     with pytest.raises(ChainBroken, match=f"entry {seq} loosens an account's terms without an officer's"):
         books.verify()
@@ -176,16 +175,16 @@ def test_a_loosening_signed_by_a_stranger_or_an_old_one_again_is_named(
         ({name: value for name, value in signed.items() if name != "by"}, "has a field that is missing"),
     ]
     for fields, named in forgeries:
-        _body, entry = seal(books.head(), "terms", entries[-1].body["at"], fields)
+        _body, entry = make_entry(books.head(), "terms", entries[-1].body["at"], fields)
         with pytest.raises(ChainBroken, match=f"entry {entry.seq} {named}"):
             verify_entries([*entries, entry])
     other = {**signed, "turn": 2, "cap": "2/1"}
     other["signature"] = officer.sign(statement("0" * 64, "terms", other)).hex()  # of another ledger
-    _body, entry = seal(books.head(), "terms", entries[-1].body["at"], other)
+    _body, entry = make_entry(books.head(), "terms", entries[-1].body["at"], other)
     with pytest.raises(ChainBroken, match="has a signature"):
         verify_entries([*entries, entry])
     other["signature"] = officer.sign(statement(ledger, "terms", other)).hex()
-    _body, entry = seal(books.head(), "terms", entries[-1].body["at"], other)
+    _body, entry = make_entry(books.head(), "terms", entries[-1].body["at"], other)
     assert verify_entries([*entries, entry]).entries == len(entries) + 1
 
 
@@ -193,7 +192,7 @@ def test_on_a_server_no_other_format_is_appended_at_all(place: Path, engine: str
     if engine == "sqlite":
         pytest.skip("SQLite has no function that appends; verify sees it")
     with pytest.raises(StorageFailed, match="does not continue the chain"):
-        appended(books, "terms", loosened(books, "census"), v=2)
+        appended(books, "terms", relaxed_terms(books, "census"), v=2)
     with open_books(place) as again:
         assert again.verify().entries == 1
 
@@ -230,7 +229,7 @@ def test_accounts_are_opened_and_charges_voided_with_a_signature(
 def put(books: Ledger, kind: str, fields: dict[str, Any]) -> list[Entry]:
     """The chain of the ledger, with one more entry."""
     entries = list(books.entries())
-    return [*entries, seal(books.head(), kind, entries[-1].body["at"], fields)[1]]
+    return [*entries, make_entry(books.head(), kind, entries[-1].body["at"], fields)[1]]
 
 
 def test_an_unsigned_or_wrongly_signed_opening_is_named(books: Ledger, officer: Ed25519PrivateKey) -> None:
@@ -270,7 +269,7 @@ def test_an_unsigned_or_wrongly_signed_voiding_is_named(books: Ledger, officer: 
         ({**bare, "signature": signed["signature"]}, "has a field that is missing"),
     ):
         fields = {name: wrong[name] for name in wrong if name not in ("at", "kind", "prev", "seq", "v")}
-        _body, entry = seal(Head(before[-1].seq, before[-1].hash), "voided", signed["at"], fields)
+        _body, entry = make_entry(Head(before[-1].seq, before[-1].hash), "voided", signed["at"], fields)
         with pytest.raises(ChainBroken, match=f"entry {entry.seq} {named}"):
             verify_entries([*before, entry])
 

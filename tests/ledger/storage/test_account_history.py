@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from tabularium.ledger import AccountClosed, Ledger
-from tabularium.ledger.charges.composition import Partition
+from tabularium.ledger.composition import Partition
 from tabularium.ledger.review import Reviewer
 from tests.ledger.scene import AMOUNT, census, finish, reserve
 

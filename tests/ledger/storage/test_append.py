@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tabularium.ledger import Entry, Ledger, StorageFailed
-from tabularium.ledger.chain.entries import canonical, digest, stamp
+from tabularium.ledger.events import canonical, digest, format_time
 from tabularium.ledger.storage.postgres_guard import AHEAD_MINUTES, BEHIND_MINUTES
 from tests.ledger.scene import census, finish, open_books, postgresql, reserve
 from tests.ledger.storage.logins import LogIn, did, logins
@@ -26,13 +26,13 @@ def continued(last: Entry, change: dict[str, Any]) -> Entry:
     return Entry(last.seq + 1, last.hash, digest(text), text)
 
 
-STEPS = ("reserved", "drawing", "measured", "published", "abandoned")
+TRANSITIONS = ("reserved", "drawing", "measured", "published", "abandoned")
 NAMES = ("account", "release_id", "product", "period")
 #: An entry that a writer hands to ``ledger_append``, as changes to a charge.
 MISSHAPEN: list[dict[str, Any]] = [
     {"kind": "nonsense"},
     {"kind": None},
-    *({"kind": kind, "account": "", "key": "k"} for kind in STEPS),
+    *({"kind": kind, "account": "", "key": "k"} for kind in TRANSITIONS),
     *({name: value} for name in NAMES for value in ("", None, 5, ["x"], {})),
     {"at": None},
     *(
@@ -82,7 +82,7 @@ def test_no_role_dates_an_entry_ahead_of_the_servers_clock(log_in: LogIn, books:
     for role in ("writer", "officer"):
         who = log_in(role)
         for ahead in (timedelta(minutes=AHEAD_MINUTES, seconds=30), timedelta(days=400_000)):
-            at = stamp(datetime.now(UTC) + ahead)
+            at = format_time(datetime.now(UTC) + ahead)
             entry = continued(last, {"release_id": "planted", "at": at, "reserved_at": at})
             with pytest.raises(psycopg.Error, match="dated ahead of the server's clock"):
                 did(who, f"SELECT ledger_append('{entry.text}', '{entry.hash}')")
@@ -140,7 +140,7 @@ def test_after_an_entry_of_the_owners_from_the_future_a_charge_still_takes_its_s
     with open_books(place, clock=lambda: ahead) as owner:
         census(owner, "another")
     with Ledger.connect(log_in("writer"), clock_tolerance=timedelta(hours=2)) as writer:
-        assert writer.measured("r1", fence, digest="m").changed_at == stamp(ahead)
+        assert writer.measured("r1", fence, digest="m").changed_at == format_time(ahead)
         writer.published("r1", fence, digest="p")
         reserve(writer, "r2", "another")  # as the message about a clock that is behind advises
         finish(writer, "r2")

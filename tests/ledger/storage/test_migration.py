@@ -13,7 +13,7 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 
 import tabularium.ledger.storage
 from tabularium.ledger import ChainBroken, Ledger, ReadOnly, StorageFailed
-from tabularium.ledger.storage.migration import migrate
+from tabularium.ledger.export import migrate
 from tabularium.ledger.storage.schema import metadata
 from tests.ledger.scene import (
     behind_the_triggers,

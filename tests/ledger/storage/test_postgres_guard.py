@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from tabularium.ledger import Ledger, ReadOnly
-from tabularium.ledger.officers.keys import public_hex
-from tabularium.ledger.storage.migration import migrate
-from tabularium.ledger.storage.postgres_faults import fault
-from tabularium.ledger.storage.postgres_guard import SETTINGS, source
+from tabularium.ledger.export import migrate
+from tabularium.ledger.keys import public_hex
+from tabularium.ledger.storage.postgres_guard import SETTINGS, fault, source
 from tests.ledger.scene import postgresql, reserve, superuser, url
 from tests.ledger.storage.logins import LogIn, did, login, may_connect, name_of
 from tests.ledger.storage.test_append import continued
@@ -65,12 +64,12 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
         ("ALTER FUNCTION ledger_append SET search_path = public, pg_catalog",),
         ("ALTER FUNCTION ledger_append RESET ALL",),
         ("ALTER FUNCTION ledger_in_chain RESET search_path",),
-        ("ALTER FUNCTION ledger_head SECURITY DEFINER",),
-        ("ALTER FUNCTION ledger_head STABLE",),
+        ("ALTER FUNCTION ledger_in_chain SECURITY DEFINER",),
+        ("ALTER FUNCTION ledger_append STABLE",),
         ("ALTER FUNCTION ledger_append STRICT",),
         # its owner is then one who may have objects in the schema
         ("ALTER DATABASE {base} OWNER TO stranger", "ALTER FUNCTION ledger_append OWNER TO stranger"),
-        ("DROP FUNCTION ledger_head",),
+        ("DROP FUNCTION ledger_append",),
         ("CREATE FUNCTION ledger_append(p_body text) RETURNS void LANGUAGE sql AS 'SELECT'",),
         (
             "DROP FUNCTION ledger_append(text, text)",
@@ -134,7 +133,7 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
     ],
     "stranger was given REFERENCES on entries.seq": [("GRANT REFERENCES (seq) ON entries TO stranger",)],
     "stranger was given UPDATE on locks.name": [("GRANT UPDATE (name) ON locks TO stranger",)],
-    "stranger was given EXECUTE on ledger_head": [("GRANT EXECUTE ON FUNCTION ledger_head TO stranger",)],
+    "stranger was given EXECUTE on ledger_append": [("GRANT EXECUTE ON FUNCTION ledger_append TO stranger",)],
     "stranger was given DELETE on alembic_version": [("GRANT DELETE ON alembic_version TO stranger",)],
     "tabularium_reader was given EXECUTE on ledger_append": [
         ("GRANT EXECUTE ON FUNCTION ledger_append TO tabularium_reader",)

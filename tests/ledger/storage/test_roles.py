@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import tabularium
 from tabularium.ledger import Ledger, ReadOnly, StorageFailed
+from tabularium.ledger.export import migrate
+from tabularium.ledger.keys import public_hex
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.officers.keys import public_hex
-from tabularium.ledger.storage.migration import migrate
 from tests.ledger.scene import (
     census,
     finish,

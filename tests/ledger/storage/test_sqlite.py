@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tabularium.ledger import BudgetExhausted, Busy, ClockBehind, Ledger, LedgerError, StorageFailed
+from tabularium.ledger import BudgetExhausted, ClockBehind, Ledger, LedgerError, LockTimeout, StorageFailed
 from tests.ledger.scene import census, database, open_books, reserve, sqlite
 
 
@@ -71,7 +71,9 @@ def test_a_writer_that_hangs_is_told_of(books: Ledger, place: Path) -> None:
         open_books(place, wait=0.1) as impatient,
     ):
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Busy, match=r"ledger.db: the ledger's database is kept locked by another process"):
+        with pytest.raises(
+            LockTimeout, match=r"ledger.db: the ledger's database is kept locked by another process"
+        ):
             reserve(impatient)
         assert impatient.balance("census") == 1  # reading goes on
         other.execute("ROLLBACK")

@@ -16,14 +16,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import NullPool, create_engine, event
 
-from tabularium.ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, StorageFailed
-from tabularium.ledger.chain.export import restore
+from tabularium.ledger import Ledger, LedgerError, LockTimeout, ReadOnly, StaleFence, StorageFailed
+from tabularium.ledger.export import migrate, restore
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
-from tabularium.ledger.storage import decision_queries, entry_queries, key_queries, postgres
-from tabularium.ledger.storage.migration import migrate
+from tabularium.ledger.storage import queries
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
 from tests.ledger.storage.postgres import Server, Unavailable, close_schema, running
@@ -52,23 +51,25 @@ def test_a_lock_that_was_lost_is_told_again_and_again_and_let_go_of_without_a_se
 
 
 @postgresql
-@pytest.mark.parametrize("moment", ["ledger_head", "ledger_append"])
+@pytest.mark.parametrize("moment", ["FOR UPDATE", "ledger_append"])
 def test_a_connection_lost_in_mid_charge_is_one_line_and_charges_nothing(
-    books: Ledger, place: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+    books: Ledger, place: Path, moment: str
 ) -> None:
     reserve(books, "r0")
-    before, ask = books.head(), postgres.ask
+    before = books.head()
 
-    def cut(connection: Any, statements: str, values: Any) -> Any:
-        if moment in statements:
+    def cut(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if moment in statement:
             cut_off(place)
-        return ask(connection, statements, values)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(postgres, "ask", cut)
+    engine = books._transactions.database.backend.engine
+    event.listen(engine, "before_cursor_execute", cut)
+    try:
         with pytest.raises(StorageFailed, match="was cut off from this process; run again") as refused:
             reserve(books, "r1")
-        assert "\n" not in str(refused.value)
+    finally:
+        event.remove(engine, "before_cursor_execute", cut)
+    assert "\n" not in str(refused.value)
     assert books.head() == before
     assert reserve(books, "r1").state == "reserved"
     books.verify()
@@ -79,22 +80,21 @@ def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
     books: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entry is committed; then the connection is gone before this process is told."""
-    ask = postgres.ask
+    commit = psycopg.Connection.commit
 
-    def lose(connection: Any, statements: str, values: Any) -> Any:
-        found = ask(connection, statements, values)
-        if "ledger_append" in statements:
-            connection.driver_connection.close()
-            return ask(connection, "SELECT 1", {})
-        return found
+    def lose(connection: Any) -> None:
+        commit(connection)
+        connection.close()
+        raise psycopg.OperationalError("the answer is lost")
 
     with monkeypatch.context() as patched:
-        patched.setattr(postgres, "ask", lose)
+        reserve(books, "r0")
+        patched.setattr(psycopg.Connection, "commit", lose)
         with pytest.raises(LedgerError):
             reserve(books, "r1")
     assert books.charge("r1") is not None
     assert reserve(books, "r1").state == "reserved"
-    assert books.balance("census") == Fraction(9, 10)
+    assert books.balance("census") == Fraction(8, 10)
     assert books.verify().charges == len(books.charges("census"))
 
 
@@ -116,7 +116,7 @@ def test_a_writer_that_hangs_is_told_of_and_in_the_end_cut_off(books: Ledger, pl
         open_books(place, wait=0.2) as impatient,
     ):
         other.execute("SELECT name FROM locks WHERE name = 'head' FOR UPDATE")
-        with pytest.raises(Busy, match="kept locked by another process"):
+        with pytest.raises(LockTimeout, match="kept locked by another process"):
             reserve(impatient)
         assert impatient.balance("census") == 1  # reading goes on
         other.rollback()
@@ -125,7 +125,7 @@ def test_a_writer_that_hangs_is_told_of_and_in_the_end_cut_off(books: Ledger, pl
         with pytest.raises(StorageFailed, match="cut off"), asleep._transactions.appending() as page:
             time.sleep(1.5)  # as if suspended with the right to append in hand
             reserve(books, "r2")
-            entry_queries.head(page.connection)
+            queries.head(page.connection)
         assert asleep.charge("r2") is not None
     books.verify()
 
@@ -312,20 +312,20 @@ def long(place: Path) -> Ledger:
 
 #: a question of a charge, and the indexes that may answer it
 QUESTIONS = [
-    (entry_queries._CHARGE, {"release_id": "unknown"}, ["release"]),
+    (queries._CHARGE, {"release_id": "unknown"}, ["release"]),
     (
-        entry_queries.LASTS_BEFORE,
+        queries.LASTS_BEFORE,
         {"release_id": "unknown", "account": "census", "period": "2010", "product": "product-3", "before": 9},
         ["account", "period", "product", "release", "terms"],
     ),
-    (entry_queries._TERMS, {"account": "census"}, ["terms"]),
-    (entry_queries._IN_ACCOUNT, {"account": "census"}, ["account"]),
-    (entry_queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
-    (entry_queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
-    (entry_queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
-    (entry_queries.ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
-    (key_queries._KEY, {"subject": "k"}, ["subject"]),
-    (decision_queries.REVIEWED, {"account": "census", "subject": "review product-3 2010"}, ["subject"]),
+    (queries._TERMS, {"account": "census"}, ["terms"]),
+    (queries._IN_ACCOUNT, {"account": "census"}, ["account"]),
+    (queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
+    (queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
+    (queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
+    (queries.ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
+    (queries._KEY, {"subject": "k"}, ["subject"]),
+    (queries.REVIEWED, {"account": "census", "subject": "review product-3 2010"}, ["subject"]),
 ]
 
 

@@ -38,7 +38,7 @@ FURTHER: dict[str, tuple[tuple[dict[str, Any], Any, Fraction], ...]] = {
         for parameters in ({}, {"deviation": "mean", "branching": 2}, {"workload": "ranges"})
     ),
     "denoise": (
-        *(({"form": form, "shifts": 1}, STEPS, Fraction(1, 3)) for form in ("mixture", "partition", "auto")),
+        *(({"form": form, "shifts": 1}, STEPS, Fraction(1, 3)) for form in ("mixture", "auto")),
         ({"form": "sparse", "shifts": 1}, PEAK, Fraction(1)),
         ({"workload": "ranges"}, UNEVEN, Fraction(2)),
     ),
@@ -116,14 +116,14 @@ def segmentation() -> Iterator[Any]:
 def many_pieces() -> Iterator[Any]:
     """Tables for which the kernels must make more room than they begin with."""
     from tabularium.mechanisms.histograms.dawa_intervals import weighted_segments
-    from tabularium.mechanisms.histograms.kd_boxes import grown
+    from tabularium.mechanisms.histograms.kd_boxes import grow_tree
     from tabularium.mechanisms.histograms.segmentation import mean_layer, median_layer
 
     squares = np.arange(600) ** 2
     yield from mean_layer(squares, 1e9, np.zeros(0), 0, 0.0)
     yield from median_layer(np.arange(300) * 100, np.arange(300), 10**5, np.zeros(0, np.int64), 0)
     yield weighted_segments(squares.astype(float), np.ones(600), 1e9)
-    yield from grown(squares.astype(float), np.array([600]), 1e-9, 1e-9, -1.0, 0.0, 0.0, -1.0, 3.0, True)
+    yield from grow_tree(squares.astype(float), np.array([600]), 1e-9, 1e-9, -1.0, 0.0, 0.0, -1.0, 3.0, True)
 
 
 def bisection() -> Iterator[Any]:

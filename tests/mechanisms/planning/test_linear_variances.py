@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference import Frame, Hierarchy, Overlap, consistency, joint_consistency
+from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape, consistency, joint_consistency
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable
 
@@ -60,9 +60,9 @@ def test_variances_are_those_of_joint_least_squares(tables: list[PlannedTable]) 
                 known[each.cuts[level]] += precision
         with np.errstate(divide="ignore"):
             measured[each.name] = 1 / known
-    frames = {each.name: Frame(each.flat, each.along, each.tree) for each in tables}
+    frames = {each.name: TableShape(each.flat, each.along, each.tree) for each in tables}
     # Not by the analysis of variance, which both would go by.
-    joint = joint_consistency(Overlap(frames), values, measured, method="conjugate gradients")
+    joint = joint_consistency(TableSet(frames), values, measured, method="conjugate gradients")
     assert joint.variances == "exact"
     found = model.variances(precisions)
     assert set(found) == {each.name for each in tables if each.cuts}

@@ -35,43 +35,8 @@ from tabularium.mechanisms.queries import (
 )
 from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.selection import Rows, bind
-from tabularium.mechanisms.queries.sources import noisy_cells, sum_variances
-from tests.mechanisms.inference.dense import leaf_matrix, random_parents
-
-# --- variances of sums of least-squares estimates
-
-
-def dense_weights(
-    parents: NDArray[np.intp], variances: NDArray[np.float64], chosen: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """The weight of every measurement in the least-squares estimate of a sum of leaves, by normal equations."""
-    design = leaf_matrix(parents)
-    noisy = np.isfinite(variances)
-    scaled = design[noisy] / variances[noisy][:, None]
-    leaves = np.setdiff1d(np.arange(len(parents)), parents)
-    weights = np.zeros(len(parents))
-    weights[noisy] = scaled @ np.linalg.solve(design[noisy].T @ scaled, chosen[leaves].astype(float))
-    return weights
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_variances_of_sums_are_those_of_dense_least_squares(seed: int) -> None:
-    rng = generator(seed)
-    parents = random_parents(rng, int(rng.integers(2, 25)))
-    tree = Hierarchy(parents)
-    variances = rng.choice([0.5, 1.0, 9.0, 40.0], tree.nodes)
-    variances[~tree.leaf & (rng.random(tree.nodes) < 0.4)] = np.inf
-    chosen = tree.leaf & (rng.random(tree.nodes) < 0.5)
-    estimated = consistency(tree, np.zeros((tree.nodes, 1)), variances).variances
-    found = sum_variances(tree, variances[:, None], estimated, chosen[:, None])[:, 0]
-    inside = leaf_matrix(parents)
-    for node in range(tree.nodes):
-        below = np.zeros(tree.nodes, bool)
-        below[np.flatnonzero(tree.leaf)] = inside[node] > 0
-        weights = dense_weights(parents, variances, chosen & below)
-        assert np.abs(weights).max() <= 1 + 1e-9
-        measured = np.isfinite(variances)
-        assert found[node] == pytest.approx((weights[measured] ** 2 * variances[measured]).sum(), abs=1e-12)
+from tabularium.mechanisms.queries.sources import noisy_cells
+from tests.mechanisms.inference.dense import dense_weights
 
 
 def test_the_fewest_nodes_that_make_up_a_set_of_leaves() -> None:

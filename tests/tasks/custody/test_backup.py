@@ -148,7 +148,7 @@ def test_what_happens_while_it_is_written_is_left_out(
     """The restored ledger lacks nothing that a measurement, a binding or a certificate names."""
     spec, home = write_scene(tmp_path / "scene")
     publish(spec, home)
-    from tabularium.ledger.chain import export as exported
+    from tabularium.ledger import export as exported
 
     real = exported.verify_export
 

@@ -17,14 +17,13 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel, replay_loss
 from tabularium.mechanisms.inference import margins
 from tabularium.mechanisms.inference.margins_of_error.measured_error import (
-    CAP,
-    LARGEST_SUM,
     UNIT,
     bounded_risk,
     class_errors,
     error_classes,
     total_error,
 )
+from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
@@ -40,7 +39,7 @@ def test_the_sum_by_hand() -> None:
 
 def test_far_off_cells_are_capped_and_nothing_overflows() -> None:
     counts = np.full(10_000, 1 << 40)
-    assert total_error(counts[:2], np.array([-1e300, 1e300])) == 2 * CAP * UNIT
+    assert total_error(counts[:2], np.array([-1e300, 1e300])) == 2 * LARGEST_COUNT * UNIT
     assert total_error(counts, np.full(10_000, -1e300)) == LARGEST_SUM
 
 

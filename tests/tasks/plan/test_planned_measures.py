@@ -167,13 +167,13 @@ def test_no_other_shares_are_cheaper(tmp_path: Path, privacy: str) -> None:
     planner = _Planner(model, aims_of(model, None), None)
     planner.fit()
     problem, draw = planner._problem(1.0), generator(3)
-    best = problem.enough(planner._near).sum()  # type: ignore[arg-type]
-    assert problem.met(planner.losses) >= 1
+    best = problem.scale_to_feasible(planner._near).sum()  # type: ignore[arg-type]
+    assert problem.feasibility(planner.losses) >= 1
     assert planner.losses.sum() <= best * 1.006
     for _ in range(runs(60, 200)):
         moved = draw.normal(0, draw.choice([0.01, 0.1, 1.0]), model.ties.factors.shape[1])
         other = planner._near * np.exp(model.ties.factors @ moved)
-        assert problem.enough(other).sum() >= best * (1 - 1e-4)
+        assert problem.scale_to_feasible(other).sum() >= best * (1 - 1e-4)
 
 
 @pytest.mark.parametrize("privacy", [PURE, ZCDP])

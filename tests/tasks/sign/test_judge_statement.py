@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tabularium.ledger.drafts import Acceptance
-from tabularium.ledger.officers.keys import key_id, public_hex
-from tabularium.ledger.release_keys import ReleaseKey
+from tabularium.ledger.keys import key_id, public_hex
+from tabularium.ledger.records import Acceptance, ReleaseKey
 from tabularium.tasks.sign.judge_statement import Judgement, PublishedUnder, judge_statement
 from tabularium.tasks.sign.statement import NotAStatement, Predicate, read_statement, signed_statement
 from tests.certificates import made_up

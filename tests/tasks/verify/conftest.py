@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.chain.export import export
-from tabularium.ledger.officers.keys import key_id, public_hex, public_pem, read_private
+from tabularium.ledger.export import export
+from tabularium.ledger.keys import key_id, public_hex, public_pem, read_private
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.sign.release_key import FILE
 from tests.flows.release.scene import let_sign, publish_with, write_scene

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tabularium.ledger.officers.keys import key_id, public_hex
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.sign.statement import STATEMENT, NotAStatement, read_statement, signed_statement
 from tabularium.validations.certificate import CERTIFICATE

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tabularium.ledger import Ledger
-from tabularium.ledger.charges import charges
-from tabularium.ledger.officers.keys import key_id, public_hex, read_private
+from tabularium.ledger import Ledger, charges
+from tabularium.ledger.keys import key_id, public_hex, read_private
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.sign.release_key import FILE
 from tabularium.tasks.sign.statement import STATEMENT

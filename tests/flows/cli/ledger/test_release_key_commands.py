@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
-from tabularium.ledger.officers.keys import key_id, public_hex, read_private, read_public
+from tabularium.ledger.keys import key_id, public_hex, read_private, read_public
 
 Command = Callable[..., str]
 

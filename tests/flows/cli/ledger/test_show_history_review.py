@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from sqlalchemy import Engine, event
 
 from tabularium.ledger import Ledger, review
-from tabularium.ledger.chain.export import restore
-from tabularium.ledger.officers.keys import read_private
+from tabularium.ledger.export import restore
+from tabularium.ledger.keys import read_private
 from tabularium.ledger.records import Charge
 from tabularium.mechanisms.accounting import epsilon_at
 from tabularium.tasks.runtime.home import Home

@@ -12,9 +12,9 @@ import pytest
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.denoise.boxes import Layout
 from tabularium.mechanisms.histograms.denoise.denoise import Denoise
-from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout
+from tabularium.mechanisms.histograms.denoise.tables import DenoiseOptions, denoise_table
 from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.measured import Release
 from tabularium.mechanisms.noise.synthetic import generator
@@ -41,7 +41,7 @@ def released(
         {},
         {"form": "wavelet", "strength": "3/4", "sign": "free"},
         {"form": "mixture", "strength": "0.9", "shifts": 3},
-        {"form": "partition", "strength": 2, "categorical": [1, 0]},
+        {"form": "wavelet", "strength": 2, "categorical": [1, 0]},
         {"categorical": []},
     ],
 )
@@ -68,13 +68,14 @@ def test_parameters_are_exact() -> None:
     [
         ({"form": "median"}, "form: there is no such choice"),
         ({"form": "none"}, "form: there is no such choice"),
+        ({"form": "partition"}, "form: there is no such choice"),
         ({"sign": True}, "sign: there is no such choice"),
         ({"strength": "1/2"}, "strength: a strength means something in a given form only"),
         ({"form": "wavelet", "strength": 0.5}, "strength: a strength must be exact, not float"),
         ({"form": "wavelet", "strength": "much"}, "strength: a strength is not a number"),
         ({"form": "mixture", "strength": 1}, "strength: this strength is out of bounds"),
-        ({"form": "partition", "strength": "0"}, "strength: this strength is out of bounds"),
-        ({"form": "partition", "strength": "11"}, "strength: this strength is out of bounds"),
+        ({"form": "wavelet", "strength": "0"}, "strength: this strength is out of bounds"),
+        ({"form": "wavelet", "strength": "11"}, "strength: this strength is out of bounds"),
         ({"categorical": 1}, "categorical: this must be a list of axes"),
         ({"categorical": ["age"]}, "categorical: an axis is named by its number"),
         ({"categorical": [True]}, "categorical: an axis is named by its number"),
@@ -127,7 +128,7 @@ def test_what_is_done_about_negative_levels() -> None:
     """Mostly zeros: the total of the noisy table is kept, or negative cells are cut off, or neither."""
     counts = np.zeros((30, 20), dtype=np.int64)
     counts[12:14, 5:9] = 60
-    for form in ("mixture", "partition", "wavelet"):
+    for form in ("mixture", "wavelet"):
         noisy = build("denoise").measure(counts, SeededChannel("1/10", seed=4)).arrays["cells"]
         free, total, cut = (
             released(counts, seed=4, form=form, sign=sign, shifts=2, strength="1/2").values
@@ -139,15 +140,14 @@ def test_what_is_done_about_negative_levels() -> None:
         assert np.array_equal(cut, np.maximum(free, 0.0))
 
 
-@pytest.mark.parametrize("form", ["partition", "wavelet"])
-def test_nothing_is_averaged_across_an_axis_without_order(form: str) -> None:
+def test_nothing_is_averaged_across_an_axis_without_order() -> None:
     """One category is changed: the other two are released bit for bit as before."""
     rng = generator(5)
     noisy = rng.integers(-20, 200, (6, 3, 5))
     changed = noisy.copy()
     changed[:, 1, :] = rng.integers(0, 9, (6, 5))
-    layout, wishes = Layout.of(noisy.shape, (1,)), Wishes(form, 0.5, 2, "free")  # type: ignore[arg-type]
-    one, other = (denoise_table(table, NOISE, layout, wishes).values for table in (noisy, changed))
+    layout, options = Layout.of(noisy.shape, (1,)), DenoiseOptions("wavelet", 0.5, 2, "free")
+    one, other = (denoise_table(table, NOISE, layout, options).values for table in (noisy, changed))
     assert np.array_equal(one[:, [0, 2]], other[:, [0, 2]])
     assert not np.array_equal(one[:, 1], other[:, 1])
 
@@ -156,17 +156,19 @@ def test_categories_may_come_in_any_order() -> None:
     rng = generator(6)
     noisy = rng.integers(-20, 40, (7, 8, 9)) + 100 * np.arange(8)[None, :, None]
     order = rng.permutation(8)
-    layout, wishes = Layout.of(noisy.shape, (-2,)), Wishes("mixture", 0.6, 2, "total")
-    one, other = (denoise_table(table, NOISE, layout, wishes).values for table in (noisy, noisy[:, order]))
+    layout, options = Layout.of(noisy.shape, (-2,)), DenoiseOptions("mixture", 0.6, 2, "total")
+    one, other = (denoise_table(table, NOISE, layout, options).values for table in (noisy, noisy[:, order]))
     assert one[:, order] == pytest.approx(other, abs=1e-6)
 
 
-@pytest.mark.parametrize("form", ["auto", "mixture", "partition", "wavelet"])
+@pytest.mark.parametrize("form", ["auto", "mixture", "wavelet"])
 def test_axes_of_one_cell_do_not_matter(form: Any) -> None:
     noisy = STEPS + generator(7).integers(-20, 20, STEPS.size)
-    flat = denoise_table(noisy, NOISE, Layout.of(noisy.shape, ()), Wishes(form, shifts=2))
+    flat = denoise_table(noisy, NOISE, Layout.of(noisy.shape, ()), DenoiseOptions(form, shifts=2))
     for shape in ((1, 400), (400, 1), (1, 1, 400, 1)):
-        found = denoise_table(noisy.reshape(shape), NOISE, Layout.of(shape, ()), Wishes(form, shifts=2))
+        found = denoise_table(
+            noisy.reshape(shape), NOISE, Layout.of(shape, ()), DenoiseOptions(form, shifts=2)
+        )
         assert found.values.shape == shape
         assert np.array_equal(found.values.reshape(-1), flat.values)
         assert found.diagnostics == flat.diagnostics
@@ -175,7 +177,7 @@ def test_axes_of_one_cell_do_not_matter(form: Any) -> None:
 # --- accuracy ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["auto", "mixture", "partition", "wavelet"])
+@pytest.mark.parametrize("form", ["auto", "mixture", "wavelet"])
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])
 def test_steps_are_found_again(form: str, definition: Any) -> None:
     """Noise on every cell: about 10 (Laplace, ε = 1/10) and 8 (σ = 10)."""
@@ -222,7 +224,7 @@ def test_a_large_table_is_tried_on_a_part_first() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2,), (1, 1, 1), (13,), (3, 5), (2, 1, 3, 2)], ids=str)
-@pytest.mark.parametrize("form", ["auto", "partition"])
+@pytest.mark.parametrize("form", ["auto", "mixture"])
 def test_small_and_extreme_tables(shape: tuple[int, ...], form: str) -> None:
     for counts in (
         np.zeros(shape, np.int64),

@@ -1,4 +1,4 @@
-"""Dyadic boxes, the best partition, the mixture of all of them, and wavelets: against searches by hand."""
+"""Dyadic boxes, the mixture over all partitions into them, and wavelets: against searches by hand."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import (
-    best_partition,
-    boxes_of,
-    cells_of,
-    means_of,
-    part_levels,
-    part_levels_if,
-    spread,
-)
-from tabularium.mechanisms.histograms.denoise.partition_mixture import (
+from tabularium.mechanisms.histograms.denoise.boxes import Boxes, boxes_of, cells_of, means_of
+from tabularium.mechanisms.histograms.denoise.forms import smooth
+from tabularium.mechanisms.histograms.denoise.mixture import (
+    Prior,
+    Sparse,
     ascend,
     descend,
-    levels_if,
-    logarithm,
-    power,
+    fast_exp,
+    fast_log,
+    perturbed_levels,
 )
-from tabularium.mechanisms.histograms.denoise.tree_prior import DENSITY, TreePrior
+from tabularium.mechanisms.histograms.denoise.prior import DENSITY, TreePrior
 from tabularium.mechanisms.histograms.denoise.wavelet import haar_shrinkage
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
@@ -51,33 +46,12 @@ def cells(table: np.ndarray, box: Box) -> np.ndarray:
     return table[tuple(slice(*side) for side in box)]
 
 
-def all_partitions(table: np.ndarray, box: Box, offsets: tuple[int, ...], price: float) -> np.ndarray:
-    """The squared error of every recursive partition, plus the price of its parts."""
-    here = cells(table, box)
-    costs = [np.array([((here - here.mean()) ** 2).sum() + price])]
-    for _, one, other in halves(box, offsets):
-        left = all_partitions(table, one, offsets, price)
-        right = all_partitions(table, other, offsets, price)
-        costs.append((left[:, None] + right).reshape(-1))
-    return np.concatenate(costs)
-
-
 def some_offsets(shape: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...]:
     return tuple(int(rng.integers(0, 2 * side)) for side in shape)
 
 
 def the_whole(shape: tuple[int, ...]) -> Box:
     return tuple((0, side) for side in shape)
-
-
-def partition(table: np.ndarray, offsets: tuple[int, ...], price: float) -> tuple[np.ndarray, int]:
-    boxes = boxes_of((1, *table.shape), offsets)
-    means = means_of(table[None], boxes)
-    _, choices = best_partition(boxes, means, price)
-    levels = np.zeros_like(means)
-    parts = part_levels(boxes, means, choices, levels)
-    spread(boxes, levels)
-    return cells_of(boxes, levels)[0], parts
 
 
 # --- boxes ------------------------------------------------------------------------------------------
@@ -116,72 +90,53 @@ def test_sums_of_large_counts_are_exact() -> None:
     assert means[-1] * table.size == (1 << 40) * table.size + 1
 
 
-# --- the best partition -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_partition_is_the_best_of_all(shape: tuple[int, ...]) -> None:
-    rng = generator(2)
-    for _ in range(170):
-        table = rng.integers(0, rng.integers(2, 12), shape).astype(float)
-        offsets, price = some_offsets(shape, rng), float(rng.choice([0.3, 1.7, 6.1, 25.0]))
-        found, parts = partition(table, offsets, price)
-        cost = ((table - found) ** 2).sum() + price * parts
-        assert cost == pytest.approx(all_partitions(table, the_whole(shape), offsets, price).min())
-
-
-def test_a_partition_by_hand() -> None:
-    """Cutting in the middle saves 49 and cutting 1 | 3 saves 2; from an odd place, 8 | 10 saves 27 and 1 | 3 8 13.5."""
-    table = np.array([1.0, 3.0, 8.0, 10.0])
-    assert partition(table, (0,), 3.0)[0].tolist() == [2, 2, 9, 9]
-    assert partition(table, (1,), 3.0)[0].tolist() == [1, 3, 8, 10]
-    assert partition(table, (1,), 13.0)[0].tolist() == [1, 5.5, 5.5, 10]
-    assert partition(table, (1,), 20.0)[0].tolist() == [4, 4, 4, 10]
-    assert partition(table, (1,), 60.0)[0].tolist() == [5.5] * 4
-
-
-@pytest.mark.parametrize("shape", [(1,), (7,), (33,), (5, 6), (3, 4, 5)], ids=str)
-def test_a_cell_measured_differently_is_as_if_all_were_done_again(shape: tuple[int, ...]) -> None:
-    """Both kernels look at the boxes around the cell only."""
-    rng = generator(3)
-    prior = TreePrior.of(0.6, 10, len(shape)).tables(NOISE)
-    for _ in range(20):
-        table = rng.integers(0, 9, (2, *shape)).astype(float)
-        offsets, price = some_offsets(shape, rng), 7.0
-        boxes = boxes_of(table.shape, offsets)
-        means = means_of(table, boxes)
-        gains, _ = best_partition(boxes, means, price)
-        evidence, _ = ascend(boxes, means, prior)
-        places = np.stack([rng.integers(0, side, 6) for side in table.shape], axis=1)
-        changes = rng.integers(-12, 12, 6).astype(float)
-        parts = part_levels_if(boxes, means, gains, price, places, changes)
-        mixed = levels_if(boxes, means, evidence, prior, places, changes)
-        for k, place in enumerate(map(tuple, places)):
-            changed = table.copy()
-            changed[place] += changes[k]
-            assert parts[k] == pytest.approx(partition(changed[place[0]], offsets, price)[0][place[1:]])
-            again = mixture(changed, offsets, TreePrior.of(0.6, 10, len(shape)))
-            assert mixed[k] == pytest.approx(again[place], abs=1e-5)  # unlikely boxes are left out there
-
-
 # --- the mixture ------------------------------------------------------------------------------------
 
 
-def mixture(table: np.ndarray, offsets: tuple[int, ...], prior: TreePrior) -> np.ndarray:
-    known = prior.tables(NOISE)
+@pytest.mark.parametrize("shape", [(1,), (7,), (33,), (5, 6), (3, 4, 5)], ids=str)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_cell_measured_differently_is_as_if_all_were_done_again(
+    shape: tuple[int, ...], sparse: bool
+) -> None:
+    rng = generator(3)
+    prior = TreePrior.of(0.6, 10, len(shape), sparse=sparse)
+    for _ in range(20):
+        sides = (int(rng.integers(1, 3)), *shape)
+        table = rng.uniform(0, 9, sides) if sparse else rng.integers(0, 9, sides).astype(float)
+        offsets = some_offsets(shape, rng)
+        boxes, means, known = weighed(table, offsets, prior)
+        evidence, _ = ascend(boxes, means, *known)
+        places = np.stack([rng.integers(0, side, 6) for side in table.shape], axis=1)
+        changes = rng.integers(-12, 12, 6).astype(float)
+        mixed = perturbed_levels(boxes, means, evidence, *known, places, changes)
+        for k, place in enumerate(map(tuple, places)):
+            changed = table.copy()
+            changed[place] += changes[k]
+            again = mixture(changed, offsets, prior)
+            # Unlikely boxes are left out there.
+            assert mixed[k] == pytest.approx(again[place], abs=1e-4 if sparse else 1e-5)
+
+
+def weighed(
+    table: np.ndarray, offsets: tuple[int, ...], prior: TreePrior
+) -> tuple[Boxes, np.ndarray, tuple[Prior, Sparse | None]]:
+    """What the passes over tables (tables, sides...) begin with."""
     boxes = boxes_of(table.shape, offsets)
     means = means_of(table, boxes)
-    _, shares = ascend(boxes, means, known)
-    levels = descend(boxes, means, shares, known, *prior.nothing_seen())
-    spread(boxes, levels)
-    return cells_of(boxes, levels)
+    return boxes, means, prior.tables(NOISE, prior.inflation(boxes, means, NOISE))
+
+
+def mixture(table: np.ndarray, offsets: tuple[int, ...], prior: TreePrior) -> np.ndarray:
+    """Smooth tables (tables, sides...)."""
+    boxes = boxes_of(table.shape, offsets)
+    return cells_of(boxes, smooth(boxes, means_of(table, boxes), prior, NOISE, adapt=False)[0])
 
 
 def all_trees(
     table: np.ndarray, box: Box, offsets: tuple[int, ...], prior: TreePrior
 ) -> list[tuple[float, np.ndarray]]:
     """Every recursive partition of a box with its probability times likelihood, and the moves of its cells."""
-    known, size = prior.tables(NOISE), cells(table, box).size
+    (known, _), size = prior.tables(NOISE, np.zeros(0)), cells(table, box).size
     kind = sum(int(np.ceil(np.log2(high - low))) for low, high in box)
     found = list(halves(box, offsets))
     if not found:
@@ -214,21 +169,22 @@ def test_the_mixture_is_the_average_over_all_trees(shape: tuple[int, ...]) -> No
         weights = np.array([weight for weight, _ in trees])
         wanted = table.mean() + np.tensordot(weights / weights.sum(), [move for _, move in trees], 1)
         assert mixture(table[None], offsets, prior)[0] == pytest.approx(wanted, abs=1e-5)
-        boxes = boxes_of((1, *shape), offsets)
-        evidence, _ = ascend(boxes, means_of(table[None], boxes), prior.tables(NOISE))
+        boxes, means, known = weighed(table[None], offsets, prior)
+        evidence, _ = ascend(boxes, means, *known)
         assert evidence[-1] == pytest.approx(np.log(weights.sum()), abs=1e-6)
 
 
-def test_what_is_counted_on_the_way_down_adds_up() -> None:
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_is_counted_on_the_way_down_adds_up(sparse: bool) -> None:
     """Each box that is come to is either left flat or halved once; and a table is one such box."""
     table = generator(5).integers(0, 40, (3, 8, 16)).astype(float)
-    prior = TreePrior.of(0.5, 8, 2)
-    boxes, known = boxes_of(table.shape, (0, 0)), prior.tables(NOISE)
-    means = means_of(table, boxes)
-    turns, gaps = prior.nothing_seen()
-    descend(boxes, means, ascend(boxes, means, known)[1], known, turns, gaps)
-    assert gaps.sum() == pytest.approx(turns[:, :, :2].sum())
-    assert turns[7].sum() == pytest.approx(3.0, abs=1e-4)
+    prior = TreePrior.of(0.5, 8, 2, sparse=sparse)
+    boxes, means, known = weighed(table, (0, 0), prior)
+    counts = prior.empty_counts()
+    descend(boxes, means, *ascend(boxes, means, *known), *known, counts)
+    assert counts.gaps.sum() + counts.empties.sum() == pytest.approx(counts.splits[:, :, :2].sum())
+    assert counts.splits[7].sum() == pytest.approx(3.0, abs=1e-4)
+    assert bool(counts.empties.any()) is sparse
 
 
 def test_a_gap_of_any_size_can_be_looked_at() -> None:
@@ -239,10 +195,10 @@ def test_a_gap_of_any_size_can_be_looked_at() -> None:
 
 def test_fast_functions() -> None:
     x = np.linspace(-41.9, 0, 5001)
-    assert [power(v) for v in x] == pytest.approx(np.exp(x), rel=1e-8)
-    assert power(-50.0) == 0.0
+    assert [fast_exp(v) for v in x] == pytest.approx(np.exp(x), rel=1e-8)
+    assert fast_exp(-50.0) == 0.0
     y = np.linspace(1, 15.99, 5001)
-    assert [logarithm(v) for v in y] == pytest.approx(np.log(y), abs=1e-8)
+    assert [fast_log(v) for v in y] == pytest.approx(np.log(y), abs=1e-8)
 
 
 # --- wavelets ---------------------------------------------------------------------------------------

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout
-from tabularium.mechanisms.histograms.denoise.estimate_forms import noise_quantile
-from tabularium.mechanisms.histograms.denoise.probes import (
+from tabularium.mechanisms.histograms.denoise.boxes import Layout
+from tabularium.mechanisms.histograms.denoise.forms import noise_quantile
+from tabularium.mechanisms.histograms.denoise.risk import (
     draw_steps,
     gaussian_weights,
     ramp_covariance,
     threshold_covariance,
 )
+from tabularium.mechanisms.histograms.denoise.tables import DenoiseOptions, denoise_table
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise, NoiseFamily
 
@@ -191,36 +191,36 @@ def terraces() -> np.ndarray:
     return table
 
 
-def stated(noise: Noise, truth: np.ndarray, wishes: Wishes, runs: int) -> np.ndarray:
+def stated(noise: Noise, truth: np.ndarray, options: DenoiseOptions, runs: int) -> np.ndarray:
     """Columns: true mean squared error, stated one, its standard error."""
     rng = generator(21)
     found = []
     for _ in range(runs):
         noisy = truth + np.rint(noise.part(1, truth.size, rng)).astype(np.int64).reshape(truth.shape)
-        done = denoise_table(noisy, noise, Layout.of(truth.shape, ()), wishes)
+        done = denoise_table(noisy, noise, Layout.of(truth.shape, ()), options)
         error = ((done.values - truth) ** 2).mean()
         found.append((error, done.diagnostics["risk"], done.diagnostics["risk_standard_error"]))
     return np.array(found) / noise.variance
 
 
 RUNS = 20
-FIXED: list[Wishes] = [
-    Wishes("mixture", 0.8, 2, "total"),
-    Wishes("partition", 0.6, 2, "free"),
-    Wishes("partition", 0.6, 2, "cut"),
-    Wishes("wavelet", 0.7, None, "free"),
+FIXED: list[DenoiseOptions] = [
+    DenoiseOptions("mixture", 0.8, 2, "total"),
+    DenoiseOptions("mixture", 0.8, 2, "free"),
+    DenoiseOptions("mixture", 0.8, 2, "cut"),
+    DenoiseOptions("wavelet", 0.7, None, "free"),
 ]
 
 
-@pytest.mark.parametrize("wishes", FIXED, ids=lambda w: f"{w.form}-{w.sign}")
+@pytest.mark.parametrize("options", FIXED, ids=lambda w: f"{w.form}-{w.sign}")
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
-def test_the_stated_error_is_unbiased(name: NoiseFamily, wishes: Wishes) -> None:
+def test_the_stated_error_is_unbiased(name: NoiseFamily, options: DenoiseOptions) -> None:
     """The differences from the true errors average out, and are about as large as is said."""
     truth = terraces()
-    error, risk, spread = stated(Noise(name, 10.0, whole=True), truth, wishes, RUNS).T
+    error, risk, spread = stated(Noise(name, 10.0, whole=True), truth, options, RUNS).T
     difference = risk - error
     assert abs(difference.mean()) < 3 * difference.std(ddof=1) / math.sqrt(RUNS) + 0.02
-    most = 1.3 if wishes.form == "mixture" else 1.6
+    most = 1.3 if options.form == "mixture" else 1.6
     assert 0.4 < difference.std(ddof=1) / spread.mean() < most
     assert error.mean() < 0.5
 
@@ -230,7 +230,9 @@ def test_the_upper_bound_of_the_stated_error_covers() -> None:
     truth, held = terraces()[4:13, 3:15], []
     for name in ("laplace", "gaussian"):
         for scale in (3.0, 30.0):
-            error, risk, spread = stated(Noise(name, scale, whole=True), truth, Wishes(shifts=2), 16).T
+            error, risk, spread = stated(
+                Noise(name, scale, whole=True), truth, DenoiseOptions(shifts=2), 16
+            ).T
             held.append((error <= risk + 1.645 * spread).mean())
             assert (risk - error).mean() > -spread.mean() / 2
     assert np.mean(held) >= 0.9
@@ -239,6 +241,6 @@ def test_the_upper_bound_of_the_stated_error_covers() -> None:
 def test_where_there_is_nothing_to_gain_the_table_is_left_as_it_is() -> None:
     truth = generator(5).integers(0, 1 << 30, 400)
     found: dict[str, Any] = denoise_table(
-        truth, Noise("laplace", 5.0, whole=True), Layout.of(truth.shape, ()), Wishes()
+        truth, Noise("laplace", 5.0, whole=True), Layout.of(truth.shape, ()), DenoiseOptions()
     ).diagnostics
     assert found["risk"] == pytest.approx(found["noise_variance"], rel=0.2)

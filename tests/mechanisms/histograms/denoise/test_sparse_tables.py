@@ -12,19 +12,11 @@ import pytest
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from tabularium.mechanisms.histograms.denoise.dyadic_boxes import Layout, boxes_of, cells_of, means_of, spread
-from tabularium.mechanisms.histograms.denoise.empties import (
-    EmptiesPrior,
-    EmptiesTables,
-    ascend,
-    descend,
-    levels_if,
-    looseness,
-    may_be_empty,
-    mostly_empty,
-)
-from tabularium.mechanisms.histograms.denoise.tree_prior import DENSITY
+from tabularium.mechanisms.histograms.denoise.boxes import Layout
+from tabularium.mechanisms.histograms.denoise.forms import may_be_empty, mostly_empty
+from tabularium.mechanisms.histograms.denoise.mixture import Prior, Sparse, ascend
+from tabularium.mechanisms.histograms.denoise.prior import DENSITY, TreePrior
+from tabularium.mechanisms.histograms.denoise.tables import DenoiseOptions, denoise_table
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
 from tests.mechanisms.histograms.denoise.test_denoise_kernels import (
@@ -32,22 +24,13 @@ from tests.mechanisms.histograms.denoise.test_denoise_kernels import (
     Box,
     cells,
     halves,
+    mixture,
     some_offsets,
     the_whole,
+    weighed,
 )
 
 Tree = tuple[float, np.ndarray]
-
-
-def mixture(table: np.ndarray, offsets: tuple[int, ...], prior: EmptiesPrior) -> np.ndarray:
-    """Smooth tables (tables, sides...)."""
-    known = prior.tables(NOISE)
-    boxes = boxes_of(table.shape, offsets)
-    means = means_of(table, boxes)
-    weighed = ascend(boxes, means, looseness(boxes, means, known), known)
-    levels = descend(boxes, means, *weighed, known, prior.nothing_seen())
-    spread(boxes, levels)
-    return cells_of(boxes, levels)
 
 
 # --- the mixture, against all trees -----------------------------------------------------------------
@@ -68,24 +51,29 @@ def wide(part: np.ndarray) -> float:
 
 
 def all_trees(
-    table: np.ndarray, box: Box, offsets: tuple[int, ...], known: EmptiesTables, level: float
+    table: np.ndarray,
+    box: Box,
+    offsets: tuple[int, ...],
+    known: tuple[Prior, Sparse],
+    level: float,
 ) -> list[Tree]:
     """Every recursive partition of a box at a level: its probability times likelihood, and its cells' levels."""
     here, found = cells(table, box), list(halves(box, offsets))
+    prior, sparse = known
     if not found:
         return [(1.0, np.full(here.shape, level))]
     kind, axes = class_of(box), sum(1 << axis for axis, _, _ in found)
-    trees = [(float(np.exp(known.stop[kind])), np.full(here.shape, level))]
+    trees = [(float(np.exp(prior.stop[kind])), np.full(here.shape, level))]
     for axis, one, other in found:
         a, b = cells(table, one), cells(table, other)
         gap, unit = a.mean() - b.mean(), DENSITY / np.sqrt(NOISE.variance)
         place = abs(gap) * np.sqrt(a.size * b.size / here.size) * unit
         loose = (wide(a) + wide(b)) / (NOISE.variance * (1 / a.size + 1 / b.size))
-        alike = looked_up(known.alike, kind, place / np.sqrt(loose)) - np.log(loose) / 2
-        base = known.go[kind, axes, axis] - alike
-        kept = gap * looked_up(known.kept, kind, place) / place if place else 0.0
+        alike = looked_up(sparse.alike, kind, place / np.sqrt(loose)) - np.log(loose) / 2
+        base = prior.go[kind, axes, axis] - alike
+        kept = gap * looked_up(prior.kept, kind, place) / place if place else 0.0
         up, down = level + kept * b.size / here.size, level - kept * a.size / here.size
-        apart = np.exp(base + looked_up(known.apart, kind, place))
+        apart = np.exp(base + looked_up(sparse.apart, kind, place))
         for (w, m), (v, k) in product(
             all_trees(table, one, offsets, known, up), all_trees(table, other, offsets, known, down)
         ):
@@ -93,7 +81,7 @@ def all_trees(
         places = [abs(half.mean()) * np.sqrt(half.size) * unit for half in (a, b)]
         on_left = places[0] <= places[1]
         empty, beyond = (one, other) if on_left else (other, one)
-        alone = base + known.empty[kind] + looked_up(known.alike, class_of(empty), min(places))
+        alone = base + sparse.empty[kind] + looked_up(sparse.alike, class_of(empty), min(places))
         nobody = np.zeros(cells(table, empty).shape)
         for w, m in all_trees(table, beyond, offsets, known, float(cells(table, beyond).mean())):
             trees.append((np.exp(alone) * w, np.concatenate([nobody, m] if on_left else [m, nobody], axis)))
@@ -108,61 +96,28 @@ def test_the_mixture_is_the_average_over_all_trees(shape: tuple[int, ...]) -> No
         table = rng.integers(0, 9, shape).astype(float)
         table.flat[number % table.size] += 9 * (number % 2)
         offsets = some_offsets(shape, rng)
-        prior = EmptiesPrior.of(float(rng.choice([0.3, 0.8])), 6, len(shape))
-        known, whole = prior.tables(NOISE), the_whole(shape)
-        trees = all_trees(table, whole, offsets, known, float(table.mean()))
+        prior = TreePrior.of(float(rng.choice([0.3, 0.8])), 6, len(shape), sparse=True)
+        boxes, means, (known, sparse) = weighed(table[None], offsets, prior)
+        assert sparse is not None
+        whole = the_whole(shape)
+        trees = all_trees(table, whole, offsets, (known, sparse), float(table.mean()))
         weights = np.array([weight for weight, _ in trees])
         place = table.mean() * np.sqrt(table.size / NOISE.variance) * DENSITY
-        full = weights.sum() * np.exp(looked_up(known.whole, class_of(whole), place))
-        chance = full / (full + np.exp(looked_up(known.alike, class_of(whole), place)))
+        full = weights.sum() * np.exp(looked_up(sparse.whole, class_of(whole), place))
+        chance = full / (full + np.exp(looked_up(sparse.alike, class_of(whole), place)))
         wanted = np.tensordot(weights / weights.sum(), [levels for _, levels in trees], 1)
         assert mixture(table[None], offsets, prior)[0] == pytest.approx(chance * wanted, abs=1e-5)
         twice = mixture(np.stack([table, table + 3]), offsets, prior)[0]
         assert twice == pytest.approx(wanted, abs=1e-5), "of several tables none is taken to be empty"
-        boxes = boxes_of((1, *shape), offsets)
-        means = means_of(table[None], boxes)
-        evidence, _ = ascend(boxes, means, looseness(boxes, means, known), known)
+        evidence, _ = ascend(boxes, means, known, sparse)
         assert evidence[-1] == pytest.approx(np.log(weights.sum()), abs=1e-6)
-
-
-@pytest.mark.parametrize("shape", [(1,), (7,), (33,), (5, 6), (3, 4, 5)], ids=str)
-def test_a_cell_measured_differently_is_as_if_all_were_done_again(shape: tuple[int, ...]) -> None:
-    rng = generator(3)
-    prior = EmptiesPrior.of(0.6, 10, len(shape))
-    known = prior.tables(NOISE)
-    for _ in range(10):
-        table = rng.uniform(0, 9, (int(rng.integers(1, 3)), *shape))
-        offsets = some_offsets(shape, rng)
-        boxes = boxes_of(table.shape, offsets)
-        means = means_of(table, boxes)
-        loose = looseness(boxes, means, known)
-        evidence, _ = ascend(boxes, means, loose, known)
-        places = np.stack([rng.integers(0, side, 6) for side in table.shape], axis=1)
-        changes = rng.integers(-12, 12, 6).astype(float)
-        found = levels_if(boxes, means, loose, evidence, known, places, changes)
-        for k, place in enumerate(map(tuple, places)):
-            changed = table.copy()
-            changed[place] += changes[k]
-            assert found[k] == pytest.approx(mixture(changed, offsets, prior)[place], abs=1e-4)
-
-
-def test_what_is_counted_on_the_way_down_adds_up() -> None:
-    """Each box that is come to is either left flat or halved once; and a table is one such box."""
-    table = generator(5).integers(0, 40, (3, 8, 16)).astype(float)
-    prior = EmptiesPrior.of(0.5, 8, 2)
-    boxes, known = boxes_of(table.shape, (0, 0)), prior.tables(NOISE)
-    means = means_of(table, boxes)
-    seen = prior.nothing_seen()
-    descend(boxes, means, *ascend(boxes, means, looseness(boxes, means, known), known), known, seen)
-    assert seen.gaps.sum() + seen.empties.sum() == pytest.approx(seen.turns[:, :, :2].sum())
-    assert seen.turns[7].sum() == pytest.approx(3.0, abs=1e-4)
 
 
 def test_a_peak_leaves_nothing_beside_it() -> None:
     """One cell of 300 among 64, noise of about 2: the others are empty, but for a trace."""
     table = np.rint(generator(12).laplace(0, 2, (1, 64)))
     table[0, 21] += 300
-    found = mixture(table, (0,), EmptiesPrior.of(0.9, 7, 1))[0]
+    found = mixture(table, (0,), TreePrior.of(0.9, 7, 1, sparse=True))[0]
     assert found[21] == pytest.approx(table[0, 21], abs=2)
     assert np.abs(np.delete(found, 21)).mean() < 0.1
 
@@ -213,7 +168,9 @@ def test_peaks_are_kept_and_the_noise_beside_them_is_not(name: Any, sides: tuple
     errors, stated = [], []
     for seed in range(4):
         table = noisy(truth, noise, seed)
-        found, plain = (denoise_table(table, noise, layout, Wishes(form=form, shifts=2)) for form in FORMS)
+        found, plain = (
+            denoise_table(table, noise, layout, DenoiseOptions(form=form, shifts=2)) for form in FORMS
+        )
         assert found.diagnostics["form"] == "sparse"
         assert plain.diagnostics["form"] != "sparse"
         errors.append(
@@ -235,7 +192,7 @@ def test_errors_are_stated_apart_for_high_levels(form: Any) -> None:
     truth[40:60] = np.arange(20) * 37 % 900 + 200
     highest = []
     for seed in range(12):
-        found = denoise_table(noisy(truth, noise, seed), noise, layout, Wishes(form=form, shifts=2))
+        found = denoise_table(noisy(truth, noise, seed), noise, layout, DenoiseOptions(form=form, shifts=2))
         apart = found.diagnostics["risk_by_level"]
         above = [part["above"] for part in apart]
         assert above == sorted(above)
@@ -257,7 +214,9 @@ def test_thin_counts_everywhere_stay() -> None:
     """Ten in every cell, noise of about 20: no cell shows it, all together do. As before, to the bit."""
     noise, layout = Noise("laplace", 20.0, whole=True), Layout.of((1024,), ())
     table = noisy(np.full(1024, 10), noise, 1)
-    found, plain = (denoise_table(table, noise, layout, Wishes(form=form, shifts=2)) for form in FORMS)
+    found, plain = (
+        denoise_table(table, noise, layout, DenoiseOptions(form=form, shifts=2)) for form in FORMS
+    )
     assert np.array_equal(found.values, plain.values)
     assert found.diagnostics == plain.diagnostics
     assert found.values.sum() == pytest.approx(table.sum(), rel=1e-9)

@@ -13,8 +13,8 @@ import pytest
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, planned_shares
-from tabularium.mechanisms.histograms.denoise_ranges.range_form import noisy_sums
+from tabularium.mechanisms.histograms.denoise_ranges.measure import noisy_sums
+from tabularium.mechanisms.histograms.denoise_ranges.plan import PARTS, TOTAL_SHARE, planned_shares
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.noise.synthetic import generator

@@ -7,9 +7,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tabularium.mechanisms.histograms.denoise_ranges.level_plan import _covered, _exposure
-from tabularium.mechanisms.histograms.denoise_ranges.markov_tree import _downwards, _Law, _upwards, few_peaks
-from tabularium.mechanisms.histograms.denoise_ranges.split_tree import SplitTree, levels_of, split_axes
+from tabularium.mechanisms.histograms.denoise_ranges.plan import _covered, _exposure
+from tabularium.mechanisms.histograms.denoise_ranges.tree import (
+    SplitTree,
+    _downwards,
+    _LevelParams,
+    _upwards,
+    few_peaks,
+    levels_of,
+    split_axes,
+)
 from tabularium.mechanisms.noise.synthetic import generator
 
 
@@ -56,11 +63,13 @@ def test_the_hidden_tree_agrees_with_all_states_written_out() -> None:
     """Four cells, three divisions: 2^3 states, each with its probability."""
     tree = SplitTree.of((4,))
     levels = levels_of(tree, {0: (np.array([9.0, 2.0, 5.0, 4.0]), 4.0), 2: (np.array([18.0]), 9.0)})
-    laws = [_Law(), _Law(0.1, 0.6, 3.0), _Law(0.2, 0.8, 5.0)]
+    laws = [_LevelParams(), _LevelParams(0.1, 0.6, 3.0), _LevelParams(0.2, 0.8, 5.0)]
     for law in laws:  # slabs alone: an empty half is no division that a sum of states could show
         law.weights = np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0]) + 1e-300
     bounds = [np.full(level.sums.size, 1e9) for level in levels]
-    judged = _upwards(tree, 0, levels, laws, bounds, [(level.rests, level.doubts) for level in levels[1:]])
+    judged = _upwards(
+        tree, 0, levels, laws, bounds, [(level.residuals, level.residual_variances) for level in levels[1:]]
+    )
 
     def likelihood(place: int, box: int, uneven: int) -> float:
         contrast, noise = levels[place].contrasts[box], levels[place].noises[box]
@@ -100,9 +109,9 @@ def test_what_is_left_in_an_empty_half_is_noise_of_the_stated_variance(
     }
     known = levels_of(tree, drawn)[2]
     half = 0 if full.start == 0 else 1
-    assert known.rests[half].mean() == pytest.approx(0, abs=0.1)
-    assert known.rests[half].var() == pytest.approx(known.doubts[half].mean(), rel=0.05)
-    assert abs(known.rests[1 - half].mean()) > 35
+    assert known.residuals[half].mean() == pytest.approx(0, abs=0.1)
+    assert known.residuals[half].var() == pytest.approx(known.residual_variances[half].mean(), rel=0.05)
+    assert abs(known.residuals[1 - half].mean()) > 35
 
 
 def test_few_peaks_in_a_void_are_told_from_records_all_over() -> None:

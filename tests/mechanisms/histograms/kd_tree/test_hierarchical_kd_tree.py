@@ -16,8 +16,8 @@ from tabularium.mechanisms.accounting import epsilon_within, spent
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Measured
-from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tabularium.mechanisms.noise.synthetic import generator
 
 Box = tuple[tuple[int, int], ...]

@@ -14,10 +14,11 @@ from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.channel import SeededChannel, replay
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.kd_tree import KdTree, noise_of_amount, within_sums
+from tabularium.mechanisms.histograms.kd_tree import KdTree, within_sums
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Release
-from tabularium.mechanisms.mechanism import LARGEST_COUNT
 from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.mechanisms.noise_distributions import Noise
 
 PAPER: dict[str, Any] = {"cells": "1/2", "total": 0, "split": "median", "combine": False}
 
@@ -136,8 +137,8 @@ def test_where_there_are_many_cells_counts_are_clipped_at_a_public_number() -> N
 
 
 def test_what_the_budget_buys() -> None:
-    assert noise_of_amount(Fraction(1, 20), "pure").scale == 20
-    assert noise_of_amount(Fraction(1, 200), "zcdp").scale == pytest.approx(10)
+    assert Noise.for_loss(Fraction(1, 20), "pure").scale == 20
+    assert Noise.for_loss(Fraction(1, 200), "zcdp").scale == pytest.approx(10)
 
 
 # --- the partition ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from tabularium.mechanisms.histograms.privhist import (
     prevalences,
 )
 from tabularium.mechanisms.inference.isotonic import isotonic, whole
-from tabularium.mechanisms.mechanism import LARGEST_COUNT
+from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.noise.synthetic import generator
 
 COUNTS = st.lists(st.one_of(st.integers(0, 6), st.integers(0, 300)), min_size=1, max_size=25)

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from tabularium.mechanisms.inference import Frame, Hierarchy, Overlap
+from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape
 from tests.mechanisms.inference.dense import leaf_matrix, random_parents
 
 Floats = NDArray[np.float64]
 
 
-def random_overlap(rng: np.random.Generator, *, hierarchies: int = 1) -> Overlap:
+def random_overlap(rng: np.random.Generator, *, hierarchies: int = 1) -> TableSet:
     """Random tables over up to four flat dimensions and some hierarchies; sometimes one is cut short."""
     sizes = {name: int(rng.integers(1, 4)) for name in "abc"}
     trees = {f"h{each}": breadth_first(rng, int(rng.integers(1, 9))) for each in range(hierarchies)}
@@ -25,8 +25,8 @@ def random_overlap(rng: np.random.Generator, *, hierarchies: int = 1) -> Overlap
         if along is not None:
             depth = int(rng.integers(1, trees[along].depths + 1))
             tree = Hierarchy(trees[along].parents[: int((trees[along].depth < depth).sum())])
-        frames[f"t{number}"] = Frame({name: sizes[name] for name in flat}, along, tree)
-    return Overlap(frames)
+        frames[f"t{number}"] = TableShape({name: sizes[name] for name in flat}, along, tree)
+    return TableSet(frames)
 
 
 def breadth_first(rng: np.random.Generator, nodes: int) -> Hierarchy:
@@ -39,7 +39,7 @@ def breadth_first(rng: np.random.Generator, nodes: int) -> Hierarchy:
     return Hierarchy([-1 if parents[old] < 0 else int(place[parents[old]]) for old in names])
 
 
-def equations(overlap: Overlap) -> tuple[Floats, dict[str, slice]]:
+def equations(overlap: TableSet) -> tuple[Floats, dict[str, slice]]:
     """All that must hold between the numbers of all tables: family sums, and every pair's shared marginal."""
     slices, here = {}, 0
     for name, frame in overlap.frames.items():
@@ -62,7 +62,7 @@ def equations(overlap: Overlap) -> tuple[Floats, dict[str, slice]]:
     return np.array(rows) if rows else np.zeros((0, here)), slices
 
 
-def _pair(overlap: Overlap, one: str, other: str, slices: dict[str, slice], size: int) -> list[Floats]:
+def _pair(overlap: TableSet, one: str, other: str, slices: dict[str, slice], size: int) -> list[Floats]:
     """One row per node and group of the pair's shared marginal: every node, not only leaves."""
     frames = [overlap.frames[one], overlap.frames[other]]
     shared = [name for name in frames[0].flat if name in frames[1].flat]
@@ -85,7 +85,7 @@ def _pair(overlap: Overlap, one: str, other: str, slices: dict[str, slice], size
 
 
 def dense_tables(
-    overlap: Overlap, values: dict[str, Floats], variances: dict[str, Floats]
+    overlap: TableSet, values: dict[str, Floats], variances: dict[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, Floats]] | None:
     """Weighted least squares by a null-space basis; None where something is undetermined."""
     matrix, slices = equations(overlap)
@@ -114,7 +114,7 @@ def dense_tables(
     )
 
 
-def truth_of(overlap: Overlap, rng: np.random.Generator, mean: float = 5.0) -> dict[str, Floats]:
+def truth_of(overlap: TableSet, rng: np.random.Generator, mean: float = 5.0) -> dict[str, Floats]:
     """Indices, non-negative tables that agree: counts of one made-up set of records."""
     trees: dict[str, Hierarchy] = {}
     sizes: dict[str, int] = {}
@@ -142,7 +142,7 @@ def truth_of(overlap: Overlap, rng: np.random.Generator, mean: float = 5.0) -> d
 
 
 def measured(
-    overlap: Overlap, truth: dict[str, Floats], kind: str, rng: np.random.Generator
+    overlap: TableSet, truth: dict[str, Floats], kind: str, rng: np.random.Generator
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Noisy measurements and their variances: equal at a node or not, with unmeasured or exact parts."""
     values, variances = {}, {}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import tabularium.mechanisms.inference.joint.joint_consistency as module
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference import Frame, Hierarchy, Overlap, consistency, joint_consistency
+from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape, consistency, joint_consistency
 from tabularium.mechanisms.noise.synthetic import generator
 
 from .dense_tables import dense_tables, measured, random_overlap, truth_of
@@ -21,7 +21,7 @@ KINDS = ("equal", "cells", "inner unmeasured", "leaves unmeasured", "exact nodes
 
 def test_two_tables_share_out_their_difference() -> None:
     # The total is 10 by the first, 4 + 3 by the second table: variances 1 and 1 + 1; x = 10 - 3/3.
-    tables = Overlap({"all": Frame(), "sexes": Frame({"sex": 2})})
+    tables = TableSet({"all": TableShape(), "sexes": TableShape({"sex": 2})})
     made = joint_consistency(tables, {"all": [[10.0]], "sexes": [[4.0, 3.0]]}, {"all": 1.0, "sexes": 1.0})
     assert made.estimates["all"].values == pytest.approx(9.0)
     assert made.estimates["sexes"].values.ravel() == pytest.approx([5.0, 4.0])
@@ -32,7 +32,7 @@ def test_two_tables_share_out_their_difference() -> None:
 def test_a_two_by_two_margin_moves_the_rows_it_shares() -> None:
     # Rows of the table: (1, 2) and (3, 4); the marginal says 5 and 7: each cell takes half of what is missing
     # but a third, for the marginal's own measurement counts as much as one cell's.
-    tables = Overlap({"cells": Frame({"row": 2, "column": 2}), "rows": Frame({"row": 2})})
+    tables = TableSet({"cells": TableShape({"row": 2, "column": 2}), "rows": TableShape({"row": 2})})
     values = {"cells": [[1.0, 2.0, 3.0, 4.0]], "rows": [[6.0, 10.0]]}
     made = joint_consistency(tables, values, {"cells": 1.0, "rows": 1.0})
     assert made.estimates["cells"].values.ravel() == pytest.approx([2, 3, 4, 5])
@@ -73,7 +73,9 @@ def test_one_table_is_the_single_table_answer() -> None:
     rng = generator(5)
     tree = Hierarchy([-1, 0, 0, 1, 1])
     values, variances = rng.normal(9, 3, size=(5, 4)), rng.uniform(1, 5, size=(5, 4))
-    made = joint_consistency(Overlap({"t": Frame({"x": 4}, "h", tree)}), {"t": values}, {"t": variances})
+    made = joint_consistency(
+        TableSet({"t": TableShape({"x": 4}, "h", tree)}), {"t": values}, {"t": variances}
+    )
     single = consistency(tree, values, variances)
     assert (made.estimates["t"].values == single.values).all()
     assert (made.estimates["t"].variances == single.variances).all()
@@ -84,12 +86,12 @@ def test_public_totals_are_one_more_table() -> None:
     rng = generator(11)
     tree = Hierarchy([-1, 0, 0, 1, 1, 2, 2])
     cut = Hierarchy(tree.parents[:3])
-    overlap = Overlap(
+    overlap = TableSet(
         {
-            "people": Frame({"sex": 2, "age": 3}, "region", tree),
-            "jobs": Frame({"job": 4}, "region", tree),
-            "national": Frame({"sex": 2}),
-            "populations": Frame({}, "region", cut),
+            "people": TableShape({"sex": 2, "age": 3}, "region", tree),
+            "jobs": TableShape({"job": 4}, "region", tree),
+            "national": TableShape({"sex": 2}),
+            "populations": TableShape({}, "region", cut),
         }
     )
     truth = truth_of(overlap, rng, mean=20)
@@ -115,8 +117,11 @@ def test_public_totals_are_one_more_table() -> None:
 
 
 def test_tables_that_share_the_total_alone() -> None:
-    overlap = Overlap(
-        {"a": Frame({"x": 2}, "h", Hierarchy([-1, 0, 0])), "b": Frame({"y": 3}, "g", Hierarchy([-1, 0]))}
+    overlap = TableSet(
+        {
+            "a": TableShape({"x": 2}, "h", Hierarchy([-1, 0, 0])),
+            "b": TableShape({"y": 3}, "g", Hierarchy([-1, 0])),
+        }
     )
     rng = generator(3)
     values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
@@ -128,7 +133,7 @@ def test_tables_that_share_the_total_alone() -> None:
 def test_estimated_variances_are_near_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = generator(8)
     tree = Hierarchy(np.r_[-1, np.zeros(3, int), 1 + np.arange(9) // 3])
-    overlap = Overlap({"a": Frame({"x": 2, "y": 3}, "h", tree), "b": Frame({"x": 2}, "h", tree)})
+    overlap = TableSet({"a": TableShape({"x": 2, "y": 3}, "h", tree), "b": TableShape({"x": 2}, "h", tree)})
     values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
     exact = joint_consistency(overlap, values, variances)
     monkeypatch.setattr(module, "SMALL", 0)
@@ -182,14 +187,14 @@ def test_units_do_not_matter(scale: float) -> None:
     ],
 )
 def test_bad_input_is_named_in_one_line(values: dict, variances: dict, message: str) -> None:
-    overlap = Overlap({"a": Frame({"x": 2}), "b": Frame()})
+    overlap = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
     with pytest.raises(MechanismError, match=re.escape(message)) as caught:
         joint_consistency(overlap, values, variances)
     assert "\n" not in str(caught.value)
 
 
 def test_contradicting_cells_are_named() -> None:
-    overlap = Overlap({"a": Frame({"x": 2, "y": 2}), "b": Frame({"x": 2})})
+    overlap = TableSet({"a": TableShape({"x": 2, "y": 2}), "b": TableShape({"x": 2})})
     values = {"a": [[1.0, 2.0, 3.0, 4.0]], "b": [[3.0, 8.0]]}
     variances = {"a": [[1.0, 2.0, 0.0, 0.0]], "b": [[1.0, 0.0]]}
     with pytest.raises(

@@ -13,9 +13,9 @@ from scipy import optimize, sparse
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import (
     Estimate,
-    Frame,
     Hierarchy,
-    Overlap,
+    TableSet,
+    TableShape,
     joint_consistency,
     joint_nonnegativity,
     joint_rounding,
@@ -23,11 +23,11 @@ from tabularium.mechanisms.inference import (
 )
 from tabularium.mechanisms.inference.joint import joint_nonnegativity as nonnegative_projection
 from tabularium.mechanisms.inference.joint.joint_nonnegativity import project, project_families
-from tabularium.mechanisms.inference.joint.settling_order import (
+from tabularium.mechanisms.inference.joint.projection_schedule import (
     incidence,
     marginal_tables,
     marginal_variances,
-    settling_order,
+    projection_schedule,
 )
 from tabularium.mechanisms.noise.synthetic import generator
 
@@ -177,20 +177,20 @@ def test_everything_holds_on_random_tables(kind: str) -> None:
             assert_every_step_optimal(overlap, linear.estimates, made.estimates)
 
 
-def assert_sound(overlap: Overlap, tables: dict[str, Floats]) -> None:
+def assert_sound(overlap: TableSet, tables: dict[str, Floats]) -> None:
     joined = np.concatenate([tables[name].ravel() for name in overlap.frames])
     assert joined.min() >= 0
     assert np.abs(equations(overlap)[0] @ joined).max(initial=0) <= 1e-9 * max(1.0, joined.max())
 
 
 def assert_every_step_optimal(
-    overlap: Overlap, before: dict[str, Estimate], after: dict[str, Estimate]
+    overlap: TableSet, before: dict[str, Estimate], after: dict[str, Estimate]
 ) -> None:
     """Each marginal, at each depth, is the nearest one under what was settled before."""
     e = marginal_tables(overlap, {name: each.values for name, each in before.items()})
     w = marginal_variances(overlap, {name: each.variances for name, each in before.items()})
     x = marginal_tables(overlap, {name: each.values for name, each in after.items()})
-    for steps in settling_order(overlap):
+    for steps in projection_schedule(overlap):
         for step in steps:
             found, given, weight = (each[step.marginal][step.rows].ravel() for each in (x, e, w))
             if not step.conditions:
@@ -201,14 +201,14 @@ def assert_every_step_optimal(
             assert_optimal(found, given, weight, system.toarray(), np.concatenate(sums))
 
 
-def triangle(rng: np.random.Generator, deep: bool) -> Overlap:
+def triangle(rng: np.random.Generator, deep: bool) -> TableSet:
     """Three tables, each pair of which shares a marginal: a step with three sets of sums."""
     sizes = {name: int(rng.integers(2, 4)) for name in "abc"}
     tree = breadth_first(rng, 4)
     pairs = ("ab", "ac", "bc")
     if deep:
-        return Overlap({pair: Frame({name: sizes[name] for name in pair}, "h", tree) for pair in pairs})
-    return Overlap({pair: Frame({name: sizes[name] for name in pair}) for pair in pairs})
+        return TableSet({pair: TableShape({name: sizes[name] for name in pair}, "h", tree) for pair in pairs})
+    return TableSet({pair: TableShape({name: sizes[name] for name in pair}) for pair in pairs})
 
 
 def test_margins_move_with_their_cells_where_nothing_else_is_possible() -> None:
@@ -242,13 +242,13 @@ def test_one_table_is_the_single_table_answer() -> None:
     rng = generator(6)
     tree = Hierarchy([-1, 0, 0, 1, 1])
     values = rng.normal(0, 9, size=(5, 4))
-    linear = joint_consistency(Overlap({"t": Frame({"x": 4}, "h", tree)}), {"t": values}, {"t": 2.0})
+    linear = joint_consistency(TableSet({"t": TableShape({"x": 4}, "h", tree)}), {"t": values}, {"t": 2.0})
     made = joint_nonnegativity(linear.overlap, linear.estimates)
     assert (made.estimates["t"].values == nonnegativity(tree, linear.estimates["t"]).values).all()
 
 
 def test_impossible_exact_values_are_refused() -> None:
-    overlap = Overlap({"a": Frame({"x": 2}), "b": Frame()})
+    overlap = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
     bad = {
         "a": Estimate(np.array([[-3.0, 5.0]]), np.array([[0.0, 1.0]])),
         "b": Estimate(np.array([[2.0]]), np.array([[1.0]])),
@@ -271,7 +271,9 @@ def test_totals_stay_unbiased_on_sparse_tables() -> None:
     """Nine cells in ten empty: totals within three standard errors, and not worse than table by table."""
     runs, rng = 50, generator(2027)
     tree = Hierarchy(np.r_[-1, np.zeros(12, int)])
-    overlap = Overlap({"a": Frame({"x": 6, "s": 2}, "h", tree), "b": Frame({"y": 8, "s": 2}, "h", tree)})
+    overlap = TableSet(
+        {"a": TableShape({"x": 6, "s": 2}, "h", tree), "b": TableShape({"y": 8, "s": 2}, "h", tree)}
+    )
     leaves = np.flatnonzero(tree.leaf)
     cells = np.where(
         rng.random((len(leaves), 6, 8, 2)) < 0.9, 0, rng.geometric(0.1, size=(len(leaves), 6, 8, 2))
@@ -294,7 +296,7 @@ def test_totals_stay_unbiased_on_sparse_tables() -> None:
         assert all(violation.kind == "cell" for violation in final.violations)
         far += len(final.violations)
         together.append(final.tables["a"][:1].sum(axis=1) - truth["a"][:1].sum(axis=1))
-        single = Overlap({"a": overlap.frames["a"]})
+        single = TableSet({"a": overlap.frames["a"]})
         one = joint_consistency(single, noisy, {"a": 800.0})
         table = joint_nonnegativity(single, one.estimates).estimates["a"].values
         alone.append(table[:1].sum(axis=1) - truth["a"][:1].sum(axis=1))
@@ -316,7 +318,7 @@ def test_known_cells_of_any_size_leave_themselves(largest: int) -> None:
     for node in (2, 1, 0):
         cells[node] = cells[tree.parents == node].sum(axis=0)
     sizes = {"x": 3, "y": 2}
-    tables = Overlap({"noisy": Frame(sizes, "h", tree), "known": Frame(sizes, "h", tree)})
+    tables = TableSet({"noisy": TableShape(sizes, "h", tree), "known": TableShape(sizes, "h", tree)})
     noisy = np.rint(cells + rng.laplace(scale=2, size=cells.shape))
     made = joint_consistency(tables, {"noisy": noisy, "known": cells}, {"noisy": 10.0, "known": 0.0})
     found = joint_nonnegativity(tables, made.estimates).estimates["noisy"].values

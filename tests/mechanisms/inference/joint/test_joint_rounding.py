@@ -15,18 +15,17 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import (
     Estimate,
-    Frame,
     Hierarchy,
-    Overlap,
     Rounded,
+    TableSet,
+    TableShape,
     joint_consistency,
     joint_nonnegativity,
     joint_rounding,
     rounding,
 )
-from tabularium.mechanisms.inference.joint.joint_rounding import Conditions, round_to_sums
-from tabularium.mechanisms.inference.joint.settling_order import incidence
-from tabularium.mechanisms.inference.joint.violations import violations
+from tabularium.mechanisms.inference.joint.joint_rounding import Conditions, round_to_sums, violations
+from tabularium.mechanisms.inference.joint.projection_schedule import incidence
 from tabularium.mechanisms.noise.synthetic import generator
 
 from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
@@ -41,8 +40,12 @@ def exactly(*rows: list[float]) -> Estimate:
 
 def test_a_two_by_two_table_by_hand() -> None:
     """Rows 1 and 1, columns 1 and 1, cells of one half: one of the two permutations."""
-    overlap = Overlap(
-        {"cells": Frame({"row": 2, "column": 2}), "rows": Frame({"row": 2}), "columns": Frame({"column": 2})}
+    overlap = TableSet(
+        {
+            "cells": TableShape({"row": 2, "column": 2}),
+            "rows": TableShape({"row": 2}),
+            "columns": TableShape({"column": 2}),
+        }
     )
     halves = {"cells": exactly([0.5] * 4), "rows": exactly([1, 1]), "columns": exactly([1, 1])}
     made = joint_rounding(overlap, halves)
@@ -55,7 +58,7 @@ def test_a_two_by_two_table_by_hand() -> None:
 
 def test_margins_are_settled_before_cells() -> None:
     # Total 4.1 + 3.6 = 7.7 goes to 8, its rows to 4 and 4, and the cells follow: (2, 2) and (4, 0).
-    overlap = Overlap({"cells": Frame({"row": 2, "column": 2}), "rows": Frame({"row": 2})})
+    overlap = TableSet({"cells": TableShape({"row": 2, "column": 2}), "rows": TableShape({"row": 2})})
     made = joint_rounding(overlap, {"cells": exactly([2.3, 1.8, 3.4, 0.2]), "rows": exactly([4.1, 3.6])})
     assert made.tables["rows"].tolist() == [[4, 4]]
     assert made.tables["cells"].tolist() == [[2, 2, 4, 0]]
@@ -92,12 +95,12 @@ def test_sums_that_no_ceiling_reaches_are_reached_from_whole_numbers() -> None:
     assert round_to_sums(np.array([0.5, 0.0, 0.0, 0.5]), sums).tolist() == [0, 1, 0, 0]
 
 
-def cube_of_halves(zeros: float) -> tuple[Overlap, dict[str, Estimate]]:
+def cube_of_halves(zeros: float) -> tuple[TableSet, dict[str, Estimate]]:
     """One half where a + b + c is even, else 0; every slice adds up to 1 (Causey, Cox and Ernst 1985).
 
     Two cells must be one. Any two of the four lie in a common slice, and then the opposite slice is empty.
     """
-    overlap = Overlap({"cube": Frame(CUBE), **{name: Frame({name: 2}) for name in CUBE}})
+    overlap = TableSet({"cube": TableShape(CUBE), **{name: TableShape({name: 2}) for name in CUBE}})
     even = np.array([(a + b + c) % 2 == 0 for a, b, c in product((0, 1), repeat=3)])
     cube = Estimate(np.where(even, 0.5, 0.0)[None], np.where(even, 1.0, zeros)[None])
     ones = Estimate(np.ones((1, 2)), np.zeros((1, 1)))
@@ -137,7 +140,7 @@ def test_everything_holds_that_is_not_named(seed: int, kind: str, clip: bool) ->
     assert_honest(overlap, before, joint_rounding(overlap, before), clip)
 
 
-def assert_honest(overlap: Overlap, before: dict[str, Estimate], made: Rounded, clip: bool) -> None:
+def assert_honest(overlap: TableSet, before: dict[str, Estimate], made: Rounded, clip: bool) -> None:
     """Violations are exactly what a dense matrix and the distances say."""
     whole = np.concatenate([made.tables[name].ravel() for name in overlap.frames])
     values = np.concatenate([before[name].values.ravel() for name in overlap.frames])
@@ -161,8 +164,8 @@ def test_three_sets_of_sums_are_met_by_rounding_the_margins_again(
     rng = generator(seed)
     sizes = {name: int(rng.integers(2, 4)) for name in "abc"}
     tree = breadth_first(rng, 5)
-    overlap = Overlap(
-        {pair: Frame({name: sizes[name] for name in pair}, "h", tree) for pair in ("ab", "ac", "bc")}
+    overlap = TableSet(
+        {pair: TableShape({name: sizes[name] for name in pair}, "h", tree) for pair in ("ab", "ac", "bc")}
     )
     values, variances = measured(overlap, truth_of(overlap, rng, mean=0.4), "cells", rng)
     before = joint_nonnegativity(overlap, joint_consistency(overlap, values, variances).estimates).estimates
@@ -183,12 +186,12 @@ def test_three_sets_of_sums_are_met_by_rounding_the_margins_again(
 def test_invariants_are_kept() -> None:
     tree = Hierarchy([-1, 0, 0, 1, 1, 2, 2])
     cut = Hierarchy(tree.parents[:3])
-    overlap = Overlap(
+    overlap = TableSet(
         {
-            "people": Frame({"sex": 2, "age": 3}, "region", tree),
-            "jobs": Frame({"job": 4, "sex": 2}, "region", tree),
-            "national": Frame({"sex": 2}),
-            "populations": Frame({}, "region", cut),
+            "people": TableShape({"sex": 2, "age": 3}, "region", tree),
+            "jobs": TableShape({"job": 4, "sex": 2}, "region", tree),
+            "national": TableShape({"sex": 2}),
+            "populations": TableShape({}, "region", cut),
         }
     )
     for seed in range(5):
@@ -230,7 +233,7 @@ def test_whole_tables_come_back_unchanged() -> None:
 def test_one_table_is_the_single_table_answer() -> None:
     rng = generator(6)
     tree = Hierarchy([-1, 0, 0, 1, 1])
-    overlap = Overlap({"t": Frame({"x": 4}, "h", tree)})
+    overlap = TableSet({"t": TableShape({"x": 4}, "h", tree)})
     linear = joint_consistency(overlap, {"t": rng.normal(9, 9, size=(5, 4))}, {"t": 2.0}).estimates
     assert (joint_rounding(overlap, linear).tables["t"] == rounding(tree, linear["t"])).all()
 
@@ -238,7 +241,7 @@ def test_one_table_is_the_single_table_answer() -> None:
 def test_the_final_check_believes_nobody() -> None:
     """Numbers damaged after the rounding are found, each by name."""
     tree = Hierarchy([-1, 0, 0])
-    overlap = Overlap({"t": Frame({"x": 2}, "h", tree), "s": Frame({}, "h", tree)})
+    overlap = TableSet({"t": TableShape({"x": 2}, "h", tree), "s": TableShape({}, "h", tree)})
     whole = {"t": np.array([[3, 4], [1, 2], [2, 2]]), "s": np.array([[7], [3], [4]])}
     values = {name: table.astype(float) for name, table in whole.items()}
     exact = {"t": np.zeros((3, 2), bool), "s": np.array([[True], [False], [False]])}
@@ -264,7 +267,7 @@ def test_the_final_check_believes_nobody() -> None:
     ],
 )
 def test_bad_input_is_named_in_one_line(cells: list[float], total: float, message: str) -> None:
-    overlap = Overlap({"a": Frame({"x": 2}), "b": Frame()})
+    overlap = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
     with pytest.raises(MechanismError, match=re.escape(message)) as caught:
         joint_rounding(overlap, {"a": exactly(cells), "b": exactly([total])})
     assert "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference import Frame, Hierarchy, Overlap
+from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape
 from tabularium.mechanisms.noise.synthetic import generator
 
 from .dense_tables import equations, random_overlap, truth_of
@@ -18,11 +18,11 @@ SHORT = Hierarchy([-1, 0, 0])
 
 
 def test_the_shared_marginals_are_found() -> None:
-    both = Overlap(
+    both = TableSet(
         {
-            "people": Frame({"sex": 2, "age": 3}, "region", TREE),
-            "schooling": Frame({"age": 3, "education": 4}, "region", SHORT),
-            "jobs": Frame({"sex": 2}),
+            "people": TableShape({"sex": 2, "age": 3}, "region", TREE),
+            "schooling": TableShape({"age": 3, "education": 4}, "region", SHORT),
+            "jobs": TableShape({"sex": 2}),
         }
     )
     assert [str(marginal) for marginal in both.marginals] == [
@@ -42,7 +42,7 @@ def test_the_shared_marginals_are_found() -> None:
 
 
 def test_a_margin_is_gathered_in_its_own_order_and_handed_back() -> None:
-    both = Overlap({"one": Frame({"b": 2, "a": 3}), "two": Frame({"a": 3, "b": 2})})
+    both = TableSet({"one": TableShape({"b": 2, "a": 3}), "two": TableShape({"a": 3, "b": 2})})
     (link,) = both.links
     table = np.arange(6.0)[None]
     assert link.views[1].gather(table).tolist() == table.tolist()
@@ -100,30 +100,30 @@ def test_the_truth_of_the_test_tables_meets_all_equations() -> None:
     ("frames", "message"),
     [
         ({}, "there are no tables"),
-        ({"a": Frame({"x": 2}), "b": Frame({"x": 3})}, "dimension x has two sizes"),
+        ({"a": TableShape({"x": 2}), "b": TableShape({"x": 3})}, "dimension x has two sizes"),
         (
-            {"a": Frame({}, "x", SHORT), "b": Frame({"x": 3})},
+            {"a": TableShape({}, "x", SHORT), "b": TableShape({"x": 3})},
             "dimension x is a hierarchy in one table and flat in another",
         ),
         (
-            {"a": Frame({}, "x", TREE), "b": Frame({}, "x", Hierarchy([-1, 0, 0, 0]))},
+            {"a": TableShape({}, "x", TREE), "b": TableShape({}, "x", Hierarchy([-1, 0, 0, 0]))},
             "two tables have different hierarchies along x",
         ),
         (
-            {"a": Frame({}, "x", TREE), "b": Frame({}, "x", Hierarchy([-1, 0, 0, 1]))},
+            {"a": TableShape({}, "x", TREE), "b": TableShape({}, "x", Hierarchy([-1, 0, 0, 1]))},
             "two tables have different hierarchies along x",
         ),
     ],
 )
-def test_what_does_not_fit_together_is_named(frames: dict[str, Frame], message: str) -> None:
+def test_what_does_not_fit_together_is_named(frames: dict[str, TableShape], message: str) -> None:
     with pytest.raises(MechanismError, match=re.escape(message)):
-        Overlap(frames)
+        TableSet(frames)
 
 
 def test_a_frame_checks_itself() -> None:
     with pytest.raises(MechanismError, match="has no categories"):
-        Frame({"x": 0})
+        TableShape({"x": 0})
     with pytest.raises(MechanismError, match="has a hierarchy that has no name"):
-        Frame({}, None, SHORT)
+        TableShape({}, None, SHORT)
     with pytest.raises(MechanismError, match="stands in a table twice"):
-        Frame({"x": 2}, "x", SHORT)
+        TableShape({"x": 2}, "x", SHORT)

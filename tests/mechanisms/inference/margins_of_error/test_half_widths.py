@@ -18,7 +18,7 @@ from tabularium.mechanisms.inference import (
     laplace_variance,
     margins,
 )
-from tabularium.mechanisms.inference.margins_of_error.half_widths import covering
+from tabularium.mechanisms.inference.margins_of_error.half_widths import widen_to_cover
 from tabularium.mechanisms.noise.synthetic import generator
 
 
@@ -131,7 +131,7 @@ def test_carried_intervals_hold_whatever_the_first_ones_hold(
     linear: float, half: float, published: int, whole: bool
 ) -> None:
     """Every true count within linear ± half, however far the published number was moved; and no wider."""
-    width = covering(published, linear, half, whole=whole).item()
+    width = widen_to_cover(published, linear, half, whole=whole).item()
     inside = [x for x in range(90) if linear - half <= x <= linear + half]
     assert all(abs(x - published) <= width + 1e-6 for x in inside)
     if whole:
@@ -142,8 +142,8 @@ def test_carried_intervals_hold_whatever_the_first_ones_hold(
 
 
 def test_carried_intervals_are_cut_at_zero() -> None:
-    assert covering([0, 0, 7], [-50.0, -3.0, -3.0], 10.0).tolist() == [0, 7, 7]
-    assert np.isinf(covering(3, 4.0, np.inf)).all()
+    assert widen_to_cover([0, 0, 7], [-50.0, -3.0, -3.0], 10.0).tolist() == [0, 7, 7]
+    assert np.isinf(widen_to_cover(3, 4.0, np.inf)).all()
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.8, 3.0, 41.5])

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.inference import Hierarchy, TreeLeastSquares, consistency
 from tabularium.mechanisms.inference.margins_of_error.opened_families import (
     Part,
     some_opened,
-    variances_below,
 )
 from tabularium.mechanisms.noise.synthetic import generator
 
@@ -42,7 +41,7 @@ def test_what_is_left_out_says_the_same_of_all_above_and_beside(seed: int, provi
     whole = consistency(TREE, measured, spread)
     chances = np.zeros(TREE.nodes)
     chances[[0, province]] = 1.0
-    part, below = Part.of(TREE, chances), variances_below(TREE, spread)
+    part, below = Part.of(TREE, chances), TreeLeastSquares(TREE, spread).below
     # What a subtree says of its root: the subtree by itself.
     values, variances = measured[part.nodes], spread[part.nodes]
     for place in np.flatnonzero(part.cut):

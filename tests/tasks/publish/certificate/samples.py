@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import AwaitingReview, Ledger
-from tabularium.ledger.officers.keys import make_key, public_hex
+from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request, load
 from tests.flows.release.scene import publish, write_scene

@@ -1,1 +1,0 @@
-"""The chain of entries: what an entry is, how the whole is verified, exported, and witnessed."""

@@ -1,1 +1,0 @@
-"""Charges: what may be charged, what each step of a charge's life needs, and whether its unit fits."""

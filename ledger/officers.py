@@ -1,0 +1,610 @@
+"""What disclosure officers decide, each signed: keys, specs, attempts, drafts, withdrawals and populations.
+
+Every decision is one entry: what its kind says, what its signature covers, and how many decisions on the
+same thing came before it (its turn) is declared in :mod:`tabularium.ledger.events`. The same decision again
+changes nothing.
+
+Review before publication: the run that measured a release lays it out as a draft and records the digest of
+its certificate, which names every other file. An officer's decision names that digest. What is accepted is
+published byte for byte; what is withheld stays spent, and is never published. Neither is taken back, and no
+time that passes decides. The criteria are the spec's, so that no free text tells what was seen; whether
+confidential figures were consulted is signed too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection
+
+from tabularium.ledger import amounts, names
+from tabularium.ledger.keys import checked_public, key_id, public_hex
+from tabularium.ledger.records import (
+    ATTEMPTS,
+    Acceptance,
+    Approval,
+    Charge,
+    Draft,
+    Key,
+    ReleaseKey,
+    Separation,
+    Terms,
+    Withdrawal,
+    Withheld,
+)
+from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState
+from tabularium.ledger.requirements import (
+    current_charge,
+    get_account,
+    get_open_account,
+    known_charge,
+    require_active,
+    require_allowed,
+    signature_required,
+)
+from tabularium.ledger.storage import queries
+from tabularium.ledger.transactions import Append, Part
+from tabularium.ledger.views import reserved_for
+
+_SHORTEST = 16  # digits of a head's hash that must be given
+
+
+class Officers(Part):
+    """What officers decide, as methods of the ledger.
+
+    ``by`` is the enrolled key that signs everywhere; ``reason`` is one line that everybody reads. Every
+    method raises ``NotApproved`` if ``by`` is not an enrolled key.
+    """
+
+    def enrol_key(self, public_key: str, *, officer: str, by: Ed25519PrivateKey) -> Key:
+        """Enrol an officer's public key (32 bytes, hexadecimal), signed by a key that is enrolled.
+
+        The first key, and one that is enrolled while none is active, signs for itself: whoever sets up the
+        ledger vouches for it. Enrol two, so that the loss of one can be mended.
+
+        Raises
+        ------
+        Conflict
+            If the key was enrolled before, to sign releases too; a revoked key never comes back.
+        """
+        public = checked_public(public_key)
+        name = key_id(public)
+        officer = names.line(officer, field="officer")
+        with self._appending() as append:
+            known = queries.keys(append.connection).get(name)
+            if known is not None and known.active and known.officer == officer:
+                return known
+            if known is not None:
+                raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
+            if name in queries.release_keys(append.connection):
+                raise Conflict(
+                    "signs releases, so it can never be an officer's",
+                    where=f"key {name}",
+                    hint="make a new key",
+                )
+            self._decide(append, "key", {"key": name, "officer": officer, "public_key": public}, by)
+        return self.keys()[name]
+
+    def keys(self) -> dict[str, Key]:
+        """Return every officer's key that was ever enrolled, by its name."""
+        with self._reading() as connection:
+            return queries.keys(connection)
+
+    def revoke_key(self, key: str, *, reason: str, by: Ed25519PrivateKey) -> Key:
+        """Revoke a key; what it approved counts no more for new charges."""
+        reason = _reason(reason)
+        with self._appending() as append:
+            known = queries.keys(append.connection).get(key)
+            if known is None:
+                raise _never_enrolled(key, "", "keys")
+            if known.active:
+                self._decide(append, "revocation", {"key": key, "reason": reason}, by)
+        return self.keys()[key]
+
+    def enrol_release_key(self, public_key: str, *, agency: str, by: Ed25519PrivateKey) -> ReleaseKey:
+        """Enrol a key with which the ``agency`` signs releases (32 bytes, hexadecimal).
+
+        It may sign from then on; a key that is enrolled already goes on beside it. Its private half lies
+        where releases are published.
+
+        Raises
+        ------
+        Conflict
+            If the key was enrolled before, or is an officer's; a revoked key never comes back.
+        """
+        public = checked_public(public_key)
+        name = key_id(public)
+        agency = names.line(agency, field="agency")
+        with self._appending() as append:
+            known = queries.release_keys(append.connection).get(name)
+            if known is not None and known.active and known.agency == agency:
+                return known
+            if known is not None:
+                raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
+            if name in queries.keys(append.connection) or name == key_id(public_hex(by)):
+                raise Conflict(
+                    "is an officer's, so it can never sign releases",
+                    where=f"key {name}",
+                    hint="make a key of the agency's own: tabularium ledger release-key new",
+                )
+            self._decide(append, "release_key", {"agency": agency, "key": name, "public_key": public}, by)
+        return self.release_keys()[name]
+
+    def release_keys(self) -> dict[str, ReleaseKey]:
+        """Return every key for releases that was ever enrolled, by its name."""
+        with self._reading() as connection:
+            return queries.release_keys(connection)
+
+    def revoke_release_key(self, key: str, *, reason: str, by: Ed25519PrivateKey) -> ReleaseKey:
+        """Revoke a key for releases: what is published from now on cannot be signed with it.
+
+        What was published before stays signed.
+        """
+        reason = _reason(reason)
+        with self._appending() as append:
+            known = queries.release_keys(append.connection).get(key)
+            if known is None:
+                raise _never_enrolled(key, " for releases", "release-key")
+            if known.active:
+                self._decide(append, "revocation", {"key": key, "reason": reason}, by)
+        return self.release_keys()[key]
+
+    def approve(
+        self,
+        account: str,
+        spec_digest: str,
+        *,
+        by: Ed25519PrivateKey,
+        amount: Fraction | None = None,
+        reason: str | None = None,
+        product: str | None = None,
+    ) -> Approval:
+        """Approve a spec for charges of an account; again changes nothing.
+
+        Where several officers must, the approvals of the same amount count together, since the last time that
+        one was taken back; ``signers`` of what is returned are those.
+
+        Parameters
+        ----------
+        amount
+            The most that one charge for it may cost; ``None`` for any.
+        product
+            What the spec is of, where that is known: it says how many officers must approve it.
+
+        Raises
+        ------
+        Conflict
+            If as many other officers as must have approved it for this amount.
+        """
+        return self._decide_on_spec("approval", account, spec_digest, by, amount, reason, product)
+
+    def unapprove(self, account: str, spec_digest: str, *, by: Ed25519PrivateKey, reason: str) -> Approval:
+        """Take back an approval: no new charge is taken for the spec; those there are go on."""
+        return self._decide_on_spec("unapproval", account, spec_digest, by, None, _reason(reason))
+
+    def _decide_on_spec(
+        self,
+        kind: str,
+        account: str,
+        spec_digest: str,
+        by: Ed25519PrivateKey,
+        amount: Fraction | None,
+        reason: str | None,
+        product: str | None = None,
+    ) -> Approval:
+        digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
+        reason = None if reason is None else _reason(reason)
+        signer = key_id(public_hex(by))
+        with self._appending() as append:
+            known = get_open_account(append.connection, account)
+            most = None
+            if amount is not None:
+                most = amounts.multiple(amount, known.terms.quantum, field="amount")
+            require_active(append.connection, signer)
+            last = queries.approval(append.connection, known.name, digest)
+            if kind == "unapproval" and (last is None or not last.approved):
+                raise NotApproved(
+                    "is not approved", where=f"spec {digest}", hint="there is nothing to take back"
+                )
+            stands = kind == "approval" and last is not None and last.approved and last.amount == most
+            if not (stands and last is not None and _is_signed(last, known.terms, product, signer)):
+                text = None if most is None else amounts.text(most)
+                fields = {"amount": text, "reason": reason, "spec_digest": digest}
+                self._decide(append, kind, {**known.stated(), **fields}, by)
+        found = self.approval(known.name, digest)
+        if found is None:
+            raise NotApproved("is not approved", where=f"spec {digest}", hint="approve it again")
+        return found
+
+    def approval(self, account: str, spec_digest: str) -> Approval | None:
+        """Return the last word on a spec in an account, with all whose approvals stand together with it.
+
+        They must be as many as the account's ``terms.approvals_for(product)``.
+        """
+        with self._reading() as connection:
+            return queries.approval(connection, account, spec_digest)
+
+    def approvals(self) -> list[Approval]:
+        """Return every approval, and every taking back of one, in order."""
+        with self._reading() as connection:
+            return queries.approvals(connection)
+
+    def allow_attempts(self, release_id: str, *, reason: str, by: Ed25519PrivateKey | None = None) -> int:
+        """Let a release be drawn some times more whose attempts are used up; return how often in all.
+
+        While an officer's key is enrolled, and while the account needs approvals, it is signed. Where
+        attempts are left nothing is written.
+
+        Raises
+        ------
+        WrongState
+            If it is not being drawn.
+        """
+        reason = _reason(reason)
+        with self._appending() as append:
+            charge = known_charge(append.connection, release_id)
+            where = f"release {release_id}"
+            if charge.state != "drawing":
+                raise WrongState(
+                    "is not being drawn",
+                    where=where,
+                    hint="there is nothing to allow; run it, or see: tabularium ledger show",
+                )
+            allowed = queries.attempts_allowed(append.connection, charge)
+            if charge.fence < allowed:
+                return allowed
+            known, allowed = get_account(append.connection, charge.account), charge.fence + ATTEMPTS
+            fields = {"allowed": allowed, "reason": reason, "release": charge.release_id}
+            what = "allowing more attempts" if signature_required(append.connection, known.terms) else None
+            words = {**known.stated(), **fields}
+            self._decide(append, "attempts", words, by, needs=what, where=where, command="allow-attempts")
+            return allowed
+
+    def ask_for_evidence(self, charge: Charge, *, by: Ed25519PrivateKey, reason: str | None = None) -> None:
+        """Record that an officer asks from which input a release was made."""
+        reason = None if reason is None else _reason(reason)
+        with self._appending() as append:
+            known = get_account(append.connection, charge.account)
+            fields = {"of_release": charge.release_id, "reason": reason}
+            self._decide(append, "evidence", {**known.stated(), **fields}, by)
+
+    def drafted(self, release_id: str, fence: int, *, digest: str, criteria: tuple[str, ...]) -> Draft:
+        """Record that a measured release is laid out for review; the same draft again changes nothing.
+
+        Parameters
+        ----------
+        digest
+            SHA-256 of its certificate.
+        criteria
+            For what it may be withheld.
+
+        Raises
+        ------
+        WrongState
+            If the release is not measured, or ended.
+        Conflict
+            If another draft of it was laid out.
+        """
+        digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
+        listed = [names.line(name, field="criteria") for name in criteria]
+        if not listed:
+            raise BadValue("is empty", where="criteria", hint="name at least one")
+        with self._appending() as append:
+            charge = current_charge(append.connection, release_id, fence)
+            known = queries.draft(append.connection, charge)
+            if known is not None:
+                _require_same_draft(known, digest)
+                return known
+            if charge.state != "measured":
+                raise WrongState(
+                    f"is {charge.state}, and only what is measured is laid out for review",
+                    where=f"release {release_id}",
+                    hint="see: tabularium ledger show",
+                )
+            fields = {"criteria": listed, "draft": digest, "release": charge.release_id}
+            account = get_account(append.connection, charge.account)
+            body = append.append("drafted", {**fields, **account.stated()})
+            return Draft(charge.release_id, digest, tuple(listed), body["at"])
+
+    def draft(self, release_id: str) -> Draft | None:
+        """Return the draft of a release, or ``None`` if none was laid out."""
+        with self._reading() as connection:
+            return queries.draft(connection, known_charge(connection, release_id))
+
+    def accept(
+        self, release_id: str, *, draft: str, by: Ed25519PrivateKey, consulted_confidential: bool = False
+    ) -> Draft:
+        """Let a draft be published as it was laid out; again changes nothing.
+
+        It is accepted once as many different officers have signed as the product asks for; what is returned
+        tells how many have.
+
+        Parameters
+        ----------
+        draft
+            SHA-256 of the certificate that the officer was shown.
+        consulted_confidential
+            Whether confidential figures were consulted.
+
+        Raises
+        ------
+        WrongState
+            If it waits for no review, or was withheld.
+        Conflict
+            If that is not the draft that was laid out.
+        """
+        signer = key_id(public_hex(by))
+        with self._appending() as append:
+            charge, known = _in_review(append.connection, release_id, draft)
+            if known.accepted:
+                return known
+            require_allowed(charge, "published")
+            require_active(append.connection, signer)
+            officer = queries.keys(append.connection)[signer].officer
+            if officer in {each.officer for each in known.acceptances}:
+                return known
+            left = known.needed - len(known.acceptances) - 1
+            fields = {
+                "consulted": consulted_confidential,
+                "criteria": list(known.criteria),
+                "draft": known.digest,
+                "release": charge.release_id,
+                **({"officers_left": left} if left else {}),
+                **get_account(append.connection, charge.account).stated(),
+            }
+            body = self._decide(append, "acceptance", fields, by)
+            acceptances = (*known.acceptances, Acceptance.of(body, officer))
+            return replace(known, at=known.at if left else body["at"], acceptances=acceptances)
+
+    def withhold(
+        self,
+        release_id: str,
+        *,
+        draft: str,
+        criterion: str,
+        by: Ed25519PrivateKey,
+        consulted_confidential: bool = False,
+    ) -> Charge:
+        """End a draft: its budget stays spent, and it is never published.
+
+        Parameters
+        ----------
+        criterion
+            For what: one of those it was laid out with.
+        draft, consulted_confidential
+            As for ``accept``.
+
+        Raises
+        ------
+        WrongState
+            If it waits for no review, or was accepted.
+        BadValue
+            If the criterion is not one of its own.
+        Conflict
+            As ``accept``.
+        """
+        with self._appending() as append:
+            charge, known = _in_review(append.connection, release_id, draft)
+            if charge.state == "withheld":
+                return charge
+            require_allowed(charge, "withheld")
+            if known.accepted:  # until then one officer alone may withhold it
+                raise WrongState(
+                    "was accepted, which is not taken back",
+                    where=f"release {release_id}",
+                    hint=f"publish it: tabularium ledger accept {release_id} --key FILE, or run it again",
+                )
+            names.one_of(criterion, known.criteria, field="criterion")
+            decided = {"consulted": consulted_confidential, "criterion": criterion, "draft": known.digest}
+            signature = append.signed("withheld", {**charge.fields(), **decided}, by)
+            return append.step(charge, "withheld", {**decided, **signature})
+
+    def withheld(self, account: str) -> list[Withheld]:
+        """Return the drafts of an account that were withheld, each with what all its charges cost."""
+        with self._reading() as connection:
+            ended = queries.withheld(connection, get_account(connection, account).name)
+            return [
+                Withheld(
+                    *(each.release_id, each.product, each.period, _cost(connection, each)),
+                    criterion=criterion,
+                    consulted=consulted,
+                )
+                for each, criterion, consulted in ended
+            ]
+
+    def withdraw(self, release_id: str, *, reason: str, by: Ed25519PrivateKey) -> Withdrawal:
+        """Withdraw a published release: it is offered no more; again changes nothing.
+
+        Nothing is undone. The noisy numbers are out, so the budget stays spent, and the folder stays as it
+        was published, for whoever has used it.
+
+        Raises
+        ------
+        WrongState
+            If it is not published.
+        """
+        reason = _reason(reason)
+        with self._appending() as append:
+            charge = known_charge(append.connection, release_id)
+            known = queries.withdrawal(append.connection, charge)
+            if known is not None:
+                return known
+            if charge.state != "published":
+                raise WrongState(
+                    f"is {charge.state}, and only what is published is withdrawn",
+                    where=f"release {release_id}",
+                    hint="see: tabularium ledger show",
+                )
+            account = get_account(append.connection, charge.account)
+            fields = {"reason": reason, "release": charge.release_id, **account.stated()}
+            body = self._decide(append, "withdrawn", fields, by)
+            return Withdrawal(charge.release_id, reason, body["by"], body["seq"], body["at"])
+
+    def withdrawal(self, release_id: str) -> Withdrawal | None:
+        """Return the withdrawal of a release, or ``None`` if it was not withdrawn."""
+        with self._reading() as connection:
+            return queries.withdrawal(connection, known_charge(connection, release_id))
+
+    def separate(
+        self,
+        population: str,
+        other: str,
+        *,
+        reason: str,
+        by: Ed25519PrivateKey,
+        disjoint: bool = True,
+    ) -> Separation:
+        """Say that nobody is in both populations; or, with ``disjoint`` false, withdraw what was said.
+
+        It holds while its key is enrolled. Where nobody has said so, whoever is in one population may be in
+        the other too, and what both lose is added. The same said again by the same key is no new entry.
+
+        Raises
+        ------
+        BadValue
+            If the two are one, or no account is about one of them.
+        Conflict
+            If there is nothing to withdraw.
+        """
+        population, other = sorted(names.line(name, field="population") for name in (population, other))
+        reason = _reason(reason)
+        if population == other:
+            raise BadValue("is named twice", where=f"population {population}", hint="name two populations")
+        signer = key_id(public_hex(by))
+        with self._appending() as append:
+            known = queries.populations(append.connection)
+            for name in (population, other):
+                if name not in known:
+                    raise BadValue(
+                        "no account is about this population",
+                        where=f"population {name}",
+                        hint="see: tabularium ledger show",
+                    )
+            require_active(append.connection, signer)
+            last = queries.separations(append.connection).get((population, other))
+            if not disjoint and (last is None or not last.disjoint):
+                raise Conflict(
+                    "nobody said that they are disjoint",
+                    where=f"populations {population} and {other}",
+                    hint="nothing is to be done",
+                )
+            if not (disjoint and last is not None and last.disjoint and last.key == signer):
+                kind = "disjoint" if disjoint else "overlapping"
+                said = {"population": population, "other": other, "reason": reason}
+                self._decide(append, kind, said, by)
+        with self._reading() as connection:
+            return queries.separations(connection)[population, other]
+
+    def separations(self) -> list[Separation]:
+        """Return the last word on every two populations that an officer ever said to be disjoint."""
+        with self._reading() as connection:
+            return list(queries.separations(connection).values())
+
+    def confirm(self, head: str, *, by: Ed25519PrivateKey | None = None) -> None:
+        """Let a ledger that was put back from a backup accept entries.
+
+        A backup cannot know what came after it, so that nothing may follow but this: the word of somebody who
+        has the head from elsewhere, from the newest certificate, an export that was given away, another
+        machine's witness. While an officer's key is enrolled it is an officer, who signs.
+
+        Parameters
+        ----------
+        head
+            The hash of the head that was put back, or its first 16 digits and more.
+
+        Raises
+        ------
+        Conflict
+            If the ledger was not put back, or that is done.
+        BadValue
+            If another hash is said.
+        ReadOnly
+            If it is read-only for another reason.
+        """
+        with self._appending(confirming=True) as append:
+            known = queries.unconfirmed(append.connection)
+            if known is None:
+                raise Conflict(
+                    "there is nothing to confirm: it was not put back from a backup, or that is done",
+                    where="ledger",
+                    hint="go on",
+                )
+            short = len(head) < _SHORTEST
+            if short or not known.hash.startswith(head.lower()):
+                raise BadValue(
+                    "is too short" if short else "is not the hash of the head that was put back",
+                    where="HASH",
+                    hint=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or"
+                    " witness; if they name another head, this ledger is not the newest",
+                )
+            what = (
+                "confirming that this head is the newest" if signature_required(append.connection) else None
+            )
+            fields = {"mark": append.head.hash}
+            self._decide(append, "confirmed", fields, by, needs=what, where="ledger", command="confirm")
+
+    @staticmethod
+    def _decide(
+        append: Append, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey | None, **needs: Any
+    ) -> dict[str, Any]:
+        return append.append(kind, {**fields, **append.signed(kind, fields, by, **needs)})
+
+
+def _reason(reason: str) -> str:
+    return names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+
+
+def _never_enrolled(key: str, what: str, command: str) -> BadValue:
+    return BadValue(
+        f"was never enrolled{what}",
+        where=f"key {key}",
+        hint=f"give all 32 digits, as in: tabularium ledger {command}",
+    )
+
+
+def _cost(connection: Connection, ended: Charge) -> Fraction:
+    """Return what a release cost: all charges for its spec, which has its period and product in it."""
+    names_of_all = [each.release_id for each in reserved_for(connection, ended.account, ended.spec_digest)]
+    charges = (known_charge(connection, name) for name in names_of_all)
+    return sum((each.amount for each in charges if each.state != "voided"), Fraction(0))
+
+
+def _in_review(connection: Connection, release_id: str, digest: str) -> tuple[Charge, Draft]:
+    """Return a charge and its draft, which must be the one of that digest."""
+    charge = known_charge(connection, release_id)
+    known = queries.draft(connection, charge)
+    if known is None:
+        raise WrongState(
+            f"is {charge.state}, and waits for no review",
+            where=f"release {release_id}",
+            hint="its spec must ask for one: publication.review",
+        )
+    _require_same_draft(known, digest)
+    return charge, known
+
+
+def _require_same_draft(known: Draft, digest: str) -> None:
+    if known.digest != digest:
+        raise Conflict(
+            "another draft of it was laid out for review",
+            where=f"release {known.release_id}",
+            hint="put the draft back as it was laid out, or withhold it",
+        )
+
+
+def _is_signed(stands: Approval, terms: Terms, product: str | None, signer: str) -> bool:
+    """Whether an approval that stands has the signature of a key; refuse one more than it needs."""
+    needed = terms.approvals_for(product)
+    if product is None:
+        needed = max(needed, *(number for _, number in terms.approvals_by_product), 1)
+    counted = {each.key: each.officer for each in stands.signed_by(needed)}
+    if len(counted) >= needed and signer not in counted:
+        raise Conflict(
+            f"is approved already by {', '.join(counted.values())}, and nobody else must sign it",
+            where=f"spec {stands.spec_digest}",
+            hint="nothing is to be done; its runs go on by themselves",
+        )
+    return signer == stands.key or counted.keys() >= {signer, stands.key}

@@ -1,1 +1,0 @@
-"""What disclosure officers decide, and the keys they sign with."""

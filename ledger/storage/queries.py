@@ -1,0 +1,550 @@
+"""Reading entries: each question is one or two rows found by an index, however long the chain is.
+
+Every entry that is read is compared with its own hash first, so that no balance or state is ever taken from
+a row that was altered. The statements are built once, when this file is imported: building one costs more
+than running it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal,
+    select,
+    tuple_,
+)
+
+from tabularium.ledger.events import COLUMNS, KINDS, columns, hash_matches, subject
+from tabularium.ledger.records import (
+    ATTEMPTS,
+    EMPTY,
+    GENESIS,
+    Account,
+    Approval,
+    Charge,
+    Draft,
+    Entry,
+    Head,
+    Key,
+    ReleaseKey,
+    Separation,
+    Sums,
+    Terms,
+    Withdrawal,
+    approval_of,
+    draft_of,
+    officer_keys_of,
+    release_keys_of,
+)
+from tabularium.ledger.refusals import ChainBroken
+from tabularium.ledger.storage.schema import DECIDES, STATES_TERMS, entries
+
+PAGE = 1000
+_c = entries.c
+
+
+def _hashed_body(columns: Any) -> ColumnElement[str]:
+    joined: ColumnElement[str] = cast(columns.hash, Text) + columns.body
+    return joined
+
+
+HASHED_BODY = _hashed_body(_c)
+
+
+_AS_CALLED: Mapping[str, Any] = {}
+
+
+def last(
+    *names: str,
+    named: Mapping[str, Any] = _AS_CALLED,
+    among: Sequence[Any] = (),
+    order: Sequence[str] = (),
+    until: Mapping[str, Any] = _AS_CALLED,
+) -> Select[Any]:
+    """Return what finds the last entry in which the columns ``names`` are as asked: one step of their index.
+
+    It takes the last entry that does not come after what is asked, in the order of that index, and then looks
+    whether it is what was asked. With plain equalities the order by ``seq`` would be the primary key's too,
+    and a planner might walk that one backwards: quick for what was just charged, and through the whole ledger
+    for what never was.
+
+    Parameters
+    ----------
+    named
+        What is asked, where it is not the parameter of the column's name.
+    among
+        The entries that alone stand in the index.
+    order
+        The columns of the index between ``names`` and ``seq``.
+    until
+        The greatest values of the columns of the index after ``names``, to find an earlier entry.
+    """
+    wanted = {name: named.get(name, bindparam(name, type_=_c[name].type)) for name in names}
+    columns = [_c[name] for name in wanted]
+    latest = (
+        select(*columns, HASHED_BODY.label("hashed_body"))
+        .where(
+            tuple_(*columns, *(_c[name] for name in until)) <= tuple_(*wanted.values(), *until.values()),
+            *among,
+        )
+        .order_by(*(_c[name].desc() for name in (*wanted, *order, "seq")))
+        .limit(1)
+        .correlate_except(entries)
+        .subquery()
+    )
+    return select(latest.c.hashed_body).where(*(latest.c[name] == value for name, value in wanted.items()))
+
+
+def column(found: Select[tuple[str]], label: str) -> Any:
+    """Return what a query finds as one column of another."""
+    return found.scalar_subquery().label(label)
+
+
+_ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
+#: Of the kinds "account" and "terms" the latter comes last in the alphabet, and so in the index.
+_TERMS = last("account", among=[STATES_TERMS], order=["kind"])
+_CHARGE = last("release_id")
+_IN_ACCOUNT = last("account")
+_IN_PERIOD = last("account", "period")
+_IN_PRODUCT = last("account", "product")
+
+_HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
+_BEFORE: Mapping[str, Any] = {"seq": bindparam("before", type_=_c.seq.type)}
+LASTS_BEFORE = select(
+    column(last("release_id", until=_BEFORE), "charge"),
+    column(
+        last("account", among=[STATES_TERMS], order=["kind"], until={"kind": literal("terms"), **_BEFORE}),
+        "terms",
+    ),
+    column(last("account", until=_BEFORE), "account"),
+    column(last("account", "period", until=_BEFORE), "period"),
+    column(last("account", "product", until=_BEFORE), "product"),
+)
+_OPENED = select(HASHED_BODY).where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
+_ACCOUNTS = (
+    select(_c.account)
+    .where(STATES_TERMS, _c.kind == "account")
+    .group_by(_c.account)
+    .order_by(func.min(_c.seq))
+)
+_DECIDED = select(_c.seq).where(_ACCOUNT, _c.kind.in_(("approval", "unapproval"))).limit(1)
+_CHARGED = select(_c.seq).where(_ACCOUNT, _c.kind == "reserved").limit(1)
+_PAGE = (
+    select(
+        *(_c.seq, _c.prev, _c.hash, _c.body),
+        *(_c[name] for name in COLUMNS),
+    )
+    .where(_c.seq > bindparam("after"))
+    .order_by(_c.seq)
+    .limit(bindparam("limit"))
+)
+ABOUT = last("account", "subject", among=[DECIDES])
+_OF_GROUP = (
+    select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
+)
+_FIRST = select(_c.hash).where(_c.seq == 1)
+
+
+def _each(
+    name: str, *fixed: str, among: Sequence[Any] = (), until: Mapping[str, Any] = _AS_CALLED
+) -> Select[Any]:
+    """Return each ``name`` and the last entry of it, where the columns ``fixed`` are as asked.
+
+    It goes from one name to the next through the index, however many entries each has.
+    """
+    there = [*(_c[at] == bindparam(at) for at in fixed), *among]
+    names = select(func.min(_c[name]).label("name")).where(*there).cte("names", recursive=True)
+    after = select(func.min(_c[name])).where(*there, _c[name] > names.c.name).correlate(names)
+    names = names.union_all(select(after.scalar_subquery()).where(names.c.name.is_not(None)))
+    hashed_body = last(*fixed, name, named={name: names.c.name}, among=among, until=until).scalar_subquery()
+    return select(names.c.name, hashed_body.label("hashed_body")).where(names.c.name.is_not(None))
+
+
+_PARTS = _each("part", "account", "subject", among=[_c.part.is_not(None)])
+_PARTS_BEFORE = _each("part", "account", "subject", among=[_c.part.is_not(None)], until=_BEFORE)
+_SCOPES = {scope: _each(scope, "account") for scope in ("period", "product")}
+INSERT = entries.insert()
+
+
+@dataclass(frozen=True)
+class ScopeUsage:
+    """All that a step of a charge depends on, read at once; ``lasts``: the entries, each after its hash."""
+
+    charge: Charge | None
+    terms: Terms | None
+    retired: bool
+    sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
+    lasts: frozenset[str]
+
+
+def head(connection: Connection) -> Head:
+    """Return the last entry's number and hash."""
+    return chain_head(connection).head
+
+
+def holds(connection: Connection, named: Head) -> bool:
+    """Whether the chain holds this very entry."""
+    if named.seq == 0:
+        return named == EMPTY
+    return connection.execute(_HASH, {"seq": named.seq}).scalar() == named.hash
+
+
+def standing(connection: Connection, after: int, charge: Charge) -> ScopeUsage:
+    """Return how a charge and all that its caps are compared with stand after entry number ``after``."""
+    found = lasts_before(connection, after + 1, vars(charge))
+    terms, bodies = _body(found.pop("terms")), {name: _body(text) for name, text in found.items()}
+    known = bodies.pop("charge")
+    return ScopeUsage(
+        None if known is None else Charge.of(known),
+        None if terms is None else Terms.of(terms),
+        _is_retired(bodies["account"]),
+        {scope: Sums.of(body, scope) for scope, body in bodies.items()},
+        frozenset(filter(None, found.values())),
+    )
+
+
+def lasts_before(connection: Connection, seq: int, fields: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the entries before number ``seq`` that one of these fields follows, each after its hash.
+
+    They are those of its charge, the terms of its account, and of its account, period and product.
+    """
+    asked = {name: fields.get(name, "") for name in ("release_id", "account", "period", "product")}
+    return dict(connection.execute(LASTS_BEFORE, {**asked, "before": seq - 1}).one()._mapping)
+
+
+def parts_before(connection: Connection, seq: int, account: str, group: str) -> dict[str, str]:
+    """Return the last entry before number ``seq`` of every part of a group, each after its hash."""
+    found = connection.execute(_PARTS_BEFORE, {"account": account, "subject": group, "before": seq - 1})
+    return {row.name: row.hashed_body for row in found if row.hashed_body is not None}
+
+
+def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Sums:
+    """Return what is reserved and spent in an account, or in one of its periods or products."""
+    if period is not None:
+        found = connection.execute(_IN_PERIOD, {"account": account, "period": period})
+        return Sums.of(_body(found.scalar()), "period")
+    if product is not None:
+        found = connection.execute(_IN_PRODUCT, {"account": account, "product": product})
+        return Sums.of(_body(found.scalar()), "product")
+    return Sums.of(_body(connection.execute(_IN_ACCOUNT, {"account": account}).scalar()), "account")
+
+
+def account(connection: Connection, name: str) -> Account | None:
+    """Return an account as it stands."""
+    terms = _body(connection.execute(_TERMS, {"account": name}).scalar())
+    if terms is None:
+        return None
+    latest = _body(connection.execute(_IN_ACCOUNT, {"account": name}).scalar())
+    stands = Sums.of(latest, "account")
+    began = (
+        terms
+        if terms["kind"] == "account"
+        else checked_body(connection.execute(_OPENED, {"account": name}).one()[0])
+    )
+    return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"], _is_retired(latest))
+
+
+def last_of_account(connection: Connection, name: str) -> list[str]:
+    """Return the last entry of an account after its hash, if there is one."""
+    return list(connection.execute(_IN_ACCOUNT, {"account": name}).scalars())
+
+
+def _is_retired(last_of_account: Mapping[str, Any] | None) -> bool:
+    return last_of_account is not None and last_of_account["kind"] == "retired"
+
+
+def account_names(connection: Connection) -> list[str]:
+    """Return the names of all accounts, in the order in which they were opened."""
+    return list(connection.execute(_ACCOUNTS).scalars())
+
+
+def charge(connection: Connection, release_id: str) -> Charge | None:
+    """Return a charge as of its last entry."""
+    found = _body(connection.execute(_CHARGE, {"release_id": release_id}).scalar())
+    return None if found is None else Charge.of(found)
+
+
+def any_charge(connection: Connection, account: str) -> bool:
+    """Whether an account was ever charged, whatever became of it."""
+    return connection.execute(_CHARGED, {"account": account}).first() is not None
+
+
+def any_decision(connection: Connection, account: str) -> bool:
+    """Whether a spec was ever approved for an account, also if that was taken back."""
+    return connection.execute(_DECIDED, {"account": account}).first() is not None
+
+
+def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
+    """Whether any of these releases has a charge that was not voided."""
+    others = (charge(connection, release_id) for release_id in releases)
+    return any(other is not None and other.state != "voided" for other in others)
+
+
+def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
+    """Return what is reserved and spent in every part of a group of parallel charges."""
+    rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
+    return {row.name: Sums.of(checked_body(row.hashed_body), "part") for row in rows}
+
+
+def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
+    """Return what is reserved and spent in each period, or each product, of an account."""
+    rows = connection.execute(_SCOPES[scope], {"account": account}).all()
+    return {row.name: Sums.of(checked_body(row.hashed_body), scope) for row in rows}
+
+
+def group_bound(connection: Connection, account: str, group: str) -> int | None:
+    """Return in how many parts of a group one unit can be, as its charges say; ``None`` if there are none."""
+    found = _body(connection.execute(_OF_GROUP, {"account": account, "subject": group}).scalar())
+    return None if found is None else found["contributions"]
+
+
+def first_hash(connection: Connection) -> str:
+    """Return the hash of the first entry, which names the ledger; zeros while it is empty."""
+    return str(connection.execute(_FIRST).scalar() or GENESIS)
+
+
+def attempts_allowed(connection: Connection, charge: Charge) -> int:
+    """Return how often the drawing of a release may begin, as officers have said last."""
+    asked = {"account": charge.account, "subject": subject("attempts", release=charge.release_id)}
+    found = _body(connection.execute(ABOUT, asked).scalar())
+    return ATTEMPTS if found is None else int(found["allowed"])
+
+
+def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
+    """Return the next entries after number ``after``: seq, prev, hash, body, and the columns beside them."""
+    return connection.execute(_PAGE, {"after": after, "limit": limit}).all()
+
+
+def rows(connection: Connection, after: int, limit: int) -> list[Any]:
+    """Return the same as the driver's own tuples: for many rows that is a good part of the time."""
+    found = connection.execute(_PAGE, {"after": after, "limit": limit})
+    rows: list[Any] = list(found.cursor.fetchall())
+    found.close()
+    return rows
+
+
+def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...]]]) -> None:
+    """Append entries, each with what its columns repeat of its body."""
+    connection.execute(INSERT, [row(entry, columns) for entry, columns in rows])
+
+
+def row(entry: Entry, columns: tuple[str | None, ...]) -> dict[str, Any]:
+    """Return the values that :data:`INSERT` asks for."""
+    repeated = dict(zip(COLUMNS, columns, strict=True))
+    return {"seq": entry.seq, "body": entry.text, "prev": entry.prev, "hash": entry.hash, **repeated}
+
+
+def _body(hashed_body: str | None) -> dict[str, Any] | None:
+    return None if hashed_body is None else checked_body(hashed_body)
+
+
+def checked_body(hashed_body: str) -> dict[str, Any]:
+    """Return the body of an entry, whose text is compared with its hash first."""
+    if not hash_matches(hashed_body[64:], hashed_body[:64]):
+        raise ChainBroken(
+            "an entry has been altered: its hash is not that of its content",
+            where="ledger",
+            hint="verify the ledger, which names the entry, and restore the last good backup",
+        )
+    body: dict[str, Any] = json.loads(hashed_body[64:])
+    return body
+
+
+_ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "release_key", "revocation"))
+_OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
+_KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
+
+
+def keys(connection: Connection) -> dict[str, Key]:
+    """Return every officer's key that was ever enrolled, by its name."""
+    return officer_keys_of(_bodies(connection))
+
+
+def release_keys(connection: Connection) -> dict[str, ReleaseKey]:
+    """Return every key for releases that was ever enrolled, by its name."""
+    return release_keys_of(_bodies(connection))
+
+
+def any_active(connection: Connection) -> bool:
+    """Whether any officer's key is enrolled and not revoked."""
+    return any(key.active for key in keys(connection).values())
+
+
+def is_active(connection: Connection, key: str) -> bool:
+    """Whether an officer's key is enrolled and not revoked."""
+    found = connection.execute(_KEY, {"subject": key}).scalar()
+    return found is not None and checked_body(found)["kind"] == "key"
+
+
+def _bodies(connection: Connection) -> list[dict[str, Any]]:
+    return [checked_body(text) for text in connection.execute(_OF_KEYS).scalars()]
+
+
+_WITHHELD = (
+    select(HASHED_BODY).where(_c.account == bindparam("account"), _c.kind == "withheld").order_by(_c.seq)
+)
+REVIEWED = select(HASHED_BODY).where(
+    DECIDES, _c.account == bindparam("account"), _c.subject == bindparam("subject")
+)
+_TERMS_STATED = select(HASHED_BODY).where(STATES_TERMS)
+_SAID = select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
+_DECISIONS = ("approval", "unapproval")
+_EVERY_DECISION = select(HASHED_BODY).where(_c.kind.in_(_DECISIONS)).order_by(_c.seq)
+
+
+def approval(
+    connection: Connection, account: str, spec_digest: str, before: int | None = None
+) -> Approval | None:
+    """Return the last word on a spec in an account: its approval, or that it was taken back.
+
+    Parameters
+    ----------
+    before
+        As it was when the entry of that number was written; ``None``: now.
+    """
+    found = _about(connection, account, spec_digest, *_DECISIONS)
+    decisions = [body for body in found if before is None or body["seq"] < before]
+    return approval_of(decisions, keys(connection) if decisions else {}, before)
+
+
+def approvals(connection: Connection) -> list[Approval]:
+    """Return every approval, and every taking back of one, in order."""
+    so_far: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    found, known = [], keys(connection)
+    for body in map(checked_body, connection.execute(_EVERY_DECISION).scalars()):
+        decisions = so_far[body["account"], body["spec_digest"]]
+        decisions.append(body)
+        found.append(approval_of(decisions, known))
+    return [each for each in found if each is not None]
+
+
+def reviewed_steps(connection: Connection, account: str, product: str, period: str) -> list[Charge]:
+    """Return every step of a product's charges for a period that are to be reviewed, in any order."""
+    asked = {"account": account, "subject": subject("reserved", product=product, period=period)}
+    found = [Charge.of(checked_body(text)) for text in connection.execute(REVIEWED, asked).scalars()]
+    return [step for step in found if (step.product, step.period) == (product, period)]
+
+
+def draft(connection: Connection, charge: Charge) -> Draft | None:
+    """Return the draft of a release, if one was laid out, with who has accepted it."""
+    about = subject("drafted", release=charge.release_id)
+    found = _about(connection, charge.account, about, "drafted", "acceptance")
+    known = account(connection, charge.account) if found else None
+    if known is None:
+        return None
+    return draft_of(found, keys(connection), known.terms.approvals_for(charge.product))
+
+
+def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
+    """Return how many decisions on the same thing came before one of ``kind`` that says ``fields``."""
+    event = KINDS[kind]
+    if not event.TURNS:
+        return 0
+    account, *_columns, about, _part = columns({**fields, "kind": kind})[1:]
+    found = select(HASHED_BODY).where(_c.account == account, _c.kind.in_(event.TURNS))
+    if event.SUBJECTS and event.SAME:
+        found = found.where(DECIDES, _c.subject == about)
+    bodies = map(checked_body, connection.execute(found).scalars())
+    return sum(all(body[name] == fields[name] for name in event.SAME) for body in bodies)
+
+
+def _about(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
+    asked = {"account": account, "subject": subject}
+    found = [checked_body(text) for text in connection.execute(REVIEWED, asked).scalars()]
+    return sorted((body for body in found if body["kind"] in kinds), key=lambda body: body["seq"])
+
+
+def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bool]]:
+    """Return the charges of an account that were withheld, in the order in which they were.
+
+    With each comes the criterion, and whether confidential figures were consulted.
+    """
+    found = connection.execute(_WITHHELD, {"account": account}).scalars()
+    bodies = [checked_body(text) for text in found]
+    return [(Charge.of(body), body["criterion"], body["consulted"]) for body in bodies]
+
+
+def withdrawal(connection: Connection, charge: Charge) -> Withdrawal | None:
+    """Return the withdrawal of a release, if it was withdrawn."""
+    asked = {"account": charge.account, "subject": subject("withdrawn", release=charge.release_id)}
+    found = connection.execute(ABOUT, asked).scalar()
+    if found is None:
+        return None
+    body = checked_body(found)
+    return Withdrawal(body["release"], body["reason"], body["by"], body["seq"], body["at"])
+
+
+def populations(connection: Connection) -> set[str]:
+    """Return every population that an account is, or was, about."""
+    return {checked_body(text)["population"] for text in connection.execute(_TERMS_STATED).scalars()}
+
+
+def separations(connection: Connection) -> dict[tuple[str, str], Separation]:
+    """Return the last word on each two populations."""
+    found: dict[tuple[str, str], Separation] = {}
+    known = keys(connection)
+    for text in connection.execute(_SAID).scalars():
+        body = checked_body(text)
+        disjoint = body["kind"] == "disjoint"
+        holds = disjoint and body["by"] in known and known[body["by"]].active
+        said = {name: body[name] for name in ("population", "other", "turn", "at", "reason")}
+        pair = (body["population"], body["other"])
+        found[pair] = Separation(disjoint=disjoint, holds=holds, key=body["by"], **said)
+    return found
+
+
+#: How many of the last hashes are read with the head: the witness is seldom further behind.
+RECENT = 8
+_RECENT = select(HASHED_BODY).order_by(_c.seq.desc()).limit(RECENT)
+
+
+@dataclass(frozen=True)
+class ChainHead:
+    """The end of the chain, as who has just taken the right to append reads it.
+
+    Attributes
+    ----------
+    at, kind, prev
+        The last entry's time, kind, and the hash that it names; empty for an empty ledger.
+    recent
+        The hashes of the last entries, the newest first.
+    """
+
+    head: Head = EMPTY
+    at: str = ""
+    kind: str = ""
+    prev: str = ""
+    recent: tuple[str, ...] = ()
+
+    def contains_recent(self, named: Head) -> bool:
+        """Whether this entry is among the last ones; others may be in the chain all the same."""
+        place = self.head.seq - named.seq
+        return 0 <= place < len(self.recent) and self.recent[place] == named.hash
+
+
+def chain_head(connection: Connection) -> ChainHead:
+    """Return the end of the chain."""
+    texts = connection.execute(_RECENT).scalars().all()
+    if not texts:
+        return ChainHead()
+    body, recent = checked_body(texts[0]), tuple(text[:64] for text in texts)
+    return ChainHead(Head(body["seq"], recent[0]), body["at"], body["kind"], body["prev"], recent)
+
+
+def unconfirmed(connection: Connection) -> Head | None:
+    """Return the head that a ledger had when it was put back, while nobody has confirmed it."""
+    last = chain_head(connection)
+    return Head(last.head.seq - 1, last.prev) if last.kind == "restored" else None
