@@ -31,27 +31,33 @@ from tabularium.mechanisms.queries import (
     QueryTable,
     TreeAttribute,
     ask,
+    parse,
 )
-from tabularium.mechanisms.queries.answer_sources import largest_nodes, noisy_cells
-from tabularium.mechanisms.queries.selection import SelectedCells
+from tabularium.mechanisms.queries.estimators import SelectedCells
+from tabularium.mechanisms.queries.selection import Rows, bind
+from tabularium.mechanisms.queries.sources import noisy_cells
 from tests.mechanisms.inference.dense import dense_weights
 
 
 def test_the_fewest_nodes_that_make_up_a_set_of_leaves() -> None:
     parents, depth = np.array([-1, 0, 0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 2, 2, 2])
+    codes = tuple("NABCabcd")
+    axes = Axes(TreeAttribute("area", codes, codes, parents, depth, ("nation", "province", "place")), ())
     everywhere = np.ones(8, bool)
 
-    def found(leaves: list[int], present: NDArray[np.bool_] = everywhere, lowest: int = 0) -> list[int]:
-        chosen = np.zeros(8, bool)
-        chosen[leaves] = True
-        return largest_nodes(parents, depth, chosen, present, lowest).tolist()
+    def found(leaves: list[int], present: NDArray[np.bool_] = everywhere, by: str = "") -> list[int]:
+        names = ", ".join(codes[leaf] for leaf in leaves)
+        text = "count" + (f" by {by}" if by else "") + (f" where area in ({names})" if names else "")
+        rows = Rows.laid(bind(parse(text), axes.attributes), axes)
+        return np.flatnonzero(rows.at_nodes(present)[:, 0] >= 0).tolist()
 
+    assert found([]) == [0]
     assert found([3, 4, 5, 6, 7]) == [0]
-    assert found([3, 4, 5, 6, 7], lowest=1) == [1, 2, 3]
-    assert found([3, 4, 5, 6, 7], lowest=2) == [3, 4, 5, 6, 7]
+    assert found([3, 4, 5, 6, 7], by="province") == [1, 2, 3]
+    assert found([3, 4, 5, 6, 7], by="place") == [3, 4, 5, 6, 7]
     assert found([4, 5, 6]) == [1, 6]
+    assert found([4, 5, 6], by="province") == [1, 6]
     assert found([3]) == [3]
-    assert found([]) == []
     without = everywhere.copy()
     without[[0, 1]] = False
     assert found([3, 4, 5, 6, 7], without) == [2, 3, 4, 5]
