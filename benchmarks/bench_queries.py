@@ -22,8 +22,7 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import Sums
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.queries import Attribute, Axes
-from tabularium.mechanisms.queries.answer_sources import table_of
-from tabularium.mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
+from tabularium.mechanisms.queries.sources import LinearTable, MeasuredLevel, table_of
 
 Floats = NDArray[np.float64]
 MECHANISMS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import asinh, ceil, exp, expm1, inf, log, log2, pi, sqrt
+from math import ceil, exp, expm1, inf, log, log2, pi, sqrt
 from numbers import Real
 from statistics import NormalDist
 from typing import Any, Literal
@@ -146,9 +146,9 @@ def laplace_variance(scale: float) -> float:
     return 2 * exp(-rate) / expm1(-rate) ** 2
 
 
-def laplace_scale(variance: float) -> float:
-    """Return the scale of the discrete Laplace distribution of a variance."""
-    return 0.5 / asinh(sqrt(0.5 / variance))
+def laplace_scale(variances: Floats) -> Floats:
+    """Return the scale of the discrete Laplace distribution of each variance."""
+    return 0.5 / np.arcsinh(np.sqrt(0.5 / variances))
 
 
 def gaussian_variance(parameter: float) -> float:
@@ -203,7 +203,9 @@ def laplace_margin(scale: float, level: float = 0.9, terms: int = 1) -> int:
     coarse = ceil(2 * _REACH * deviation / _POINTS)
     if coarse <= 1:
         return _summed(scale, 1.0 - level, terms)
-    return coarse * (_summed(laplace_scale(laplace_variance(scale) / coarse**2), 1.0 - level, terms) + 1)
+    return coarse * (
+        _summed(float(laplace_scale(np.array(laplace_variance(scale) / coarse**2))), 1.0 - level, terms) + 1
+    )
 
 
 def _single(scale: float, outside: float) -> int:

@@ -37,9 +37,9 @@ class Answer(Shown):
     @property
     def explanation(self) -> str:
         """How the intervals were made and which records were counted, in sentences."""
-        from tabularium.mechanisms.queries import explain
+        from tabularium.mechanisms.queries import describe
 
-        return f"{explain(self._answer)} Counted: {self._counted}."
+        return f"{describe(self._answer)} Counted: {self._counted}."
 
     @property
     def value(self) -> float | None:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from pyarrow import Table as ArrowTable
 
-    from tabularium.mechanisms.queries import Askable
+    from tabularium.mechanisms.queries import QuerySource
     from tabularium.mechanisms.queries.grammar import Query
+    from tabularium.mechanisms.queries.measures import SizeHistogram
     from tabularium.tasks.publish.read_release import Released
     from tabularium.tasks.query.cell_totals import Codes
     from tabularium.validations.certificate import Certificate, MadeUp
@@ -194,8 +195,8 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.tasks.query.query_release import asked_release
 
         with well_formed(self.folder):
-            asked = asked_release(self._released, table=table, verified=self.verified).asked
-            return self._answer(query, query, asked, confidence, source)
+            release = asked_release(self._released, table=table, verified=self.verified)
+            return self._answer(query, query, release.asked, confidence, source, release.histograms)
 
     def _total(
         self, name: str, codes: Codes, *, confidence: float | None, source: AnswerSource | None
@@ -217,9 +218,10 @@ class Release(Mapping[str, Table], Shown):
         self,
         query: str | Query,
         text: str,
-        tables: Sequence[Askable],
+        tables: Sequence[QuerySource],
         confidence: float | None,
         source: AnswerSource | None,
+        histograms: Sequence[SizeHistogram] = (),
     ) -> Answer:
         from tabularium.mechanisms.queries import ask
 
@@ -229,7 +231,8 @@ class Release(Mapping[str, Table], Shown):
             raise InputError(
                 "is not between 0 and 1", where="confidence", hint="0.9 means that 90 percent hold"
             )
-        answer = ask(query, tables, level=confidence or self.confidence, source=source)
+        level = confidence or self.confidence
+        answer = ask(query, tables, level=level, source=source, histograms=histograms)
         return Answer(
             text, answer, self.certificate.tables[answer.table].counted, is_rehearsal=self.is_rehearsal
         )

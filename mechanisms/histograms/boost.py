@@ -25,7 +25,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from tabularium.mechanisms.histograms.parameter_checks import switch, whole_number
 from tabularium.mechanisms.inference import Hierarchy, consistency
-from tabularium.mechanisms.inference.even_trees import EvenTree, height, level_variances, one_tree
+from tabularium.mechanisms.inference.even_trees import EvenTree, height, one_tree
 from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
@@ -159,7 +159,7 @@ class Boost(Mechanism):
     def _tree(self, cells: int, branching: int, budget: Fraction, definition: Definition) -> EvenTree:
         levels = height(cells, branching) + 1
         variance = max(variance_for(budget / len(self._measured(levels)), definition), _NO_NOISE)
-        return EvenTree.of(cells, branching, level_variances(levels, variance, root=self.root))
+        return EvenTree.of(cells, branching, variance, root=self.root)
 
     def _measured(self, levels: int) -> range:
         """Return the levels that are measured, root first; a single cell is a root and a leaf."""

@@ -36,11 +36,14 @@ class Estimated:
         The estimate.
     estimator, source
         By what, and where it is described.
+    error
+        What is known of its error, in a sentence.
     """
 
     value: float
     estimator: str
     source: str
+    error: str = ""
 
 
 def entropy(runs: ArrayLike, *, method: str = "miller_madow", total: int | None = None) -> Estimated:
@@ -68,7 +71,9 @@ def entropy(runs: ArrayLike, *, method: str = "miller_madow", total: int | None 
         return Estimated(plain, "plug-in", "empirical shares")
     if method == "miller_madow":
         seen = float(items.sum())
-        return Estimated(plain + (seen - 1) / (2 * records), "Miller-Madow", "Miller 1955")
+        value = plain + (seen - 1) / (2 * records)
+        error = "In nats; it is too low where many values have no record or only one."
+        return Estimated(value, "Miller-Madow", "Miller 1955", error)
     if method == "chao_shen":
         once = float(items[counts == 1].sum())
         covered = max(1 - once / records, 1 / records)  # a sample of singletons would have none
@@ -106,7 +111,11 @@ def support_size(
         once, twice = (float(items[counts == r].sum()) for r in (1, 2))
         unseen = (records - 1) / records * once * (once - 1) / (2 * (twice + 1))
         source = "Chao 1984; bias-corrected form, Chao 2005"
-        return Estimated(seen + max(unseen, 0.0), "Chao1 (a lower bound)", source)
+        error = (
+            "It is a lower bound in expectation, made from the sizes 1 and 2, which noise touches most: "
+            "use it at ε of about 1 or more, or with very many values."
+        )
+        return Estimated(seen + max(unseen, 0.0), "Chao1", source, error)
     if not 0 < least_probability <= 1:
         raise MechanismError("a probability lies between 0 and 1", where="least_probability")
     weights = _chebyshev_weights(1 / least_probability, records)
@@ -213,7 +222,8 @@ def distance_to_uniformity(runs: ArrayLike, symbols: int, *, total: int | None =
         raise MechanismError("this must be a number of symbols, at least 1", where="symbols")
     seen = float((items * np.abs(counts / records - 1 / symbols)).sum())
     unseen = max(symbols - float(items.sum()), 0.0) / symbols
-    return Estimated(seen + unseen, "plug-in", "empirical shares; Jiao, Han, Weissman 2018")
+    error = f"The sample alone makes it too high by {(symbols / records) ** 0.5:.2g} at most, in expectation."
+    return Estimated(seen + unseen, "plug-in", "empirical shares; Jiao, Han, Weissman 2018", error)
 
 
 def _sample(runs: ArrayLike, total: int | None) -> tuple[NDArray[np.int64], Floats, float]:

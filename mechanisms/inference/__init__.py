@@ -12,9 +12,8 @@ from tabularium.mechanisms.inference.estimate import Estimate, Invariants
 from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
 from tabularium.mechanisms.inference.joint.joint_consistency import Joint, joint_consistency
 from tabularium.mechanisms.inference.joint.joint_nonnegativity import NonNegative, joint_nonnegativity
-from tabularium.mechanisms.inference.joint.joint_rounding import Rounded, joint_rounding
+from tabularium.mechanisms.inference.joint.joint_rounding import Rounded, Violation, joint_rounding
 from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
-from tabularium.mechanisms.inference.joint.violations import Violation
 from tabularium.mechanisms.inference.margins_of_error.half_widths import margins, widen_to_cover
 from tabularium.mechanisms.inference.nonnegativity import nonnegativity
 from tabularium.mechanisms.inference.rounding import rounding

@@ -53,13 +53,14 @@ class EvenTree:
     last: tuple[float, ...]
 
     @classmethod
-    def of(cls, cells: int, branching: int, variances: list[float]) -> EvenTree:
-        """Return the tree whose levels, leaves first, were measured with these variances."""
-        nodes, full, last = [cells], [variances[0]], [variances[0]]
-        for own in variances[1:]:
+    def of(cls, cells: int, branching: int, variance: float, *, root: bool) -> EvenTree:
+        """Return the tree whose levels were all measured with one variance, the root only if so said."""
+        nodes, full, last = [cells], [variance], [variance]
+        while nodes[-1] > 1:
             count = -(-nodes[-1] // branching)
             children = nodes[-1] - branching * (count - 1)  # of the last node
             ends_full = full[-1] * (children - 1) + last[-1]
+            own = variance if root or count > 1 else inf
             full.append(_parallel(own, branching * full[-1]))
             last.append(_parallel(own, ends_full))
             nodes.append(count)
@@ -130,11 +131,6 @@ def _parallel(one: float, other: float) -> float:
     if isinf(one) or isinf(other):
         return min(one, other)
     return one * other / (one + other)
-
-
-def level_variances(levels: int, measured: float, *, root: bool) -> list[float]:
-    """Return the variances of the levels of a tree, leaves first, its root measured or not."""
-    return [measured] * levels if root or levels == 1 else [measured] * (levels - 1) + [inf]
 
 
 @dataclass(frozen=True, eq=False)

@@ -161,12 +161,12 @@ class TreeLeastSquares:
         return moved
 
     def sum_variances(self, chosen: Bools) -> Floats:
-        """Return (nodes,) the variance of the sum of the estimates of the chosen leaves below each node.
+        """Return the variance of the sum of the estimates of the chosen leaves below each node.
 
-        For variances that do not depend on the cell; ``chosen`` (nodes,) says which leaves are summed.
+        ``chosen`` (nodes,), or (nodes, sums), says which leaves are summed; the result has its shape.
         Derivation: docs/explanation/errors-of-answers.md.
         """
-        slope = np.where(self.tree.leaf & chosen, 1.0, 0.0)[:, None]
+        slope = np.where(self.tree.leaf[:, None] & chosen.reshape(self.tree.nodes, -1), 1.0, 0.0)
         rest = np.zeros_like(slope)
         for block in self.tree.up():
             own = self.below[block.children]
@@ -176,7 +176,7 @@ class TreeLeastSquares:
             apart = (slope[block.children] - block.to_children(mean)) ** 2 * own
             slope[block.parents] = mean
             rest[block.parents] = block.total(rest[block.children] + apart)
-        return np.asarray(slope**2 * self.variances + rest)[:, 0]
+        return np.asarray(slope**2 * self.variances + rest).reshape(chosen.shape)
 
 
 def _measurements(

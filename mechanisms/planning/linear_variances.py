@@ -1,9 +1,10 @@
 """Variances after weighted least squares, and their slopes, from the precisions of measurements alone.
 
 The noise of a measurement is alike in all cells of a level, so the analysis of variance
-(:mod:`tabularium.mechanisms.inference.joint.anova`) splits the joint estimate into orthogonal terms. But for
-a factor, a term depends only on *which tables* have it. Let U_S be the variance on the hierarchy where a node
-is measured with precision Σ p_t / N_t over the tables t in S, N_t cells at a node each. Then
+(:mod:`tabularium.mechanisms.inference.joint.joint_consistency`) splits the joint estimate into orthogonal
+terms. But for a factor, a term depends only on *which tables* have it. Let U_S be the variance on the
+hierarchy where a node is measured with precision Σ p_t / N_t over the tables t in S, N_t cells at a node
+each. Then
 
     variance of a cell of t  =  Σ over S of  (f_{t,S} / N_t²) U_S,
 
@@ -61,10 +62,19 @@ class PlannedTable:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Variances (classes,) and their derivatives (classes, measurements)."""
+    """Variances (classes,) and their derivatives (classes, measurements), side by side in one table."""
 
-    values: Floats
-    slopes: Floats
+    table: Floats
+
+    @property
+    def values(self) -> Floats:
+        """The variances."""
+        return self.table[:, 0]
+
+    @property
+    def slopes(self) -> Floats:
+        """The derivatives."""
+        return self.table[:, 1:]
 
 
 class LinearVariances:
@@ -108,22 +118,15 @@ class LinearVariances:
         slopes
             With the derivatives by the precisions, (classes, measurements); else they are empty.
         """
-        width = len(precisions) if slopes else 0
+        width = 1 + (len(precisions) if slopes else 0)
         if not self._agree:
-            return {name: self._own(name, precisions, width) for name in self._shown()}
-        found = {
-            name: Spread(np.zeros(len(self._measured[name])), np.zeros((len(self._measured[name]), width)))
-            for name in self._shown()
-        }
+            return {name: Spread(self._own(name, precisions)[:, :width]) for name in self._shown()}
+        found = {name: np.zeros((len(self._measured[name]), width)) for name in self._shown()}
         for holders, weights in self._sets.items():
             solved = self._solved(holders, precisions, width)
-            for name, weight in weights.items():
-                if name in found:
-                    own = solved[self.tables[name].along]
-                    rows = len(found[name].values)
-                    found[name].values[...] += weight * own.values[:rows]
-                    found[name].slopes[...] += weight * own.slopes[:rows]
-        return found
+            for name in weights.keys() & found.keys():
+                found[name] += weights[name] * solved[self.tables[name].along][: len(found[name])]
+        return {name: Spread(table) for name, table in found.items()}
 
     def _shown(self) -> list[str]:
         return [name for name, table in self.tables.items() if table.cuts]
@@ -173,41 +176,34 @@ class LinearVariances:
                 weights[name] += freedom / self.tables[name].cells ** 2
         return found
 
-    def _own(self, name: str, precisions: Floats, width: int) -> Spread:
+    def _own(self, name: str, precisions: Floats) -> Floats:
         weights = self._measured[name]
         total = weights @ precisions
         with np.errstate(divide="ignore"):
             values = np.where(total > 0, 1 / total, np.inf)
         slopes = np.where((total > 0)[:, None], -weights * np.where(total > 0, values, 0)[:, None] ** 2, 0.0)
-        return Spread(values, slopes[:, :width])
+        return np.column_stack([values, slopes])
 
-    def _solved(self, holders: tuple[str, ...], precisions: Floats, width: int) -> dict[str | None, Spread]:
+    def _solved(self, holders: tuple[str, ...], precisions: Floats, width: int) -> dict[str | None, Floats]:
         """Return U_S on every hierarchy that a table of S has, and on the one node of those without."""
-        weights: dict[str | None, Spread] = {}
+        weights: dict[str | None, Floats] = {None: np.zeros((1, width))}
+        for name in sorted(holders, key=lambda name: len(self._measured[name])):
+            weights[self.tables[name].along] = np.zeros((len(self._measured[name]), width))
         for name in holders:
             table = self.tables[name]
             own = self._measured[name] / table.cells
-            value = own @ precisions if table.cuts else np.full(len(own), np.inf)
-            before = weights.get(table.along)
-            if before is None or len(before.values) < len(value):
-                long = Spread(value.copy(), own[:, :width].copy())
-                if before is not None:
-                    long.values[: len(before.values)] += before.values
-                    long.slopes[: len(before.values)] += before.slopes
-                weights[table.along] = long
-            else:
-                before.values[: len(value)] += value
-                before.slopes[: len(value)] += own[:, :width]
-        above = weights.pop(None, Spread(np.zeros(1), np.zeros((1, width))))
-        precision, slope = above.values[0], above.slopes[0].copy()
+            weight = weights[table.along][: len(own)]
+            weight[:, 0] += own @ precisions if table.cuts else np.inf
+            weight[:, 1:] += own[:, : width - 1]
+        precision = weights.pop(None)[0]
         trees = {along: _Tree(self.classes[along], each) for along, each in weights.items()}
         for tree in trees.values():
-            total = tree.roots
-            precision += np.inf if total.values[0] == 0 else 1 / total.values[0]
-            slope -= _ratio(total.slopes[0], total.values[0] ** 2)
-        if not precision > 0:
+            total = tree.roots[0]
+            precision[0] += np.inf if total[0] == 0 else 1 / total[0]
+            precision[1:] -= _ratio(total[1:], total[0] ** 2)
+        if not precision[0] > 0:
             raise MechanismError("nothing of a table is measured", where="plan", hint="measure every table")
-        whole = Spread(np.array([1 / precision]), (-slope / precision**2)[None])
+        whole = np.append(1 / precision[0], -precision[1:] / precision[0] ** 2)[None]
         return {None: whole, **{along: tree.down(whole) for along, tree in trees.items()}}
 
 
@@ -218,74 +214,62 @@ def _ratio(above: Floats, below: Floats | float) -> Floats:
 
 
 class _Tree:
-    """Least squares on the classes of one hierarchy: up at once, down when the sum of the roots is known."""
+    """Least squares on the classes of one hierarchy: up at once, down when the sum of the roots is known.
 
-    def __init__(self, classes: NodeClasses, weights: Spread) -> None:
-        size = len(weights.values)
-        self._parents, self._counts = classes.parents[:size], classes.counts[:size]
-        depth = classes.depth[:size]
+    All tables have a column of variances (of precisions: ``weights``) and one for each derivative. ``roots``
+    is that of the sum of all roots, from what was measured at and below them.
+    """
+
+    def __init__(self, classes: NodeClasses, weights: Floats) -> None:
+        self._parents, self._counts = classes.parents[: len(weights)], classes.counts[: len(weights)]
+        depth = classes.depth[: len(weights)]
         self._levels = [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
-        self._below = Spread(np.zeros(size), np.zeros_like(weights.slopes))
-        self._totals = Spread(np.zeros(size), np.zeros_like(weights.slopes))  # over the children of each
-        inner = np.zeros(size, bool)
+        self._below: Floats = np.zeros_like(weights)
+        self._totals: Floats = np.zeros_like(weights)  # over the children of each
+        inner = np.zeros(len(weights), bool)
         inner[self._parents[self._parents >= 0]] = True
         for there in reversed(self._levels):
             self._combine(there[inner[there]], there[~inner[there]], weights)
             self._add_up(there)
 
-    @property
-    def roots(self) -> Spread:
-        """The variance of the sum of all roots, from what was measured at and below them."""
-        return self._root_total
-
-    def _combine(self, inner: Indices, leaves: Indices, weights: Spread) -> None:
-        below, totals = self._below, self._totals
-        own = weights.values[leaves]
-        if (own <= 0).any():
+    def _combine(self, inner: Indices, leaves: Indices, weights: Floats) -> None:
+        own = weights[leaves]
+        if (own[:, 0] <= 0).any():
             raise MechanismError(
                 "a leaf is not measured", where="plan", hint="measure the deepest level of every table"
             )
-        below.values[leaves] = 1 / own
-        below.slopes[leaves] = -(below.values[leaves] ** 2)[:, None] * weights.slopes[leaves]
-        sums, own = totals.values[inner], weights.values[inner]
-        rest = np.where(np.isinf(own), 0.0, 1 / (1 + np.where(np.isinf(own), 0.0, own) * sums))
-        below.values[inner] = sums * rest
-        below.slopes[inner] = (rest**2)[:, None] * totals.slopes[inner] - ((sums * rest) ** 2)[
-            :, None
-        ] * weights.slopes[inner]
+        below = 1 / own[:, :1]
+        self._below[leaves] = np.hstack([below, -(below**2) * own[:, 1:]])
+        own, sums = weights[inner], self._totals[inner]
+        exact = np.isinf(own[:, :1])
+        rest = np.where(exact, 0.0, 1 / (1 + np.where(exact, 0.0, own[:, :1]) * sums[:, :1]))
+        below = sums[:, :1] * rest
+        self._below[inner] = np.hstack([below, rest**2 * sums[:, 1:] - below**2 * own[:, 1:]])
 
     def _add_up(self, there: Indices) -> None:
         """Add the children of every family; those of one family stand side by side."""
-        above, counts = self._parents[there], self._counts[there]
+        above = self._parents[there]
         starts = np.flatnonzero(np.diff(above, prepend=-2))
-        values = np.add.reduceat(counts * self._below.values[there], starts)
-        slopes = np.add.reduceat(counts[:, None] * self._below.slopes[there], starts, axis=0)
+        total = np.add.reduceat(self._counts[there, None] * self._below[there], starts, axis=0)
         if above[0] < 0:
-            self._root_total = Spread(values, slopes)
+            self.roots = total
         else:
-            self._totals.values[above[starts]] = values
-            self._totals.slopes[above[starts]] = slopes
+            self._totals[above[starts]] = total
 
-    def down(self, whole: Spread) -> Spread:
+    def down(self, whole: Floats) -> Floats:
         """Return the final variances, given that of the sum of all roots."""
-        size = len(self._parents)
-        found = Spread(np.zeros(size), np.zeros_like(self._below.slopes))
+        found = np.zeros_like(self._below)
         for there in self._levels:
-            above = self._parents[there]
+            above, total, parent = self._parents[there], self._totals, found
             if above[0] < 0:
-                above = np.zeros(len(there), np.int64)
-                total, parent = self._root_total, whole
-            else:
-                total, parent = self._totals, found
-            below, slope = self._below.values[there], self._below.slopes[there]
-            sums, known = total.values[above], parent.values[above]
-            share = _ratio(below, sums)
-            told = _ratio(known, sums)
-            found.values[there] = below * (1 - share) + share**2 * known
-            found.slopes[there] = (
-                (1 - 2 * share + 2 * share * told)[:, None] * slope
-                + (share**2 * (1 - 2 * told))[:, None] * total.slopes[above]
-                + (share**2)[:, None] * parent.slopes[above]
+                above, total, parent = np.zeros_like(there), self.roots, whole
+            own, sums, known = self._below[there], total[above], parent[above]
+            share, told = _ratio(own[:, :1], sums[:, :1]), _ratio(known[:, :1], sums[:, :1])
+            found[there, :1] = own[:, :1] * (1 - share) + share**2 * known[:, :1]
+            found[there, 1:] = (
+                (1 - 2 * share + 2 * share * told) * own[:, 1:]
+                + share**2 * (1 - 2 * told) * sums[:, 1:]
+                + share**2 * known[:, 1:]
             )
         return found
 
@@ -380,10 +364,11 @@ class SeparateVariances:
         found: dict[str, Spread] = {}
         for group, own in zip(self._groups, self._own, strict=True):
             for name, spread in group.variances(precisions[own], slopes=slopes).items():
-                wide = np.zeros((len(spread.values), len(precisions) if slopes else 0))
+                found[name] = spread
                 if slopes:
-                    wide[:, own] = spread.slopes
-                found[name] = Spread(spread.values, wide)
+                    found[name] = Spread(np.zeros((len(spread.table), 1 + len(precisions))))
+                    found[name].values[:] = spread.values
+                    found[name].slopes[:, own] = spread.slopes
         return found
 
     def by_node(self, table: str, classes: Floats) -> Floats:

@@ -8,52 +8,102 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
-from tabularium.mechanisms.queries.answer_sources import (
-    Askable,
-    NoisySource,
-    PublishedCells,
-    PublishedTable,
-    cells_of,
-    selected,
-)
 from tabularium.mechanisms.queries.attributes import AnyAttribute, listed
-from tabularium.mechanisms.queries.grammar import Measure, Query, Word, parse
-from tabularium.mechanisms.queries.linear_tables import LinearTable
+from tabularium.mechanisms.queries.estimators import SelectedCells
+from tabularium.mechanisms.queries.grammar import PROPERTIES, Measure, Query, Word, parse
 from tabularium.mechanisms.queries.measures import (
+    NUMBERS,
+    WORST,
     MeasuredAttribute,
+    Parts,
+    SizeHistogram,
     Values,
     asked_of,
+    condition_on_totals,
+    estimate_property,
     evaluate,
+    in_words,
     measure_in,
-    narrowed,
+    part_of,
+    whole_of,
 )
-from tabularium.mechanisms.queries.query_plan import Plan, plans
-from tabularium.mechanisms.queries.selection import SelectedCells, named_rows
-from tabularium.mechanisms.queries.shares import NUMBERS, WORST, Parts, in_words, part_of, whole_of
+from tabularium.mechanisms.queries.selection import Plan, Rows, bind
+from tabularium.mechanisms.queries.sources import NoisySource, PublishedCells, PublishedTable, QuerySource
 
 Source = NoisySource | PublishedTable
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
-    table: Askable
+class _Bound:
+    """A query as it is put to one table; ``parts`` for shares."""
+
+    table: QuerySource
     query: Query
-    plans: tuple[Plan, ...]
-    source: Source | PublishedCells
+    plan: Plan
+    rows: Rows
+    parts: Parts | None = None
+
+    @property
+    def number(self) -> Integers:
+        """(rows,) how many cells each row is made of."""
+        return self.rows.number if self.parts is None else self.parts.number
+
+    @property
+    def numbers(self) -> tuple[Floats, Floats]:
+        """The smallest and largest number of a record in each cell of what is measured."""
+        return self.plan.numbers if self.parts is None else (NUMBERS, NUMBERS)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether what is asked is what is published of a measure."""
+        measured = measure_in(self.table)
+        return measured is not None and measured.is_shown(self.query)
+
+    def cells(self, source: Source) -> SelectedCells | None:
+        """Return what a source knows; None where it is no combination of what was measured."""
+        return source.select(self.rows) if self.parts is None else self.parts.cells(source)
+
+    def evaluated(self, cells: SelectedCells, level: float) -> Values:
+        """Return what is asked for, from its cells."""
+        query, measured = self.query, measure_in(self.table)
+        if query.measure == "share":
+            found = evaluate("average", cells, *self.numbers, level)
+            # Ends are searched for: 0 and 1 are hit all but exactly.
+            values = replace(found, low=np.round(found.low, 9), high=np.round(found.high, 9))
+            return values.times(100.0) if query.percent else values
+        signed = measured is not None and measured.signed
+        values = evaluate(query.measure, cells, *self.numbers, level, share=query.share, signed=signed)
+        return values.times(measured.unit) if measured is not None and query.measure == "sum" else values
+
+    def width(self, cells: SelectedCells, level: float) -> float:
+        """Return how well the counts are known, whatever is computed from them: the yardstick for sources."""
+        measured, weights = measure_in(self.table), np.ones(cells.values.shape[1])
+        if self.query.measure == "share":
+            weights = NUMBERS - 0.5
+        elif measured is not None:
+            numbers = measured.unit * self.numbers[0]
+            weights = {"sum": numbers, "average": numbers - numbers.mean()}.get(self.query.measure, weights)
+        return float((cells.weighted(weights, level).half ** 2).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    put: _Bound
+    source: Source
     cells: SelectedCells
     width: float
-    parts: Parts | None = None
 
 
 def ask(
     text: str | Query,
-    tables: Sequence[Askable],
+    tables: Sequence[QuerySource],
     *,
     level: float = 0.9,
     source: str | None = None,
+    histograms: Sequence[SizeHistogram] = (),
 ) -> Answer:
     """Answer a query.
 
@@ -69,6 +119,8 @@ def ask(
     source
         ``"measurements"`` or ``"tables"`` to have it from there; by default what is known of every
         sum, and of several such sources the one with the narrower intervals.
+    histograms
+        Histograms of sizes, whose properties can be asked.
 
     Raises
     ------
@@ -89,161 +141,116 @@ def ask(
     if not 0 < level < 1:
         raise InputError("the level is not between 0 and 1", where="level", hint="0.9 means 90 percent")
     query = parse(text) if isinstance(text, str) else text
-    if query.measure == "share":
-        put, candidates = _shares(query, tables, level, source)
-    else:
-        put = _plans(query, tables)
-        candidates = [_candidate(*each, known, level) for each in put for known in _sources(each[0], source)]
-    found = [each for each in candidates if each is not None]
-    cut = len(found) < len(candidates)
-    if cut and not found:
+    if query.measure in PROPERTIES:
+        return _of_property(query, histograms, level)
+    if not tables:
+        raise InputError("there is no table of counts", where="query", hint="ask a release that has one")
+    put = _shares(query, tables) if query.measure == "share" else _bound(query, tables)
+    if not put[0].number.size:
+        raise no_rows()
+    candidates, cut = [], False
+    for each in put:
+        for known in _sources(each, source):
+            if (cells := each.cells(known)) is None:
+                cut = True
+            else:
+                candidates.append(_Candidate(each, known, cells, each.width(cells, level)))
+    if cut and not candidates:
         raise InputError(
             "some of this cuts groups of cells of which the sums alone were measured",
             where="query",
             hint="leave out `--from measurements`: published cells answer it, spread evenly within a group",
         )
-    if not found:
+    if not candidates:
         return _of_single_cells(put, level, source)
     # What is known of every sum goes before what is known on average, even where that is narrower: to choose
     # by widths that depend on what was drawn would pick the runs in which they are too narrow.
-    best = min(found, key=lambda candidate: (not _of_noise(candidate.source), candidate.width))
-    if not best.cells.rows:
-        raise no_rows()
-    numbers = best.plans[0].numbers if best.parts is None else (NUMBERS, NUMBERS)
-    values = _evaluated(best.query, best.table, best.cells, numbers, level)
-    published, used = _published(best, numbers, level), tuple[str, ...]()
-    if best.query.measure == "count" and isinstance(best.source, NoisySource):
-        values, used = narrowed(best.source, best.table.known, best.plans, values, level)
-    spread = cut and not isinstance(best.source, NoisySource)
-    return replace(_answer(best, values, published, level), invariants=used, spread=spread)
-
-
-def _answer(best: _Candidate, values: Values, published: Floats, level: float) -> Answer:
-    query, numbers, measured = best.query, best.plans[0].numbers, measure_in(best.table)
-    if best.parts is None:
-        labels, number = named_rows(best.table.axes, best.plans)
-        columns_summed = 1 if measured is not None else best.cells.values.shape[1]
-    else:
-        labels, number, columns_summed = best.parts.labels, best.parts.number, 1
-    columns = (values.value, values.standard_error, values.low, values.high, published)
-    rows = tuple(
-        Row(group, *(_known(column[place]) for column in columns)) for place, group in enumerate(labels)
+    best = min(
+        candidates,
+        key=lambda each: (isinstance(each.source, PublishedTable) and each.source.noise is None, each.width),
     )
+    asked, used = best.put, tuple[str, ...]()
+    values, published = asked.evaluated(best.cells, level), _published(best, level)
+    if (
+        asked.query.measure == "count"
+        and isinstance(best.source, NoisySource)
+        and isinstance(asked.rows, Rows)
+    ):
+        values, used = condition_on_totals(best.source, asked.table.known, asked.rows, values, level)
+    worst = best.source.method not in ("added up", "unknown") and bool(best.cells.rms_error.any())
+    shares = in_words(query) if query.measure == "share" else ""
+    answer = _answer(asked, best.source, values, published, level)
+    said = f"{shares} {WORST}" if shares and worst else shares
+    return replace(
+        answer, invariants=used, spread=cut and not isinstance(best.source, NoisySource), shares=said
+    )
+
+
+def _answer(
+    put: _Bound, source: Source | PublishedCells, values: Values, published: Floats, level: float
+) -> Answer:
+    query, numbers, measured = put.query, put.numbers, measure_in(put.table)
+    columns = (values.value, values.standard_error, values.low, values.high, published)
+    labels = enumerate(put.rows.labels)
     return Answer(
         query.measure,
-        best.plans[0].headings,
-        rows,
+        put.plan.headings,
+        tuple(Row(group, *(_known(column[row]) for column in columns)) for row, group in labels),
         level,
-        best.table.name,
-        best.source.method,
-        int(number.max()) * columns_summed,
+        put.table.name,
+        source.method,
+        int(put.number.max()) // (1 if measured is None else len(numbers[0])),
         query.measure not in {"count", "share"} and bool((numbers[0] < numbers[1]).any()),
         None if query.up_to is None else query.up_to.text,
         measured,
-        shares=_of_shares(best) if query.measure == "share" else "",
     )
 
 
-def _of_shares(best: _Candidate) -> str:
-    """Say what shares are of, and whether what their parts have in common could not be worked out."""
-    worst = best.source.method not in ("added up", "unknown") and bool(best.cells.rms_error.any())
-    return f"{in_words(best.query)} {WORST}" if worst else in_words(best.query)
+def _of_property(query: Query, histograms: Sequence[SizeHistogram], level: float) -> Answer:
+    histogram, found = estimate_property(query, histograms)
+    row = Row((), found.value, None, None, None, None)
+    said = f"Estimator: {found.estimator} ({found.source}). {found.error}"
+    return Answer(query.measure, (), (row,), level, histogram.name, "estimated", 0, False, estimator=said)
 
 
-def _evaluated(
-    query: Query, table: Askable, cells: SelectedCells, numbers: tuple[Floats, Floats], level: float
-) -> Values:
-    measured = measure_in(table)
-    signed = measured is not None and measured.signed
-    if query.measure == "share":
-        found = evaluate("average", cells, *numbers, level)
-        # Ends are searched for: 0 and 1 are hit all but exactly.
-        values = replace(found, low=np.round(found.low, 9), high=np.round(found.high, 9))
-        return values.times(100.0) if query.percent else values
-    values = evaluate(query.measure, cells, *numbers, level, share=query.share, signed=signed)
-    return values.times(measured.unit) if measured is not None and query.measure == "sum" else values
-
-
-def _of_noise(source: Source | PublishedCells) -> bool:
-    if isinstance(source, PublishedTable):
-        return source.noise is not None
-    return isinstance(source, NoisySource)
-
-
-def _sources(table: Askable, wanted: str | None) -> list[Source]:
+def _sources(put: _Bound, wanted: str | None) -> list[Source]:
+    table = put.table
     noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
+    if noisy and put.parts is not None and (beside := noisy[0].beside) is not None:
+        noisy.append(beside)
     published = [] if table.published is None or wanted == "measurements" else [table.published]
     if noisy and published and (published[0].noise is not None or np.isnan(published[0].values).any()):
         published = []  # the same noise, moved, which is never better known; or some of it is suppressed
     return [*noisy, *published]
 
 
-def _candidate(
-    table: Askable, query: Query, made: tuple[Plan, ...], source: Source, level: float
-) -> _Candidate | None:
-    """Return what a source knows of a query; None where it is no combination of what was measured."""
-    if isinstance(source, LinearTable):
-        chosen = source.select(made)
-        single = cells_of(source) if len(source.levels) > 1 else None
-        if single is not None:  # of several levels the single cells may say more
-            alone = selected(single, made)
-            chosen = alone if chosen is None else chosen.better_known(alone)
-        if chosen is None:
-            return None
-        cells = chosen
-    else:
-        cells = selected(source, made)
-    # Of counts by how well these are known, whatever is computed from them: the same yardstick for all.
-    weights, measured = np.ones(cells.values.shape[1]), measure_in(table)
-    if measured is not None:
-        numbers = measured.unit * made[0].numbers[0]
-        weights = {"sum": numbers, "average": numbers - numbers.mean()}.get(query.measure, weights)
-    known = cells.weighted(weights, level)
-    return _Candidate(table, query, made, source, cells, float((known.half**2).sum()))
-
-
-def _shares(
-    query: Query, tables: Sequence[Askable], level: float, source: str | None
-) -> tuple[list[tuple[Askable, Query, tuple[Plan, ...]]], list[_Candidate | None]]:
-    """Return the tables that know both the records that shares are of and their parts, and what is known."""
+def _shares(query: Query, tables: Sequence[QuerySource]) -> list[_Bound]:
+    """Return a query for shares as it is put to the tables that know both parts and wholes."""
     put, failed = [], []
-    found: list[_Candidate | None] = []
-    for table, _, whole in _plans(whole_of(query), tables):
+    for whole in _bound(whole_of(query), tables):
         try:
-            ((_, own, made),) = _plans(part_of(query, table.axes.attributes), [table])
+            (part,) = _bound(part_of(query, whole.table.axes.attributes), [whole.table])
         except InputError as error:
             failed.append(error)
             continue
-        put.append((table, own, made))
-        parts = Parts.on(table.axes, whole, made, made_of_tests=bool(query.passing))
-        sources = _sources(table, source)
-        single = [
-            cells_of(each) for each in sources if isinstance(each, LinearTable) and len(each.levels) > 1
-        ]
-        for known in [*sources, *(each for each in single if each is not None)]:
-            cells = parts.cells(known)
-            if cells is None:
-                found.append(None)
-                continue
-            width = float((cells.weighted(NUMBERS - 0.5, level).half ** 2).sum())
-            found.append(_Candidate(table, query, made, known, cells, width, parts))
+        parts = Parts.of_rows(whole.plan, whole.rows, part.rows, made_of_tests=bool(query.passing))
+        put.append(_Bound(whole.table, query, part.plan, parts.part, parts))
     if not put:
-        _plans(part_of(query), tables)  # which says what of several tables is missing
+        _bound(part_of(query), tables)  # which says what of several tables is missing
         raise failed[0]
-    return put, found
+    return put
 
 
-def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query, tuple[Plan, ...]]]:
+def _bound(query: Query, tables: Sequence[QuerySource]) -> list[_Bound]:
     put = asked_of(query, tables)
     found, failed = [], []
     for table, own in put:
         try:
-            made = plans(own, table.axes.attributes, tree=table.axes.tree is not None)
-            found.append((table, own, made))
+            found.append((table, own, bind(own, table.axes.attributes)))
         except InputError as error:
             failed.append(error)
     if found:
-        return found
+        return [_Bound(*each, Rows.laid(each[2], each[0].axes)) for each in found]
     failed += _of_other_records(query, tables)
     if len(failed) == 1 or not put:
         raise failed[0]
@@ -254,21 +261,15 @@ def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query
             other = everything.get(attribute.name)
             if other is None or other.cells < attribute.cells:
                 everything[attribute.name] = attribute
-    plans(put[0][1], list(everything.values()))
+    bind(put[0][1], list(everything.values()))
     shown = [f"{table.name}: {', '.join(a.name for a in table.axes.attributes)}" for table, _ in put]
     raise InputError(
         "no table has all that is asked for", where="query", hint=f"ask of one of {listed(shown, 12)}"
     )
 
 
-def _of_other_records(query: Query, tables: Sequence[Askable]) -> list[InputError]:
-    """Return why tables that count other records than are asked for could not answer, were they named.
-
-    Raises
-    ------
-    InputError
-        If one of them could, naming it.
-    """
+def _of_other_records(query: Query, tables: Sequence[QuerySource]) -> list[InputError]:
+    """Return why tables of other records could not answer, were they named; refuse if one of them could."""
     failed = []
     for other in tables:
         if other.asked(query) is not None:
@@ -284,37 +285,29 @@ def _of_other_records(query: Query, tables: Sequence[Askable]) -> list[InputErro
     return failed
 
 
-def _why_not(query: Query, table: Askable) -> InputError | None:
+def _why_not(query: Query, table: QuerySource) -> InputError | None:
     try:
         for _, own in asked_of(query, [table]):
-            plans(own, table.axes.attributes, tree=table.axes.tree is not None)
+            bind(own, table.axes.attributes)
             return None
     except InputError as error:
         return error
     return no_rows()
 
 
-def _of_single_cells(
-    put: Sequence[tuple[Askable, Query, tuple[Plan, ...]]], level: float, source: str | None
-) -> Answer:
-    """Return an answer whose rows are published cells of a measure that does not add up.
-
-    Raises
-    ------
-    InputError
-        If the release holds nothing that the query could be answered from.
-    """
-    known = [] if source == "measurements" else [each for each in put if each[0].single is not None]
-    for table, own, made in known:
-        single, cells = table.single, _single(made, table)
-        if single is None or not _is_shown(own, table) or level != single.level:
+def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) -> Answer:
+    """Return an answer whose rows are published cells of a measure that does not add up."""
+    known = [] if source == "measurements" else [each for each in put if each.table.single is not None]
+    for each in known:
+        single = each.table.single
+        if single is None or not each.is_shown or level != single.level:
             continue
+        cells = _single(each, single)
         if np.isnan(cells.values).any():
             continue
         (value,), (margin,) = cells.values.T, cells.moved.T
         error = np.where(np.isfinite(margin), margin / quantile(level), np.nan)
-        values = Values(value, error, value - margin, value + margin)
-        return _answer(_Candidate(table, own, made, single, cells, 0.0), values, value, level)
+        return _answer(each, single, Values(value, error, value - margin, value + margin), value, level)
     if known:
         raise InputError(
             "published numbers of this measure do not make those of several cells, or at another level",
@@ -328,40 +321,28 @@ def _of_single_cells(
     )
 
 
-def _single(made: tuple[Plan, ...], table: Askable) -> SelectedCells:
+def _single(put: _Bound, single: PublishedCells) -> SelectedCells:
     """Return rows that are one published cell with their margins as ``moved``; not a number of others."""
-    single = table.single
-    assert single is not None  # noqa: S101 - the caller has looked
-    own = tuple(
-        replace(plan, of=None, numbers=(np.ones(1), np.ones(1)), masks=(*plan.masks[:-1], np.ones(1, bool)))
-        for plan in made
-    )
-    number, values = (selected(each, own) for each in (single.known, single.summed))
-    return replace(values, values=np.where(number.values == 1, values.values, np.nan))
+    plan = replace(put.plan, of=None, numbers=(np.ones(1), np.ones(1)))
+    return single.select(Rows.laid(plan, single.axes))
 
 
-def _is_shown(query: Query, table: Askable) -> bool:
-    measured = measure_in(table)
-    return measured is not None and measured.is_shown(query)
-
-
-def _published(best: _Candidate, numbers: tuple[Floats, Floats], level: float) -> Floats:
+def _published(best: _Candidate, level: float) -> Floats:
     """Return what the published cells say, NaN where they say nothing of that kind."""
-    table, query = best.table, best.query
-    if table.single is not None and _is_shown(query, table):
-        return _single(best.plans, table).values[:, 0]
-    if table.published is None or query.measure in {"quantile", "min", "max"}:
-        return np.full(best.cells.rows, np.nan)
-    source = table.published
+    put, table = best.put, best.put.table
+    if table.single is not None and put.is_shown:
+        return _single(put, table.single).values[:, 0]
+    nothing = np.full(best.cells.rows, np.nan)
+    if table.published is None or put.query.measure in {"quantile", "min", "max"}:
+        return nothing
     cells: SelectedCells | None = best.cells
-    if best.source is not source:
-        parts = best.parts
+    if best.source is not table.published:
         try:
-            cells = selected(source, best.plans) if parts is None else parts.cells(source)
+            cells = put.cells(table.published)
         except InputError:  # some of them are suppressed
-            return np.full(best.cells.rows, np.nan)
+            return nothing
     assert cells is not None  # noqa: S101 - published cells make up everything
-    return _evaluated(query, table, cells, numbers, level).value
+    return put.evaluated(cells, level).value
 
 
 def _known(number: float) -> float | None:
@@ -402,6 +383,11 @@ METHODS = {
     "single cell": (
         "From published cells, each row one of them, with their margins of error: there are no published "
         "measurements from which more could be known."
+    ),
+    "estimated": (
+        "From the published histogram of sizes, by an estimator for exact sizes. Its own error is that of "
+        "the records as a sample of what they might have been; the noise of the release comes on top. How "
+        "much both make depends on the data, so there is no interval."
     ),
     "unknown": "From the published cells. Nothing is known of their errors, so there are no intervals.",
 }
@@ -459,6 +445,8 @@ class Answer:
         Whether rows cut groups of cells of which the sums alone were measured: published cells answer.
     shares
         What shares are of, as a sentence; empty for anything else.
+    estimator
+        How a property of a histogram was estimated, and what is known of its error, in sentences.
     """
 
     measure: Measure
@@ -474,11 +462,14 @@ class Answer:
     invariants: tuple[str, ...] = ()
     spread: bool = False
     shares: str = ""
+    estimator: str = ""
 
 
-def explain(answer: Answer) -> str:
+def describe(answer: Answer) -> str:
     """Return how the intervals of an answer are made, in sentences."""
     said = [METHODS[answer.method]]
+    if answer.estimator:
+        said.append(answer.estimator)
     if answer.spread:
         said.append(
             "What is asked is no combination of what was measured: it cuts groups of cells of which the sums "

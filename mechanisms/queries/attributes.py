@@ -131,26 +131,14 @@ class Attribute:
         return ()
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
-        """Return the cells that have one of the values.
-
-        Raises
-        ------
-        InputError
-            A value that is not there, or could be several.
-        """
+        """Return the cells that have one of the values; refuse one that is not there, or could be several."""
         found = np.zeros(self.cells, bool)
         for value in values:
             found[self._cell(value)] = True
         return found
 
     def span(self, op: Op, bound: Word, level: str | None = None) -> Bools:
-        """Return the cells whose numbers all lie on one side of a bound.
-
-        Raises
-        ------
-        InputError
-            The attribute has no numbers, the bound is none, or lies inside a bin.
-        """
+        """Return the cells whose numbers all lie on one side of a bound, which may not lie inside a bin."""
         number = self._number(bound)
         low, high = self._numbers(bound.at)
         inside, outside = {
@@ -169,13 +157,7 @@ class Attribute:
         return Groups(np.arange(self.cells), self.codes, self.labels)
 
     def values(self, chosen: Bools, at: int) -> tuple[Floats, Floats]:
-        """Return the smallest and largest numbers of the chosen cells, to calculate with.
-
-        Raises
-        ------
-        InputError
-            If one of the cells has no numbers.
-        """
+        """Return the smallest and largest numbers to calculate with; refuse a chosen cell that has none."""
         low, high = self._numbers(at)
         without = chosen & np.isnan(low)
         if without.any():
@@ -272,13 +254,7 @@ class TreeAttribute:
         return len(self.leaves)
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
-        """Return the leaves below (or at) one of the named nodes; of a level, only its own nodes count.
-
-        Raises
-        ------
-        InputError
-            A value that is not there, or could be several.
-        """
+        """Return the leaves below (or at) one of the named nodes; of a level, only its own nodes count."""
         chosen = np.zeros(len(self.parents), bool)
         at_level = None if level is None else self._cut(level)
         for value in values:
@@ -347,13 +323,7 @@ AnyAttribute = Attribute | TreeAttribute
 
 
 def one_of(value: Word, codes: Sequence[str], labels: Sequence[str]) -> int | None:
-    """Return the place that a code or label names, or None: as written first, then in any case.
-
-    Raises
-    ------
-    InputError
-        If it could be several.
-    """
+    """Return the place that a code or label names, as written first, then in any case; refuse several."""
     for found in _matches(value.text, codes, labels):
         if len(found) == 1:
             return found[0]
@@ -391,13 +361,9 @@ def _both(code: str, label: str) -> str:
     return code if code == label else f"{code} ({label})"
 
 
-def close(text: str, names: Iterable[str]) -> str | None:
+def close(text: str, names: Sequence[str]) -> str | None:
     """Return the name that ``text`` was probably meant to be, or None."""
-    folded: dict[str, str] = {}
-    for name in names:
-        folded.setdefault(name.casefold(), name)
-    near = difflib.get_close_matches(text.casefold(), folded, n=1, cutoff=0.6)
-    return folded[near[0]] if near else None
+    return next(iter(near(text, names, (), 1)), None)
 
 
 def near(text: str, codes: Sequence[str], labels: Sequence[str], most: int = 3) -> list[str]:

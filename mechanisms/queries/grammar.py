@@ -7,6 +7,8 @@
     measure  = "count" | function "(" name [ "up to" value ] ")"
              | "quantile" "(" name [ "up to" value ] "," value ")"
              | ( "share" | "percent" ) [ "(" tests ")" ]
+             | ( "support" | "entropy" ) "(" name ")"
+             | "distance" "(" name "," value ")"
     function = "sum" | "average" | "rate" | "median" | "min" | "max"
     tests    = all {"or" all}
     all      = part {"and" part}
@@ -21,7 +23,8 @@
 ``share by sex`` is how the records that pass ``where`` are shared out to the groups, ``within`` others if
 there are any; ``share(age < 20) by sex`` is which part of every group passes the test; and ``share where
 age < 20`` is short for ``share(age < 20)``. A percent is a share times 100; of a name alone in brackets,
-which is no test, it is a rate.
+which is no test, it is a rate. Support, entropy and distance (to uniform, over so many values) are of a
+whole histogram of sizes: nothing stands behind them.
 A name or value is a run of characters without spaces,
 brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or anything in single or double
 quotes. The words of the language are read in any case.
@@ -43,10 +46,13 @@ from typing import Literal, NoReturn, cast
 
 from tabularium.mechanisms.errors import InputError
 
-Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max", "share"]
+Property = Literal["support", "entropy", "distance"]
+Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max", "share"] | Property
 Op = Literal["=", "!=", "<", "<=", ">", ">="]
 
 MEASURES = ("count", "sum", "average", "rate", "median", "quantile", "min", "max", "share", "percent")
+PROPERTIES = ("support", "entropy", "distance")
+"""What is asked of histograms of sizes."""
 LONGEST = 10_000
 """Characters of a query."""
 DEEPEST = 20
@@ -71,15 +77,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison.
-
-    Attributes
-    ----------
-    left, right
-        What stands on either side.
-    either
-        Whether the attribute may be on the right (``20 <= age``); otherwise it is on the left.
-    """
+    """A comparison, with the attribute on the left; or, of ``20 <= age``, on ``either`` side."""
 
     left: Word
     op: Op
@@ -145,6 +143,8 @@ class Query:
         Of shares of the records that pass tests: these, all of which must hold. Empty for shares of groups.
     percent
         Whether a share is to be said in percent.
+    symbols
+        Of a distance to uniform: how many values the column can have.
     """
 
     measure: Measure
@@ -157,6 +157,7 @@ class Query:
     within: tuple[Word, ...] = ()
     passing: tuple[Test, ...] = ()
     percent: bool = False
+    symbols: int = 0
 
 
 @dataclass(frozen=True)
@@ -188,11 +189,6 @@ def parse(text: str) -> Query:
 
 def parse_tests(text: str) -> tuple[Test, ...]:
     """Return the tests that ``text`` holds, as they stand behind ``where``; all of them must hold.
-
-    Raises
-    ------
-    InputError
-        As for a query.
 
     Examples
     --------
@@ -279,6 +275,8 @@ class _Parser:
         within: tuple[Word, ...] = ()
         where: tuple[Test, ...] = ()
         table: Word | None = None
+        if asked.measure in PROPERTIES and self.now.kind != "end":
+            self.fail(f"end here: {asked.measure} is of a whole histogram")
         while self.now.kind != "end":
             if self.now.means("group") and self.tokens[self.place + 1].means("by"):
                 self.take()
@@ -309,7 +307,7 @@ class _Parser:
     def measure(self) -> Query:
         name = self.now.text.casefold()
         name = _ALIASES.get(name, name)
-        if self.now.kind != "word" or name not in MEASURES:
+        if self.now.kind != "word" or name not in (*MEASURES, *PROPERTIES):
             self.fail(
                 "begin with count, share, percent, sum(NAME), average(NAME), median(NAME), min(NAME) or "
                 "max(NAME)"
@@ -327,19 +325,23 @@ class _Parser:
             if self.now.text == "(" and self.now.kind == "mark":
                 self.fail("write count alone; what is counted stands behind `where`")
             return Query("count", None, (), ())
-        form = "write quantile(NAME, 0.25)" if name == "quantile" else f"write {name}(NAME)"
+        second = {"quantile": ", 0.25", "distance": ", 5000"}.get(name, "")
+        form = f"write {name}(NAME{second})"
         self.mark("(", form)
-        of, up_to, share = self.word(form), None, 0.5
-        if name not in {"rate", "min", "max"} and self.takes("up"):
+        of, up_to, share, symbols = self.word(form), None, 0.5, 0
+        if name not in {"rate", "min", "max", *PROPERTIES} and self.takes("up"):
             if not self.takes("to"):
                 self.fail(f"write {name}(NAME up to NUMBER)")
             up_to = self.word("write the largest number of the last bin")
-        if name == "quantile":
+        if second:
             self.mark(",", form)
+        if name == "quantile":
             share = self.share()
+        if name == "distance":
+            symbols = self.symbols()
         self.mark(")", form)
         kind = "quantile" if name == "median" else name
-        return Query(cast(Measure, kind), of, (), (), up_to, share)
+        return Query(cast(Measure, kind), of, (), (), up_to, share, symbols=symbols)
 
     def names_one(self) -> bool:
         """Return whether a name alone stands in brackets behind this word."""
@@ -354,6 +356,15 @@ class _Parser:
             if 0 < (share := float(word.text)) < 1:
                 return share
         raise query_error(word.at, f"{plain(word.text)} is not between 0 and 1", "0.25 is the lower quartile")
+
+    def symbols(self) -> int:
+        """Return how many values a distance to uniform is over."""
+        word = self.word("write how many values the column can have, such as 5000")
+        if word.text.isascii() and word.text.isdigit() and len(word.text) <= 15 and int(word.text):
+            return int(word.text)
+        raise query_error(
+            word.at, f"{plain(word.text)} is no number of values", "write a whole number from 1 on"
+        )
 
     def names(self) -> tuple[Word, ...]:
         names = [self.word("name an attribute or a level")]

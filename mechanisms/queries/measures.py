@@ -1,31 +1,11 @@
-"""Count, sum, average, quantile, minimum and maximum with intervals, from weighted sums of chosen cells.
+"""Measures: count, sum, average, quantile, minimum, maximum and share, with intervals.
 
 Each interval holds the true answer with at least the stated probability, over the noise of many such
-releases, for each row by itself. Where a cell is a bin of several numbers, the interval also holds every
-answer that the spread of the records inside their bins could give.
-
-- *count*: the weights are 1. No count is below zero, so the interval is that around the larger of the number
-  and zero, and cut there.
-- *sum*: the value takes every record at the middle of its bin. The true sum lies between the sums with all
-  records at the lower and at the upper ends; the interval goes from the lower limit of the one to the upper
-  limit of the other. Each end is missed with half the probability at most.
-- *average*: a ratio of two numbers that err together. θ is the average exactly when Σ(number - θ)·cell = 0, a
-  weighted sum like any other, so the interval holds those θ for which that sum is within its half-width of
-  zero (Fieller 1954), within the range of the numbers. That is honest however small the count is, where
-  dividing a sum's interval by a count would not be. What lies above θ and what lies below are lifted to zero
-  first, each for itself, which rejects the true θ no more often, and never all of them
-  (:mod:`tabularium.mechanisms.inference.margins_of_error.ratio_intervals`). Bins as for sums.
-- *quantile* at q: the smallest number v up to which lie q of all records, so that L(v), the records up to v
-  less q times all, is zero or more at the quantile and below zero before it. Numbers v with L(v) surely below
-  zero are too small, and numbers before which L is surely above zero too large: the interval is the rest, and
-  each end is missed with half the probability at most. Of noisy cells L need not rise; the answer is where
-  it would cross zero if its values were sorted.
-- *max* (*min* is its mirror image): with T(v) the number of records at v or above, the maximum is at least v
-  if and only if T(v) >= 1. Going up from the smallest number while the lower limit of T(v) is above zero
-  gives a lower bound, going down from the largest while its upper limit is below one gives an upper bound.
-  Each walk stops at its first failure, and the statements are nested, so only the first false one can go
-  wrong: no correction for many tests is needed. A single record cannot be told from noise, so the upper bound
-  is often the end of the domain, and says so honestly.
+releases, for each row by itself, and whatever the spread of the records inside their bins could give. An
+average is a ratio of two numbers that err together (Fieller 1954), a share that of a number which is 1 for
+the records of a part and 0 for the rest of its whole. How each is made stands on the page on errors of
+answers. Properties of a histogram of sizes have estimates and no intervals. Everything is made from released
+numbers, and costs no budget.
 
 Source: the measures are those of Xiao, Xiong, Yuan 2010, section 4.4, which gives no errors for averages.
 """
@@ -35,17 +15,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from operator import itemgetter
+from typing import NoReturn, Protocol
 
 import numpy as np
 
-from tabularium.mechanisms.arrays import Bools, Floats
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.histograms.histogram_properties import (
+    Estimated,
+    distance_to_uniformity,
+    entropy,
+    support_size,
+)
 from tabularium.mechanisms.inference import margins
-from tabularium.mechanisms.queries.answer_sources import Askable, KnownSums, NoisySource
-from tabularium.mechanisms.queries.attributes import Attribute, close, listed
-from tabularium.mechanisms.queries.grammar import Measure, Op, Query, Word, plain, query_error
-from tabularium.mechanisms.queries.query_plan import Plan, known_names
-from tabularium.mechanisms.queries.selection import SelectedCells, cells_of_rows
+from tabularium.mechanisms.queries.attributes import AnyAttribute, Attribute, close, listed
+from tabularium.mechanisms.queries.estimators import SelectedCells
+from tabularium.mechanisms.queries.grammar import PROPERTIES, Measure, Op, Query, Word, plain, query_error
+from tabularium.mechanisms.queries.selection import Plan, Rows, find, known_names
+from tabularium.mechanisms.queries.sources import (
+    KnownSums,
+    LinearTable,
+    NoisySource,
+    PublishedTable,
+    QuerySource,
+)
 
 _HALVINGS = 40
 _ROUNDING = 1e-9
@@ -53,13 +47,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The answers of all rows; NaN where there is none, infinite limits where nothing is known.
-
-    Attributes
-    ----------
-    value, standard_error, low, high
-        (rows,).
-    """
+    """The answers of all rows; NaN where there is none, infinite limits where nothing is known."""
 
     value: Floats
     standard_error: Floats
@@ -85,14 +73,8 @@ def evaluate(
 
     Parameters
     ----------
-    measure
-        Which.
-    cells
-        The cells.
     low, high
         (cells,) smallest and largest number of a record in each cell; anything for a count.
-    level
-        Of the intervals.
     share
         Of a quantile: the part of the records up to it.
     signed
@@ -227,68 +209,250 @@ MOST_WORK = 20_000_000
 """Rows of an answer times cells of the table up to which invariants are made use of."""
 
 
-def narrowed(
-    table: NoisySource, known: Sequence[KnownSums], made: Sequence[Plan], counts: Values, level: float
+def condition_on_totals(
+    table: NoisySource, known: Sequence[KnownSums], rows: Rows, counts: Values, level: float
 ) -> tuple[Values, tuple[str, ...]]:
-    """Return the counts of all rows with what invariants say of them, and the names of these.
-
-    Parameters
-    ----------
-    table, made
-        What was asked, and the plans of the query.
-    counts
-        What the measurements alone say of each row.
-    level
-        Of the intervals.
-    """
-    rows = len(counts.value)
-    if not known or rows * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
+    """Return counts, which measurements alone gave, with what invariants say of them, and whose names."""
+    if not known or len(rows.labels) * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
         return counts, ()
     found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
     used: dict[str, None] = {}
-    for row, cells in enumerate(cells_of_rows(table.axes, made)):
-        best = min((_Narrowed.of(table, each, cells) for each in known), key=lambda each: each.variance)
-        if best.variance >= 0.999 * counts.standard_error[row] ** 2:
+    for row in range(len(rows.labels)):
+        cells = rows.of == row
+        variance, value, most, name = min(
+            (_conditioned(table, each, cells) for each in known), key=itemgetter(0)
+        )
+        if variance >= 0.999 * counts.standard_error[row] ** 2:
             continue
-        used[best.name] = None
-        half = float(margins(np.array([best.variance + best.step**2 / 12]), level)[0]) + best.step / 2
-        ends = (0.0, best.most) if best.variance > 0 else (best.value, best.value)
-        low, high = (min(max(best.value + sign * half, ends[0]), ends[1]) for sign in (-1, 1))
-        for column, number in zip(found, (best.value, math.sqrt(best.variance), low, high), strict=True):
+        used[name] = None
+        step = min(1.0, math.sqrt(variance / table.least_variance))
+        half = float(margins(np.array([variance + step**2 / 12]), level)[0]) + step / 2
+        ends = (0.0, most) if variance > 0 else (value, value)
+        low, high = (min(max(value + sign * half, ends[0]), ends[1]) for sign in (-1, 1))
+        for column, number in zip(found, (value, math.sqrt(variance), low, high), strict=True):
             column[row] = number
     return Values(*found), tuple(used)
 
 
-@dataclass(frozen=True)
-class _Narrowed:
-    """A count with what one invariant says of it, and ``most``, its bound."""
+def _conditioned(table: NoisySource, known: KnownSums, cells: Bools) -> tuple[float, float, float, str]:
+    """Return the variance of a count given one invariant, its value, its bound, and the invariant's name."""
+    groups = known.groups.reshape(cells.shape)
+    cells = cells & table.possible
+    touched = np.zeros(len(known.values), bool)
+    touched[groups[cells]] = True
+    whole, most = touched[groups] & table.possible, float(known.values[touched].sum())
+    if most == 0 or (whole == cells).all():
+        return 0.0, most, most, known.name
+    found = table.parts(cells, whole & ~cells)
+    if found is None:
+        return math.inf, most, most, known.name
+    values, covariances = found
+    both, of_whole = float(covariances[0].sum()), float(covariances.sum())
+    value = float(values[0] + both / of_whole * (most - values.sum()))
+    return max(float(covariances[0, 0]) - both**2 / of_whole, 0.0), value, most, known.name
 
-    name: str
-    value: float
-    variance: float
-    step: float
-    most: float
+
+# --- shares of a whole
+
+NUMBERS = np.array([1.0, 0.0])
+"""What a record of the part counts, and one of the rest."""
+
+
+def whole_of(query: Query) -> Query:
+    """Return the count of the records that a share is of."""
+    return replace(query, measure="count", by=query.by if query.passing else query.within, passing=())
+
+
+def part_of(query: Query, attributes: Sequence[AnyAttribute] = ()) -> Query:
+    """Return the count of the records whose share is asked for, in a table of such attributes.
+
+    Of ``place within province`` every place is in one province, and says so by itself.
+    """
+    if query.passing:
+        return replace(query, measure="count", where=(*query.where, *query.passing), passing=())
+    inside = {find(name, attributes)[0] for name in query.by} if attributes else set()
+    kept = [name for name in query.within if not attributes or find(name, attributes)[0] not in inside]
+    return replace(query, measure="count", by=(*kept, *query.by))
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The rows of :func:`whole_of` and :func:`part_of`, and of which whole, ``of``, each part is one."""
+
+    whole: Rows
+    part: Rows
+    of: Indices
 
     @classmethod
-    def of(cls, table: NoisySource, known: KnownSums, cells: Bools) -> _Narrowed:
-        possible = np.ones(cells.shape, bool)
-        if table.impossible is not None:
-            possible = ~table.impossible[table.axes.leaves].reshape(cells.shape)
-        cells = cells & possible
-        touched = np.zeros(len(known.values), bool)
-        touched[known.groups[cells]] = True
-        whole, most = touched[known.groups] & possible, float(known.values[touched].sum())
-        if most == 0 or (whole == cells).all():
-            return cls(known.name, most, 0.0, 0.0, most)
-        found = table.parts(cells, whole & ~cells)
-        if found is None:
-            return cls(known.name, most, math.inf, 1.0, most)
-        values, covariances = found
-        both, of_whole = float(covariances[0].sum()), float(covariances.sum())
-        value = float(values[0] + both / of_whole * (most - values.sum()))
-        variance = max(float(covariances[0, 0]) - both**2 / of_whole, 0.0)
-        step = min(1.0, math.sqrt(variance / table.least_variance))
-        return cls(known.name, value, variance, step, most)
+    def of_rows(cls, whole: Plan, wholes: Rows, parts: Rows, *, made_of_tests: bool) -> Parts:
+        """Return the groups within others, or what of the same groups passes tests.
+
+        Raises
+        ------
+        InputError
+            If a group lies in several others.
+        """
+        if made_of_tests:
+            passing = replace(wholes, of=np.where(parts.of >= 0, wholes.of, -1))
+            return cls(wholes, passing, np.arange(len(wholes.labels)))
+        for name, by in zip(whole.headings, whole.by, strict=True):
+            if _inside(parts, Rows.laid(replace(whole, by=(by,)), wholes.axes)) is None:
+                raise InputError(
+                    f"a group lies in several of {plain(name)}, not within one",
+                    where="query",
+                    hint="name the larger groups behind `within`",
+                )
+        of = _inside(parts, wholes)
+        assert of is not None  # noqa: S101 - they lie within each of its groups
+        return cls(wholes, parts, of)
+
+    @property
+    def number(self) -> Integers:
+        """(rows,) cells of the whole."""
+        return self.whole.number[self.of]
+
+    def cells(self, source: NoisySource | PublishedTable) -> SelectedCells | None:
+        """Return (rows, 2) what a source knows of every part and the rest of its whole; None as it does."""
+        cut = isinstance(source, LinearTable) or (self._cut_the_tree and not source.of_leaves_alone)
+        # Published levels need not agree, so that what their errors have in common is not known.
+        affordable = len(self.of) * self.part.of.size <= MOST_WORK
+        if cut and affordable and isinstance(source, NoisySource):
+            return self._jointly(source)
+        return self._selected(source, at_worst=cut)
+
+    @property
+    def _cut_the_tree(self) -> bool:
+        """Whether a whole and its part are other nodes of the hierarchy in the same column."""
+        if self.whole.axes.tree is None:
+            return False
+        inside, most = self.whole.of >= 0, np.iinfo(np.intp).max
+        low = self.whole.at_tops(np.minimum, np.where(inside, self.part.of, most), most)
+        high = self.whole.at_tops(np.maximum, np.where(inside, self.part.of, -2), -2)
+        return bool((low < high).any())
+
+    def _jointly(self, source: NoisySource) -> SelectedCells | None:
+        """Return parts and rests with what their estimates have in common."""
+        found = []
+        for place, of in enumerate(self.of):
+            own = self.part.of == place
+            if (known := source.parts(own, (self.whole.of == of) & ~own)) is None:
+                return None
+            found.append(known)
+        values, covariances = (np.array([each[side] for each in found]) for side in (0, 1))
+        return SelectedCells.joint(values, covariances, source.least_variance)
+
+    def _selected(self, source: NoisySource | PublishedTable, *, at_worst: bool) -> SelectedCells | None:
+        """Return parts and rests whose estimates may have anything in common, or none where not at worst.
+
+        Then they are in different columns, in each of them all that is in the whole.
+        """
+        whole, part = source.select(self.whole), source.select(self.part)
+        if whole is None or part is None:
+            return None
+
+        def beside(name: str, sign: int) -> Floats:
+            return _beside(getattr(part, name)[:, 0], getattr(whole, name)[self.of, 0], sign)
+
+        if at_worst:
+            one, all_ = (np.sqrt(each.variance[:, 0]) + each.rms_error[:, 0] for each in (part, whole))
+            rms_error = _beside(one, all_[self.of], 1)
+            return SelectedCells.at_worst(beside("values", -1), rms_error, beside("moved", 1))
+        variance, rms_error, moved = (
+            np.maximum(beside(name, -1), 0.0) for name in ("variance", "rms_error", "moved")
+        )
+        steps = np.column_stack([part.step[:, 0], whole.step[self.of, 0]])
+        return SelectedCells(
+            beside("values", -1), variance, np.where(variance > 0, steps, 0.0), rms_error, moved
+        )
+
+
+def _beside(part: Floats, whole: Floats, sign: int) -> Floats:
+    """Return (rows, 2) numbers of the parts, and of the rests: those of the whole with or less these."""
+    known = np.isfinite(part) & np.isfinite(whole)  # of the rest nothing is known either where not
+    rest = np.where(known, np.where(known, whole, 0.0) + sign * np.where(known, part, 0.0), np.inf)
+    return np.column_stack([part, rest])
+
+
+def _inside(parts: Rows, wholes: Rows) -> Indices | None:
+    """Return the row of ``wholes`` that each of ``parts`` lies in; None if one lies in several."""
+    cells = parts.of >= 0
+    _, first = np.unique(parts.of[cells], return_index=True)
+    of = wholes.of[cells][first]
+    return of if np.array_equal(of[parts.of[cells]], wholes.of[cells]) else None
+
+
+WORST = (
+    "What the numbers of a row have in common is not worked out here: the interval is that of the worst "
+    "case, and wider than it need be."
+)
+
+
+def in_words(query: Query) -> str:
+    """Say what the shares of an answer are of."""
+    of = "the records that pass the tests behind `where`" if query.where else "all records of the table"
+    of = f"in percent of {of}" if query.percent else f"of {of}"
+    if query.passing:
+        each = " in its row" if query.by else ""
+        return f"The answer is how many pass the tests, {of}{each}."
+    within = f" within each {' and '.join(name.text for name in query.within)}" if query.within else ""
+    return f"Shares are {of}{within}, and together make up the whole."
+
+
+# --- properties of a histogram of sizes
+
+
+class SizeHistogram(Protocol):
+    """A released histogram of sizes."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def column(self) -> str:
+        """The column whose values have the sizes."""
+
+    @property
+    def pairs(self) -> Integers:
+        """(k, 2) sizes, and how many values have each."""
+
+
+def estimate_property(query: Query, histograms: Sequence[SizeHistogram]) -> tuple[SizeHistogram, Estimated]:
+    """Return the histogram that a property is asked of, and its estimate.
+
+    Raises
+    ------
+    InputError
+        If no histogram, or more than one, has the name or is of the column.
+    MechanismError
+        If the histogram is empty.
+    """
+    assert query.of is not None  # noqa: S101 - the grammar's own rule
+    found = _histogram(query.of, histograms)
+    if query.measure == "support":
+        return found, support_size(found.pairs)
+    if query.measure == "entropy":
+        return found, entropy(found.pairs)
+    return found, distance_to_uniformity(found.pairs, query.symbols)
+
+
+def _histogram(name: Word, histograms: Sequence[SizeHistogram]) -> SizeHistogram:
+    text = name.text.casefold()
+    found = [each for each in histograms if each.name.casefold() == text]
+    found = found or [each for each in histograms if each.column.casefold() == text]
+    if len(found) == 1:
+        return found[0]
+    names = [each.name for each in found or histograms]
+    raise query_error(
+        name.at,
+        f"{plain(name.text)} is no histogram of sizes of this release",
+        f"name one of {listed(names, 16)}"
+        if names
+        else f"{', '.join(PROPERTIES)} are of a `privhist` histogram",
+    )
+
+
+# --- which tables and measures are asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,7 +512,7 @@ class MeasuredAttribute(Attribute):
         return ", ".join(share if each == "quantile" else f"{each}({self.name})" for each in self.answers)
 
 
-def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query]]:
+def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySource, Query]]:
     """Return the tables or arrays that know what is asked of them, each with the query as it is put to it.
 
     Of those that count other records none is asked, unless the query names it.
@@ -395,13 +559,13 @@ def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Que
     ]
 
 
-def measure_in(table: Askable) -> MeasuredAttribute | None:
+def measure_in(table: QuerySource) -> MeasuredAttribute | None:
     """Return the measure whose array a table is, or None for counts."""
     attributes = table.axes.attributes
     return attributes[-1] if attributes and isinstance(attributes[-1], MeasuredAttribute) else None
 
 
-def _named(table: Word, tables: Sequence[Askable]) -> list[Askable]:
+def _named(table: Word, tables: Sequence[QuerySource]) -> list[QuerySource]:
     found = [each for each in tables if each.name.casefold() == table.text.casefold()]
     if not found:
         names = list(dict.fromkeys(each.name for each in tables))
@@ -410,7 +574,7 @@ def _named(table: Word, tables: Sequence[Askable]) -> list[Askable]:
     return found
 
 
-def _refuse_unknown(name: Word, tables: Sequence[Askable]) -> NoReturn:
+def _refuse_unknown(name: Word, tables: Sequence[QuerySource]) -> NoReturn:
     names = [attribute.name for table in tables for attribute in table.axes.attributes]
     known = list(dict.fromkeys(names))
     if name.text in known:
@@ -425,5 +589,5 @@ def _refuse_unknown(name: Word, tables: Sequence[Askable]) -> NoReturn:
     raise query_error(name.at, what, f"{guess}known are {listed(known, 16)}")
 
 
-def _has(table: Askable, name: str) -> bool:
+def _has(table: QuerySource, name: str) -> bool:
     return name.rpartition(".")[2] in {known.casefold() for known in known_names(table.axes.attributes)}

@@ -17,7 +17,7 @@ from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, margins
 from tabularium.mechanisms.inference.margins_of_error.half_widths import widen_to_cover
 from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk
-from tabularium.mechanisms.queries.answer_sources import Measurement, noisy_cells
+from tabularium.mechanisms.queries.sources import Measurement, noisy_cells
 from tabularium.tasks.measure import Finished
 from tabularium.tasks.postprocess.estimate_files import measured_tree
 from tabularium.tasks.postprocess.table_layout import Layout

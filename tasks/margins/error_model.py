@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.accounting.transcript import CHOOSING, Event
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk, error_classes
-from tabularium.mechanisms.queries.answer_sources import noisy_cells
+from tabularium.mechanisms.queries.sources import noisy_cells
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.certificate.tables import Method
 

@@ -28,8 +28,8 @@ from tabularium.mechanisms.inference import (
 )
 from tabularium.mechanisms.inference.estimate import into
 from tabularium.mechanisms.inference.joint.joint_consistency import PROBES
+from tabularium.mechanisms.inference.joint.joint_rounding import violations
 from tabularium.mechanisms.inference.joint.shared_marginals import View
-from tabularium.mechanisms.inference.joint.violations import violations
 from tabularium.mechanisms.inference.rounding import round_into
 from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.postprocess.joined_universes import ALONE, joined, spread_of

@@ -24,11 +24,10 @@ from tabularium.mechanisms.queries import (
     PublishedTable,
     TreeAttribute,
 )
-from tabularium.mechanisms.queries.answer_sources import NoisySource, table_of
 from tabularium.mechanisms.queries.attributes import shown_number
 from tabularium.mechanisms.queries.grammar import Measure as Asked
 from tabularium.mechanisms.queries.grammar import Query
-from tabularium.mechanisms.queries.linear_tables import MeasuredLevel
+from tabularium.mechanisms.queries.sources import MeasuredLevel, NoisySource, table_of
 from tabularium.mechanisms.registry import MECHANISMS, restore
 from tabularium.tasks.margins.error_model import LevelError, margin_base
 from tabularium.tasks.postprocess.denominators import known_on_tree
@@ -43,7 +42,7 @@ from tabularium.validations.domains.query_attributes import attribute_of, tree_o
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure_fields import Kind, Measure
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 from tabularium.validations.universes.asked_universe import put_within
 
 
@@ -61,7 +60,7 @@ class OpenRelease:
         SHA-256 of the certificate.
     verified
         Whether every file was compared with the certificate.
-    tables
+    tables, histograms
         What can be asked.
     """
 
@@ -70,6 +69,7 @@ class OpenRelease:
     digest: str
     verified: bool
     tables: tuple[ReleasedTable, ...]
+    histograms: tuple[ReleasedHistogram, ...] = ()
 
     @property
     def level(self) -> float:
@@ -113,10 +113,6 @@ def asked_release(released: Released, *, table: str | None, verified: bool) -> O
     """Return a release folder that was read as what can be asked; as :func:`open_release`."""
     folder, certificate, loaded = released.folder, released.certificate, released.loaded
     names = [entry.name for entry in loaded.spec.tables]
-    if not names:
-        raise InputError(
-            "this release holds no table of counts", where=str(folder), hint="ask a release that has one"
-        )
     if table is not None and table not in names:
         raise InputError(
             "the release has no table of this name",
@@ -128,7 +124,31 @@ def asked_release(released: Released, *, table: str | None, verified: bool) -> O
         for entry in loaded.spec.tables
         if table in (None, entry.name)
     )
-    return OpenRelease(folder, certificate, released.digest, verified, tables)
+    histograms = tuple(ReleasedHistogram(released, each) for each in loaded.spec.histograms)
+    return OpenRelease(folder, certificate, released.digest, verified, tables, histograms)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedHistogram:
+    """A published histogram of sizes, whose file is read when it is asked."""
+
+    released: Released
+    histogram: Histogram
+
+    @property
+    def name(self) -> str:
+        """Its name in the spec."""
+        return self.histogram.name
+
+    @property
+    def column(self) -> str:
+        """The column whose values have the sizes."""
+        return self.histogram.of
+
+    @property
+    def pairs(self) -> NDArray[np.int64]:
+        """(k, 2) sizes, and how many values have each."""
+        return self.released.histogram(self.name)
 
 
 @dataclass(frozen=True, eq=False)

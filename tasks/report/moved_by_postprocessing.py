@@ -9,7 +9,7 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.measured import Measured
-from tabularium.mechanisms.queries.answer_sources import array_of_cells
+from tabularium.mechanisms.queries.sources import array_of_cells
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.public_tables import open_parquet

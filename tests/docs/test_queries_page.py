@@ -7,6 +7,7 @@ import doctest
 import re
 from fractions import Fraction
 from itertools import pairwise
+from math import log
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,12 @@ pytestmark = pytest.mark.xdist_group("query")
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "query-language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)(?: title=\"([\w.]*)\")?\n((?:.*\n)*?)```$", PAGE, re.MULTILINE)
 GOOD = [line for kind, mark, text in BLOCKS for line in text.splitlines() if kind == "query" and not mark]
+ESTIMATED = [
+    line
+    for kind, mark, text in BLOCKS
+    for line in text.splitlines()
+    if (kind, mark) == ("query", "estimated")
+]
 WRONG = [
     pair
     for (kind, mark, text), (_, _, said) in pairwise(BLOCKS)
@@ -41,10 +48,10 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> OpenRelease:
             (folder / name).write_text(text, encoding="utf-8")
     with (folder / "persons.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(("area", "age", "sex", "household", "wage"))
+        writer.writerow(("area", "age", "sex", "household", "wage", "address"))
         sizes = ("1", "2", "3", "4", "5 or more")
         writer.writerows(
-            (("N1", "N2", "S1")[i % 3], i * 7 % 100, "MF"[i % 2], sizes[i * 3 % 5], i * 37 % 6000)
+            (("N1", "N2", "S1")[i % 3], i * 7 % 100, "MF"[i % 2], sizes[i * 3 % 5], i * 37 % 6000, i % 1000)
             for i in range(4000)
         )
     home = Home.at(folder / "home")
@@ -57,6 +64,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> OpenRelease:
 
 def test_the_page_has_examples() -> None:
     assert len(GOOD) >= 12
+    assert len(ESTIMATED) == 3
     assert len(WRONG) >= 8
 
 
@@ -68,10 +76,21 @@ def test_every_query_of_the_page_is_answered(release: OpenRelease, text: str) ->
         assert row.low <= row.high
 
 
+@pytest.mark.parametrize("text", ESTIMATED)
+def test_every_property_of_the_page_is_that_of_the_records(release: OpenRelease, text: str) -> None:
+    """Of a thousand addresses with four persons each."""
+    answer = ask(text, release.asked, histograms=release.histograms)
+    (row,) = answer.rows
+    assert (answer.table, answer.method) == ("address_sizes", "estimated")
+    exact, off = {"support": (1000, 200), "entropy": (log(1000), 0.2), "distance": (0, 0.3)}[answer.measure]
+    assert row.value == pytest.approx(exact, abs=off)
+    assert (row.standard_error, row.low, row.high) == (None, None, None)
+
+
 @pytest.mark.parametrize(("text", "said"), WRONG, ids=[text for text, _ in WRONG])
 def test_every_mistake_says_what_the_page_says(release: OpenRelease, text: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        ask(text, release.asked)
+        ask(text, release.asked, histograms=release.histograms)
     assert str(caught.value) == said
 
 
@@ -85,7 +104,7 @@ def test_the_page_has_the_language_and_every_method() -> None:
     rules = [
         line.strip() for line in (grammar.__doc__ or "").splitlines() if re.match(r"    \w* *[=|] ", line)
     ]
-    assert len(rules) == 13
+    assert len(rules) == 15
     page = [line.strip() for line in PAGE.splitlines()]
     assert all(rule in page for rule in rules)
     assert all(f"| `{method}` |" in PAGE for method in METHODS)

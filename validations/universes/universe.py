@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.queries.attributes import AnyAttribute
 from tabularium.mechanisms.queries.grammar import Either, Null, Test, Word, parse_tests, plain, query_error
-from tabularium.mechanisms.queries.query_plan import bound, find
+from tabularium.mechanisms.queries.selection import bound, find
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing
 from tabularium.validations.domains.query_attributes import attribute_of

@@ -110,10 +110,10 @@ def _show_answer(
 ) -> None:
     from tabularium._answer import Answer as Answered
     from tabularium._answer import advice
-    from tabularium.mechanisms.queries import ask, explain
+    from tabularium.mechanisms.queries import ask, describe
     from tabularium.tasks.published_digits import all_in_digits
 
-    answer = ask(text, release.asked, level=level, source=source)
+    answer = ask(text, release.asked, level=level, source=source, histograms=release.histograms)
     promised = _bounds(release, answer) if bounds else {}
     if as_csv:
         rows = Answered(text, answer, _counted(release, answer.table)).to_pandas()
@@ -126,7 +126,7 @@ def _show_answer(
                 "release": _about(release),
                 "table": answer.table,
                 "method": answer.method,
-                "explanation": explain(answer),
+                "explanation": describe(answer),
                 "level": answer.level,
                 "measure": None if answer.of is None else answer.of.name,
                 "cells": answer.cells,
@@ -145,9 +145,9 @@ def _show_answer(
     shown = table(*(name.replace("[", "\\[") for name in answer.headings), *numbers)
     for row in answer.rows:
         names = [code if code == label else f"{label} ({code})" for code, label in row.group]
-        shown.add_row(*map(escape, names), *_numbers(row))
+        shown.add_row(*map(escape, names), *_numbers(row, 0.01 if answer.estimator else None))
     out.print(shown)
-    _say(f"table {answer.table}, {percent} intervals. {explain(answer)}")
+    _say(f"table {answer.table}, {percent} intervals. {describe(answer)}")
     if (said := advice(answer)) and not _is_rehearsal(release):
         _say(said)
     if _is_bounded(release):
@@ -192,8 +192,9 @@ def _conflicts(release: OpenRelease) -> dict[str, str]:
     }
 
 
-def _numbers(row: Row) -> list[str]:
-    width = None if row.low is None or row.high is None else row.high - row.low
+def _numbers(row: Row, width: float | None) -> list[str]:
+    if row.low is not None and row.high is not None:
+        width = row.high - row.low
     said = [_written(number, width) for number in (row.value, row.low, row.high, row.published)]
     error = row.standard_error  # where numbers are known up to bins alone it is far below the interval
     return [said[0], _written(error, None if error is None else 2 * error), *said[1:]]
@@ -269,6 +270,9 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
         out.print(shown)
         if _is_bounded(release) or each.name in release.of_a_universe:
             _say(f"Totals of {each.name} count {_counted(release, each.name)}.")
+    for sizes in release.histograms:
+        asked = ", ".join(f"{each}({sizes.name})" for each in ("support", "entropy"))
+        _say(f"Histogram of {sizes.column}: {asked}, distance({sizes.name}, NUMBER).")
     for line in _conflicts(release).values():
         _say(line)
     _say(_checked(release))

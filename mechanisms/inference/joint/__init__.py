@@ -1,6 +1,6 @@
 """Several tables of the same records at once: they agree on the marginals they share.
 
 ``shared_marginals`` works out on what they must agree. ``joint_consistency`` estimates all tables together:
-by ``anova`` where variances allow it, else by ``joint_system``. ``joint_nonnegativity`` and
-``joint_rounding`` then take the marginals in ``projection_schedule``; ``violations`` checks what comes out.
+by an analysis of variance where variances allow it, else by ``joint_system``. ``joint_nonnegativity`` and
+``joint_rounding`` then take the marginals in ``projection_schedule``.
 """

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats
-from tabularium.mechanisms.inference.even_trees import EvenTree, level_variances, one_tree
+from tabularium.mechanisms.inference.even_trees import EvenTree, one_tree
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.inference.tree_least_squares import consistency
@@ -135,7 +135,7 @@ def _children(bins: int, levels: int) -> int:
 @lru_cache(maxsize=64)
 def _deviations(tree: QuantileTree, rank: Fraction) -> tuple[float, ...]:
     """Return the standard deviation of L at each position, where every node has a variance of 1."""
-    even = EvenTree.of(tree.bins, tree.branching, level_variances(tree.levels + 1, 1.0, root=False))
+    even = EvenTree.of(tree.bins, tree.branching, 1.0, root=False)
     weights = np.full(tree.bins, -float(rank))
     found = []
     for position in range(tree.bins):

@@ -16,6 +16,7 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
+from tabularium.mechanisms.noise_distributions import laplace_scale
 
 
 def ratio_of(parts: Floats) -> Floats:
@@ -193,7 +194,7 @@ def chance_if_empty(records: Floats, variances: Floats) -> Floats:
     known = variances <= 0
     spread = np.where(known | np.isinf(variances), 1.0, variances)
     above = np.maximum(records, 0.0)
-    scale = 0.5 / np.arcsinh(np.sqrt(0.5 / spread))
+    scale = laplace_scale(spread)
     one = np.exp(-above / scale) / (1 + np.exp(-1 / scale))
     found: Floats = np.maximum(one, 0.5 * np.exp(-(above**2) / (2 * spread)))
     return np.where(known, np.where(records > 0, 0.0, 1.0), found)

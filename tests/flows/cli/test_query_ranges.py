@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tabularium.mechanisms.queries.linear_tables import LinearTable
+from tabularium.mechanisms.queries.sources import LinearTable
 from tabularium.tasks.query.query_release import open_release
 from tests.flows.cli.test_query import Z, asked, certificate_of, publish
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+import tabularium
+from tabularium.flows.cli.app import app
 from tabularium.ledger import Ledger
 from tabularium.mechanisms import restore
 from tabularium.mechanisms.accounting.transcript import Event
-from tabularium.mechanisms.errors import TabulariumError
+from tabularium.mechanisms.errors import InputError, TabulariumError
 from tabularium.tasks.publish.measurement_files import read_measurement
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, write_scene
@@ -80,6 +84,30 @@ def test_its_measurement_can_be_finished_again(released: tuple[Path, Home, Path]
     table = pd.read_csv(released[2] / "per_age.csv")
     assert np.array_equal(release.values, table.to_numpy())
     assert not release.insecure
+
+
+def test_its_properties_can_be_asked(released: tuple[Path, Home, Path]) -> None:
+    """A hundred ages with thirty persons each: next to evenly spread, and none unseen."""
+    opened = tabularium.open(released[2])
+    entropy = opened.query("entropy(per_age)")
+    assert entropy.value == pytest.approx(math.log(100), abs=0.2)
+    assert (entropy.low, entropy.high, entropy.standard_error, entropy.published) == (None,) * 4
+    assert "Miller-Madow (Miller 1955). In nats" in entropy.explanation
+    assert opened.query("support(age)").value == pytest.approx(100, abs=30)
+    assert opened.query("distance(per_age, 200)").value == pytest.approx(1, abs=0.2)
+
+    def said(*words: str) -> str:
+        return CliRunner().invoke(app, ["query", str(released[2]), *words]).stdout
+
+    assert "too high by 0.26 at most" in said("distance(per_age, 200)")
+    text = said()
+    assert "Histogram of age: support(per_age), entropy(per_age), distance(per_age, NUMBER)." in text
+
+
+def test_a_release_without_a_histogram_has_no_such_properties(tmp_path: Path) -> None:
+    opened = tabularium.open(Path(publish(*write_scene(tmp_path)).folder))
+    with pytest.raises(InputError, match=r"`age` is no histogram.*are of a `privhist` histogram"):
+        opened.query("entropy(age)")
 
 
 def test_it_works_under_zcdp_and_for_withheld_measurements(tmp_path: Path) -> None:

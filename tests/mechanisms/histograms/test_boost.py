@@ -11,7 +11,7 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.noisy_sums import some_ranges, variance_for
-from tabularium.mechanisms.inference.even_trees import EvenTree, height
+from tabularium.mechanisms.inference.even_trees import EvenTree
 
 TREES = [
     (1, 2, True),
@@ -107,7 +107,7 @@ def test_the_branching_is_the_one_with_the_least_mean_variance(cells, best):
 
 def test_the_ranges_that_stand_for_all_are_close_to_all():
     for cells in (65, 200, 500):
-        tree = EvenTree.of(cells, 3, [1.0] * (height(cells, 3) + 1))
+        tree = EvenTree.of(cells, 3, 1.0, root=True)
         some, every = (
             tree.range_variances(*ranges).mean() for ranges in (some_ranges(cells), every_range(cells))
         )

@@ -60,6 +60,17 @@ def least_squares(parents: Integers, values: Floats, variances: Floats) -> tuple
     return design @ start + free @ (inverse @ wanted), ((free @ inverse) ** 2).sum(axis=1)
 
 
+def dense_weights(parents: Integers, variances: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    """The weight of every measurement in the least-squares estimate of a sum of leaves, by normal equations."""
+    design = leaf_matrix(parents)
+    noisy = np.isfinite(variances)
+    scaled = design[noisy] / variances[noisy][:, None]
+    leaves = np.setdiff1d(np.arange(len(parents)), parents)
+    weights = np.zeros(len(parents))
+    weights[noisy] = scaled @ np.linalg.solve(design[noisy].T @ scaled, chosen[leaves].astype(float))
+    return weights
+
+
 def project_family(values: Floats, weights: Floats, total: float) -> Floats:
     """The nearest non-negative vector of the given sum, by trying every set of positive members."""
     best, best_cost = np.zeros_like(values), np.inf

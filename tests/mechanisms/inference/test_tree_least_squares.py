@@ -8,9 +8,9 @@ import pytest
 
 import tabularium.mechanisms.inference.hierarchy as layout
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.inference import Hierarchy, consistency
+from tabularium.mechanisms.inference import Hierarchy, TreeLeastSquares, consistency
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.mechanisms.inference.dense import least_squares, random_parents
+from tests.mechanisms.inference.dense import dense_weights, leaf_matrix, least_squares, random_parents
 
 
 def close(left: Any, right: Any, scale: float) -> None:
@@ -172,3 +172,36 @@ def test_an_undetermined_node_is_traced_to_an_unmeasured_leaf_and_its_cell() -> 
     variances[[1, 2, 4], 1] = np.inf
     with pytest.raises(MechanismError, match="node 4 is not measured"):
         consistency(Hierarchy([-1, 0, 0, 1, 1]), np.zeros((5, 2)), variances)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_variances_of_sums_are_those_of_dense_least_squares(seed: int) -> None:
+    rng = generator(seed)
+    parents = random_parents(rng, int(rng.integers(2, 25)))
+    tree = Hierarchy(parents)
+    variances = rng.choice([0.5, 1.0, 9.0, 40.0], tree.nodes)
+    variances[~tree.leaf & (rng.random(tree.nodes) < 0.4)] = np.inf
+    chosen = tree.leaf & (rng.random(tree.nodes) < 0.5)
+    found = TreeLeastSquares(tree, variances[:, None]).sum_variances(chosen)
+    inside = leaf_matrix(parents)
+    for node in range(tree.nodes):
+        below = np.zeros(tree.nodes, bool)
+        below[np.flatnonzero(tree.leaf)] = inside[node] > 0
+        weights = dense_weights(parents, variances, chosen & below)
+        assert np.abs(weights).max() <= 1 + 1e-9
+        measured = np.isfinite(variances)
+        assert found[node] == pytest.approx((weights[measured] ** 2 * variances[measured]).sum(), abs=1e-12)
+
+
+def test_the_covariance_of_sums_is_that_of_their_leaves() -> None:
+    rng = generator(31)
+    tree = Hierarchy(random_parents(rng, 20))
+    variances = rng.choice([0.5, 1.0, 9.0], (tree.nodes, 1))
+    squares = TreeLeastSquares(tree, variances, tree.nodes)
+    covariance = squares.times(np.eye(tree.nodes))
+    assert np.diag(covariance) == pytest.approx(squares.variances[:, 0])
+    chosen = tree.leaf & (rng.random(tree.nodes) < 0.5)
+    own = squares.sum_variances(chosen)
+    for root in tree.roots:
+        inside = chosen & (leaf_matrix(tree.parents)[root] @ np.eye(tree.nodes)[tree.leaf] > 0)
+        assert own[root] == pytest.approx(covariance[np.ix_(inside, inside)].sum())

@@ -17,7 +17,7 @@ from tabularium.mechanisms.queries import (
     TreeAttribute,
     ask,
 )
-from tabularium.mechanisms.queries.answer_sources import KnownSums
+from tabularium.mechanisms.queries.sources import KnownSums
 
 SEX = Attribute.categories("sex", ["F", "M"])
 AREA = TreeAttribute(

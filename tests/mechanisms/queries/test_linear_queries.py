@@ -27,10 +27,9 @@ from tabularium.mechanisms.queries import (
     TreeAttribute,
     ask,
 )
-from tabularium.mechanisms.queries.answer_sources import cells_of, noisy_cells, table_of
-from tabularium.mechanisms.queries.answers import _plans, explain
+from tabularium.mechanisms.queries.answers import _bound, describe
 from tabularium.mechanisms.queries.grammar import parse
-from tabularium.mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
+from tabularium.mechanisms.queries.sources import LinearTable, MeasuredLevel, noisy_cells, table_of
 
 Floats = NDArray[np.float64]
 FLAT = Axes(
@@ -93,7 +92,7 @@ def test_answers_are_least_squares_over_all_that_was_measured(name: str, given: 
     number = measured.cells
     covariances = measured.covariances(Sums(np.arange(number), 1, number))[0]
     estimates = measured.estimates()
-    leaves = cells_of(table)
+    leaves = table.cells
     for text in QUERIES:
         answer = ask(text, [QueryTable("t", FLAT, table)], source="measurements")
         exact = np.eye(number).reshape(number, *FLAT.shape)
@@ -115,8 +114,8 @@ def test_answers_are_least_squares_over_all_that_was_measured(name: str, given: 
 @pytest.mark.parametrize(("name", "given"), MECHANISMS)
 def test_weighted_sums_have_the_covariances_of_their_cells(name: str, given: dict[str, Any]) -> None:
     table = flat(name, given)
-    ((_, _, made),) = _plans(parse("sum(size) by sex where age >= 5"), [QueryTable("t", FLAT, table)])
-    cells = table.select(made)
+    (put,) = _bound(parse("sum(size) by sex where age >= 5"), [QueryTable("t", FLAT, table)])
+    cells = put.cells(table)
     assert cells is not None
     assert cells.covariances is not None
     weights, order = np.array([2.0, -1, 0, 3]), np.array([2, 0, 3, 1])
@@ -139,7 +138,7 @@ def test_too_many_covariances_are_bounded_as_if_all_errors_went_together(
 ) -> None:
     table = QueryTable("t", FLAT, flat("boost", {}))
     exact = ask("sum(size) by sex", [table]).rows
-    monkeypatch.setattr("tabularium.mechanisms.queries.linear_tables.MOST_COVARIANCES", 1)
+    monkeypatch.setattr("tabularium.mechanisms.queries.sources.MOST_COVARIANCES", 1)
     for row, known in zip(ask("sum(size) by sex", [table]).rows, exact, strict=True):
         assert row.value == pytest.approx(known.value)
         assert row.standard_error is not None
@@ -218,7 +217,7 @@ def test_rows_that_cut_what_was_measured_are_answered_by_the_published_cells() -
     assert known.method == "least squares"
     cut = ask("count where place = p3", [table])
     assert (cut.method, cut.spread) == ("added up", True)
-    assert "spread evenly" in explain(cut)
+    assert "spread evenly" in describe(cut)
     assert cut.rows[0].value == pytest.approx(released[3])
     with pytest.raises(InputError, match="cuts groups of cells"):
         ask("count where place = p3", [table], source="measurements")

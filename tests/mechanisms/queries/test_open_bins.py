@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.mechanisms.queries import Attribute, ask, explain
+from tabularium.mechanisms.queries import Attribute, ask, describe
 from tests.mechanisms.queries.test_queries import flat, values
 
 INCOME = Attribute.bins("income", [0, 10, 20, 30, 1000])
@@ -42,7 +42,7 @@ def test_an_open_bin_is_closed_by_whoever_asks() -> None:
     answer = ask("average(income up to 39)", [table])
     assert answer.rows[0].high is not None
     assert answer.rows[0].high <= 39
-    assert explain(answer).endswith("The last bin was taken to end at 39, as the question says.")
+    assert describe(answer).endswith("The last bin was taken to end at 39, as the question says.")
 
 
 @pytest.mark.parametrize(

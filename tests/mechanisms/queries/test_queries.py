@@ -19,7 +19,7 @@ from tabularium.mechanisms.queries import (
     QueryTable,
     TreeAttribute,
     ask,
-    explain,
+    describe,
 )
 from tabularium.mechanisms.queries.grammar import Word
 
@@ -86,8 +86,9 @@ def values(text: str, *tables: QueryTable) -> list[float | None]:
 )
 def test_counts_under_predicates(where: str, count: int | None) -> None:
     if count is None:
-        with pytest.raises(InputError, match="no cell fits all the tests"):
-            ask(f"count where {where}", [PEOPLE])
+        for measure in ("count", "average(age)", "share by age"):
+            with pytest.raises(InputError, match="no cell fits all the tests"):
+                ask(f"{measure} where {where}", [PEOPLE])
     else:
         assert values(f"count where {where}", PEOPLE) == [count]
 
@@ -251,7 +252,7 @@ def test_the_sum_of_bins_holds_whatever_their_spread_makes_of_it() -> None:
 
     assert row.low == pytest.approx(max(0, 52 * 5 - half(0, 5)))
     assert row.high == pytest.approx(30 * 4 + 52 * 19 + half(4, 19))
-    assert "middle of its bin" in explain(ask("sum(age)", [PEOPLE]))
+    assert "middle of its bin" in describe(ask("sum(age)", [PEOPLE]))
 
 
 def test_an_average_has_the_interval_of_fieller() -> None:
@@ -336,7 +337,7 @@ def test_margins_are_added_up_where_errors_may_go_together() -> None:
     assert row.standard_error == 4 * 10.0  # two cells at A, and two at B1
     assert row.high == pytest.approx(2220 + 4 * (10 * z + 2))
     assert ask("count", [table]).rows[0].high == pytest.approx(22222 + 2 * (10 * z + 2))
-    assert "worst case" in explain(answer)
+    assert "worst case" in describe(answer)
 
 
 def test_what_was_moved_widens_an_exact_variance() -> None:

@@ -14,7 +14,6 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.inference import (
     Hierarchy,
-    TreeLeastSquares,
     consistency,
     laplace_variance,
     margins,
@@ -32,61 +31,33 @@ from tabularium.mechanisms.queries import (
     QueryTable,
     TreeAttribute,
     ask,
+    parse,
 )
-from tabularium.mechanisms.queries.answer_sources import largest_nodes, noisy_cells
-from tabularium.mechanisms.queries.selection import SelectedCells
-from tests.mechanisms.inference.dense import leaf_matrix, random_parents
-
-# --- variances of sums of least-squares estimates
-
-
-def dense_weights(
-    parents: NDArray[np.intp], variances: NDArray[np.float64], chosen: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """The weight of every measurement in the least-squares estimate of a sum of leaves, by normal equations."""
-    design = leaf_matrix(parents)
-    noisy = np.isfinite(variances)
-    scaled = design[noisy] / variances[noisy][:, None]
-    leaves = np.setdiff1d(np.arange(len(parents)), parents)
-    weights = np.zeros(len(parents))
-    weights[noisy] = scaled @ np.linalg.solve(design[noisy].T @ scaled, chosen[leaves].astype(float))
-    return weights
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_variances_of_sums_are_those_of_dense_least_squares(seed: int) -> None:
-    rng = generator(seed)
-    parents = random_parents(rng, int(rng.integers(2, 25)))
-    tree = Hierarchy(parents)
-    variances = rng.choice([0.5, 1.0, 9.0, 40.0], tree.nodes)
-    variances[~tree.leaf & (rng.random(tree.nodes) < 0.4)] = np.inf
-    chosen = tree.leaf & (rng.random(tree.nodes) < 0.5)
-    found = TreeLeastSquares(tree, variances[:, None]).sum_variances(chosen)
-    inside = leaf_matrix(parents)
-    for node in range(tree.nodes):
-        below = np.zeros(tree.nodes, bool)
-        below[np.flatnonzero(tree.leaf)] = inside[node] > 0
-        weights = dense_weights(parents, variances, chosen & below)
-        assert np.abs(weights).max() <= 1 + 1e-9
-        measured = np.isfinite(variances)
-        assert found[node] == pytest.approx((weights[measured] ** 2 * variances[measured]).sum(), abs=1e-12)
+from tabularium.mechanisms.queries.estimators import SelectedCells
+from tabularium.mechanisms.queries.selection import Rows, bind
+from tabularium.mechanisms.queries.sources import noisy_cells
+from tests.mechanisms.inference.dense import dense_weights
 
 
 def test_the_fewest_nodes_that_make_up_a_set_of_leaves() -> None:
     parents, depth = np.array([-1, 0, 0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 2, 2, 2])
+    codes = tuple("NABCabcd")
+    axes = Axes(TreeAttribute("area", codes, codes, parents, depth, ("nation", "province", "place")), ())
     everywhere = np.ones(8, bool)
 
-    def found(leaves: list[int], present: NDArray[np.bool_] = everywhere, lowest: int = 0) -> list[int]:
-        chosen = np.zeros(8, bool)
-        chosen[leaves] = True
-        return largest_nodes(parents, depth, chosen, present, lowest).tolist()
+    def found(leaves: list[int], present: NDArray[np.bool_] = everywhere, by: str = "") -> list[int]:
+        names = ", ".join(codes[leaf] for leaf in leaves)
+        text = "count" + (f" by {by}" if by else "") + (f" where area in ({names})" if names else "")
+        rows = Rows.laid(bind(parse(text), axes.attributes), axes)
+        return np.flatnonzero(rows.at_nodes(present)[:, 0] >= 0).tolist()
 
+    assert found([]) == [0]
     assert found([3, 4, 5, 6, 7]) == [0]
-    assert found([3, 4, 5, 6, 7], lowest=1) == [1, 2, 3]
-    assert found([3, 4, 5, 6, 7], lowest=2) == [3, 4, 5, 6, 7]
+    assert found([3, 4, 5, 6, 7], by="province") == [1, 2, 3]
+    assert found([3, 4, 5, 6, 7], by="place") == [3, 4, 5, 6, 7]
     assert found([4, 5, 6]) == [1, 6]
+    assert found([4, 5, 6], by="province") == [1, 6]
     assert found([3]) == [3]
-    assert found([]) == []
     without = everywhere.copy()
     without[[0, 1]] = False
     assert found([3, 4, 5, 6, 7], without) == [2, 3, 4, 5]

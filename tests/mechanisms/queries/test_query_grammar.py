@@ -64,6 +64,9 @@ def test_the_parts_of_a_query_and_their_places() -> None:
         ("count where a between 1 or 2", 25, "write between A and B"),
         ("count by", 9, "name an attribute or a level"),
         ("count by a by b", 12, "go on with"),
+        ("entropy(a) where b = 1", 12, "end here: entropy is of a whole histogram"),
+        ("distance(a, 0)", 13, "`0` is no number of values"),
+        ("distance(a, 2.5)", 13, "`2.5` is no number of values"),
     ],
 )
 def test_slips_are_named_with_their_place(text: str, place: int, words: str) -> None:

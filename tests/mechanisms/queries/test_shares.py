@@ -20,9 +20,9 @@ from tabularium.mechanisms.queries import (
     PublishedTable,
     QueryTable,
     ask,
-    explain,
+    describe,
+    measures,
     parse,
-    shares,
 )
 from tests.mechanisms.queries.test_linear_queries import CUTS, FLAT, TREE, counts_of, flat
 from tests.mechanisms.queries.test_queries import AREA, PEOPLE, SEX
@@ -111,7 +111,7 @@ def test_a_percent_of_a_name_is_a_rate() -> None:
 
 def test_an_answer_says_what_its_shares_are_of() -> None:
     def said(text: str) -> str:
-        return explain(ask(text, [PEOPLE]))
+        return describe(ask(text, [PEOPLE]))
 
     assert "Shares are of all records of the table, and together" in said("share by sex")
     assert "Shares are in percent of all records of the table within each sex, and" in said(
@@ -253,10 +253,10 @@ def test_of_too_many_rows_errors_are_bounded_by_the_worst(monkeypatch: pytest.Mo
         text = "share by province" if table.axes is TREE else "share(age < 20) by sex"
         exact = ask(text, [table])
         with monkeypatch.context() as patch:
-            patch.setattr(shares, "MOST_WORK", 0)
+            patch.setattr(measures, "MOST_WORK", 0)
             worst = ask(text, [table])
-        assert shares.WORST in explain(worst)
-        assert shares.WORST not in explain(exact)
+        assert measures.WORST in describe(worst)
+        assert measures.WORST not in describe(exact)
         for one, other in zip(exact.rows, worst.rows, strict=True):
             assert one.value == pytest.approx(other.value)
             assert one.standard_error <= other.standard_error  # type: ignore[operator]

@@ -24,9 +24,8 @@ from tabularium.mechanisms.inference import (
     joint_rounding,
     rounding,
 )
-from tabularium.mechanisms.inference.joint.joint_rounding import Conditions, round_to_sums
+from tabularium.mechanisms.inference.joint.joint_rounding import Conditions, round_to_sums, violations
 from tabularium.mechanisms.inference.joint.projection_schedule import incidence
-from tabularium.mechanisms.inference.joint.violations import violations
 from tabularium.mechanisms.noise.synthetic import generator
 
 from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
