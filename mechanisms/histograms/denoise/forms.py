@@ -144,7 +144,7 @@ def estimates(task: Task, form: FormName, strengths: tuple[float, ...]) -> Itera
         ):
             yield Estimate(form, strength, levels, moved, np.zeros(0), nothing)
     else:
-        for strength, (levels, moved) in zip(strengths, _spun(task, form, strengths), strict=True):
+        for strength, (levels, moved) in zip(strengths, _cycle_spin(task, form, strengths), strict=True):
             yield Estimate(form, strength, levels.reshape(task.cells.shape), moved, np.zeros(0), nothing)
 
 
@@ -184,7 +184,7 @@ def noise_quantile(family: str, cells: int, tail: float) -> float:
     return float(np.interp(-np.log(tail), -np.log(beyond[:-1]), grid[:-2]))
 
 
-def _spun(task: Task, form: FormName, strengths: tuple[float, ...]) -> Iterator[tuple[Floats, Floats]]:
+def _cycle_spin(task: Task, form: FormName, strengths: tuple[float, ...]) -> Iterator[tuple[Floats, Floats]]:
     """Yield the mixture, plain or sparse, under a prior learned from each strength; levels and ``moved``.
 
     The strength is how likely flatness is when learning begins.

@@ -178,7 +178,7 @@ def _learned(
 ) -> tuple[Floats, Floats, Floats]:
     """Return flat, axes and gaps after one pass, from those of axes and gaps before and what was counted."""
     classes, d = old.shape
-    turns = counts.splits
+    splits = counts.splits
     flat, axes, fresh = np.zeros(classes), np.zeros((classes, d)), np.zeros(weights.shape)
     for c in range(classes):
         row = min(c, gaps.alone.shape[0] - 1)
@@ -187,11 +187,11 @@ def _learned(
         for free in range(1 << d):
             own, rivals = 0.0, 0.0
             for a in range(d):
-                own += turns[c, free, a]
+                own += splits[c, free, a]
                 if free >> a & 1:
                     rivals += old[c, a]
             halved += own
-            left += turns[c, free, d]
+            left += splits[c, free, d]
             for a in range(d):
                 if free >> a & 1 and rivals > 0:
                     exposure[a] += own / rivals
@@ -200,7 +200,7 @@ def _learned(
         for a in range(d):
             own = known.anchor / d
             for free in range(1 << d):
-                own += turns[c, free, a]
+                own += splits[c, free, a]
             axes[c, a] = own / exposure[a]
             whole += axes[c, a]
         for a in range(d):

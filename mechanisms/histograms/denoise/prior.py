@@ -123,16 +123,16 @@ class TreePrior:
 
     def learned(self, counts: Counts, noise: Noise) -> TreePrior:
         """Return the prior that fits what ``descend`` counted under this one."""
-        turns, gaps = counts.splits, counts.gaps
+        splits, gaps = counts.splits, counts.gaps
         classes, d = self.axes.shape
-        halved = turns[:, :, :d].sum(axis=(1, 2))
-        flat = (turns[:, :, d].sum(axis=1) + ANCHOR * self.start) / (turns.sum(axis=(1, 2)) + ANCHOR)
+        halved = splits[:, :, :d].sum(axis=(1, 2))
+        flat = (splits[:, :, d].sum(axis=1) + ANCHOR * self.start) / (splits.sum(axis=(1, 2)) + ANCHOR)
         # An axis is compared with those that it could have been preferred to (Hunter 2004).
         free = (np.arange(1 << d)[:, None] >> np.arange(d)) & 1
         rivals = (self.axes[:, None, :] * free).sum(axis=2)
-        per_set = np.divide(turns[:, :, :d].sum(axis=2), rivals, out=np.zeros_like(rivals), where=rivals > 0)
+        per_set = np.divide(splits[:, :, :d].sum(axis=2), rivals, out=np.zeros_like(rivals), where=rivals > 0)
         exposure = per_set @ free + ANCHOR
-        axes = (turns[:, :, :d].sum(axis=1) + ANCHOR / d) / exposure
+        axes = (splits[:, :, :d].sum(axis=1) + ANCHOR / d) / exposure
         density = gap_densities(noise.family)[0][_rows(classes)]
         weighted = density * self.gaps[:, :, None]
         expected = np.einsum("ckp,cp->ck", weighted / weighted.sum(axis=1, keepdims=True), gaps)
