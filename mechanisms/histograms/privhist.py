@@ -1,41 +1,20 @@
 """PrivHist: the multiset of counts, without the items' names and without even their number.
 
-Small counts are many, large ones are few: so small counts are measured by how many items have at least r
-records (cumulative prevalences φ≥r), and what items have beyond a threshold T by a sorted list.
+Small counts are many, large ones are few: small counts are measured by how many items have at least r
+records, in blocks of r, and what items have beyond a threshold T by a sorted list (the excess). The number of
+records n is measured first; block boundaries and the length of the list follow from its noisy value and ε.
 
-1. Ñ = max(0, n + noise), the number of records, for a share of the budget. If it is 0, so is the histogram,
-   and the rest of the budget measures n once more.
-2. From Ñ and ε alone: boundaries 0 = s_0 < s_1 < … < s_m = T and a length J = ⌈Ñ/T⌉ + 1.
-   ε > 1: s = 0, 1, …, ⌈√Ñ⌉. ε <= 1: s_{i+1} = s_i + max(1, ⌊q·s_i⌋), q = √(2L/(Ñε)), L = max(ln(2/ε), 1),
-   up to the first s_m >= √(Ñ/ε).
-3. Blocks A_i = Σ over items of clamp(count - s_{i-1}, 0, w_i), w_i = s_i - s_{i-1}: the sum of φ≥r for
-   s_{i-1} < r <= s_i. And the excess e: the J largest max(count - T, 0), descending, padded with zeros.
-4. A and e plus noise, in one draw for the rest of the budget.
-5. Non-increasing isotonic regression f of Ã_i/w_i (weights w_i², one over its variance) and ê of ẽ, cut off
-   at zero and made whole. The j-th item has Σ_i w_i·1[f_i >= j] + ê_j records. An item has an excess only if
-   it reaches T: f is at least g and ê_j = 0 for j > g, with the g that leaves the least squares (``tied``).
+What one record changes: the count of one item, from r - 1 to r. So n moves by 1. If r <= T, the one block
+that holds r moves by 1, and the excess does not move. If r > T, no block moves, and one item's excess moves
+by 1; sorting and cutting the list off are contractions. Hence blocks and excess have joint L1 and L2
+sensitivity 1, and their shape follows from an earlier output. Discrete Laplace noise of scale 1/ε1 on n and
+1/ε2 on the rest, with ε1 + ε2 = ε, is ε-differentially private; discrete Gaussian noise with ρ1 + ρ2 = ρ is
+ρ-zCDP. A unit of c records is at a distance of c such steps: group privacy.
 
-What one record changes: the count of one item, from r - 1 to r. So n moves by 1, and one φ≥r does, the one of
-that r. If r <= T, the one block that holds r moves by 1, and e does not move. If r > T, no block moves, and
-one item's excess moves by 1; sorting is an L1 and L2 contraction and cutting the list off is a projection, so
-e moves by at most 1. Hence (A, e) has joint L1 and L2 sensitivity 1, and its shape follows from an earlier
-output. Discrete Laplace noise of scale 1/ε1 on n and 1/ε2 on (A, e), with ε1 + ε2 = ε, is ε-differentially
-private; discrete Gaussian noise with ρ1 + ρ2 = ρ is ρ-zCDP. A unit of c records is at a distance of c such
-steps: group privacy.
+Cost: O(k log k) for k distinct counts (O(k) if they come in order), and O(k + m + J) for m blocks and J list
+entries. Counts are cut off at 2^40, the number of records and each block at 2^60: public bounds.
 
-What differs from the paper: its formulas for splitting a histogram at the threshold, with fake items that are
-removed afterwards, are replaced by blocks and excess, whose joint sensitivity is plain to see; the guarantees
-are those of its Theorem 1 (expected L1 error O(√(n·log(1/ε)/ε)) for ε <= 1, O(√n·e^{-cε}) for ε > 1). Tying
-the list to the blocks is ours: alone, a list of zeros and noise keeps what of the noise is above zero. Under
-zCDP the ε of step 2 is √(2ρ), at which the noise is about as large. Beyond 2^31 records T is at least
-Ñ/2^17 and blocks widen by at least 1/2^15 of their boundary, so that the list has at most 2^17 + 1 entries
-and there are some hundred thousand blocks.
-
-Cost: O(k log k) for k distinct counts (O(k) if they come in order), and O(k + m + J) for the rest; a table of
-counts is first sorted. Counts are cut off at 2^40, the number of records and each block at 2^60: public
-bounds, which bring no two tables further apart.
-
-Source: Suresh 2019 (PrivHist).
+Source: Suresh 2019 (PrivHist). Steps, changes from the paper: docs/reference/mechanisms/privhist.md.
 """
 
 from __future__ import annotations
@@ -58,6 +37,10 @@ from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism, check_counts
 
+Runs = NDArray[np.int64]
+
+LARGEST_LIST = 1 << 27
+"""Items that ``expand`` writes out by default: 1 GiB of them."""
 LONGEST_LIST = 1 << 17
 LEAST_GROWTH = 1 / (1 << 15)
 _MOST_ITEMS = 1 << 62
@@ -167,8 +150,7 @@ def _level(channel: Channel) -> float:
 
 
 def boundaries_of(total: int, epsilon: float) -> NDArray[np.int64]:
-    """Return s_0 … s_m for ``total`` >= 1 records, a noisy number, at ε; see the head of this module."""
-
+    """Return s_0 … s_m for ``total`` >= 1 records, a noisy number, at ε; see the page of the mechanism."""
     least = -(-total // LONGEST_LIST)
     if epsilon > 1:
         return widening(float(max(isqrt(total - 1) + 1, least)), LEAST_GROWTH)
@@ -314,12 +296,6 @@ def explained(values: Floats) -> Floats:
         pools += 1
         found[place + 1] = so_far[pools]
     return found
-
-
-Runs = NDArray[np.int64]
-
-LARGEST_LIST = 1 << 27
-"""Items that ``expand`` writes out by default: 1 GiB of them."""
 
 
 @dataclass(frozen=True, eq=False)

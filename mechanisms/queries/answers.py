@@ -274,25 +274,21 @@ def _of_other_records(query: Query, tables: Sequence[QuerySource]) -> list[Input
     for other in tables:
         if other.asked(query) is not None:
             continue
-        why = _why_not(replace(query, table=Word(other.name, 1)), other)
-        if why is None:
+        try:
+            named = asked_of(replace(query, table=Word(other.name, 1)), [other])
+            for table, own in named:
+                bind(own, table.axes.attributes)
+        except InputError as error:
+            failed.append(error)
+            continue
+        if named:
             raise InputError(
                 f"no table of all records answers this, and table {other.name} counts only some of them",
                 where="query",
                 hint=f"write `from {other.name}` if you mean those, or the tests of its `where`",
             )
-        failed.append(why)
+        failed.append(no_rows())
     return failed
-
-
-def _why_not(query: Query, table: QuerySource) -> InputError | None:
-    try:
-        for _, own in asked_of(query, [table]):
-            bind(own, table.axes.attributes)
-            return None
-    except InputError as error:
-        return error
-    return no_rows()
 
 
 def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) -> Answer:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import numpy as np
 
@@ -401,20 +401,21 @@ def in_words(query: Query) -> str:
 # --- properties of a histogram of sizes
 
 
-class SizeHistogram(Protocol):
-    """A released histogram of sizes."""
+@dataclass(frozen=True, eq=False)
+class SizeHistogram:
+    """A released histogram of sizes.
 
-    @property
-    def name(self) -> str:
-        """Its name."""
+    Attributes
+    ----------
+    column
+        The one whose values have the sizes.
+    read
+        Returns (k, 2) sizes, and how many values have each.
+    """
 
-    @property
-    def column(self) -> str:
-        """The column whose values have the sizes."""
-
-    @property
-    def pairs(self) -> Integers:
-        """(k, 2) sizes, and how many values have each."""
+    name: str
+    column: str
+    read: Callable[[], Integers]
 
 
 def estimate_property(query: Query, histograms: Sequence[SizeHistogram]) -> tuple[SizeHistogram, Estimated]:
@@ -429,11 +430,9 @@ def estimate_property(query: Query, histograms: Sequence[SizeHistogram]) -> tupl
     """
     assert query.of is not None  # noqa: S101 - the grammar's own rule
     found = _histogram(query.of, histograms)
-    if query.measure == "support":
-        return found, support_size(found.pairs)
-    if query.measure == "entropy":
-        return found, entropy(found.pairs)
-    return found, distance_to_uniformity(found.pairs, query.symbols)
+    if query.measure == "distance":
+        return found, distance_to_uniformity(found.read(), query.symbols)
+    return found, (support_size if query.measure == "support" else entropy)(found.read())
 
 
 def _histogram(name: Word, histograms: Sequence[SizeHistogram]) -> SizeHistogram:
@@ -442,14 +441,10 @@ def _histogram(name: Word, histograms: Sequence[SizeHistogram]) -> SizeHistogram
     found = found or [each for each in histograms if each.column.casefold() == text]
     if len(found) == 1:
         return found[0]
-    names = [each.name for each in found or histograms]
-    raise query_error(
-        name.at,
-        f"{plain(name.text)} is no histogram of sizes of this release",
-        f"name one of {listed(names, 16)}"
-        if names
-        else f"{', '.join(PROPERTIES)} are of a `privhist` histogram",
-    )
+    hint = f"{', '.join(PROPERTIES)} are of a `privhist` histogram"
+    if names := [each.name for each in found or histograms]:
+        hint = f"name one of {listed(names, 16)}"
+    raise query_error(name.at, f"{plain(name.text)} is no histogram of sizes of this release", hint)
 
 
 # --- which tables and measures are asked

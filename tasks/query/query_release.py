@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +27,7 @@ from tabularium.mechanisms.queries import (
 from tabularium.mechanisms.queries.attributes import shown_number
 from tabularium.mechanisms.queries.grammar import Measure as Asked
 from tabularium.mechanisms.queries.grammar import Query
+from tabularium.mechanisms.queries.measures import SizeHistogram
 from tabularium.mechanisms.queries.sources import MeasuredLevel, NoisySource, table_of
 from tabularium.mechanisms.registry import MECHANISMS, restore
 from tabularium.tasks.margins.error_model import LevelError, margin_base
@@ -42,7 +43,7 @@ from tabularium.validations.domains.query_attributes import attribute_of, tree_o
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure_fields import Kind, Measure
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.parts.table_parts import Table
 from tabularium.validations.universes.asked_universe import put_within
 
 
@@ -69,7 +70,7 @@ class OpenRelease:
     digest: str
     verified: bool
     tables: tuple[ReleasedTable, ...]
-    histograms: tuple[ReleasedHistogram, ...] = ()
+    histograms: tuple[SizeHistogram, ...] = ()
 
     @property
     def level(self) -> float:
@@ -124,31 +125,11 @@ def asked_release(released: Released, *, table: str | None, verified: bool) -> O
         for entry in loaded.spec.tables
         if table in (None, entry.name)
     )
-    histograms = tuple(ReleasedHistogram(released, each) for each in loaded.spec.histograms)
+    histograms = tuple(
+        SizeHistogram(each.name, each.of, partial(released.histogram, each.name))
+        for each in loaded.spec.histograms
+    )
     return OpenRelease(folder, certificate, released.digest, verified, tables, histograms)
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedHistogram:
-    """A published histogram of sizes, whose file is read when it is asked."""
-
-    released: Released
-    histogram: Histogram
-
-    @property
-    def name(self) -> str:
-        """Its name in the spec."""
-        return self.histogram.name
-
-    @property
-    def column(self) -> str:
-        """The column whose values have the sizes."""
-        return self.histogram.of
-
-    @property
-    def pairs(self) -> NDArray[np.int64]:
-        """(k, 2) sizes, and how many values have each."""
-        return self.released.histogram(self.name)
 
 
 @dataclass(frozen=True, eq=False)
