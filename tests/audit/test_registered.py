@@ -14,7 +14,11 @@ import pytest
 from tabularium.mechanisms import MECHANISMS, build, restore
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.channel.replay.replay_audit import difference_between, same_under_forced_outputs
+from tabularium.mechanisms.channel.replay.replay_audit import (
+    Audit,
+    difference_between,
+    same_under_forced_outputs,
+)
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import CASES, Case
@@ -22,17 +26,21 @@ from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, audit, judge
 from tests.audit.traps import trapped
 from tests.audit.twins.catalogue import TrueTotalInTheDiagnostics
+from tests.sizes import runs
 
 BUDGET = Fraction(1, 2)
 
 
-def everything() -> Iterator[Any]:
-    """Each name, each set of parameters, each definition of privacy."""
+def everything(*, further: Any = ()) -> Iterator[Any]:
+    """Each name, each set of parameters, each definition of privacy; ``further`` marks all but the first of these."""
     for name in MECHANISMS:
         case = CASES.get(name)
         for number, parameters in enumerate(case.parameters if case else ()):
             for definition in MECHANISMS[name].definitions:
-                yield pytest.param(name, parameters, definition, id=f"{name}-{number}-{definition}")
+                marks = further if definition != MECHANISMS[name].definitions[0] else ()
+                yield pytest.param(
+                    name, parameters, definition, id=f"{name}-{number}-{definition}", marks=marks
+                )
 
 
 @pytest.fixture(scope="module")
@@ -50,25 +58,24 @@ def test_no_mechanism_is_left_out() -> None:
 
 @every
 def test_it_is_private(name: str, parameters: dict[str, Any], definition: Definition) -> None:
+    """The whole search for the first form of each, a part of it for the others."""
     case = CASES[name]
     first = parameters is case.parameters[0] and definition == MECHANISMS[name].definitions[0]
-    if first:
-        audit(build(name, **parameters), case, definition)
-    else:
-        audit(build(name, **parameters), case, definition, examples=12, every=8)
+    part = {} if first else {"examples": runs(4, 12), "every": runs(24, 8)}
+    audit(build(name, **parameters), case, definition, **part)
 
 
-@every
+@pytest.mark.parametrize(("name", "parameters", "definition"), list(everything(further=pytest.mark.audit)))
 def test_its_worst_pair_shows_that_no_noise_is_wasted(
     name: str, parameters: dict[str, Any], definition: Definition
 ) -> None:
-    case = CASES[name]
+    mechanism, case = build(name, **parameters), CASES[name]
     one, other = (np.asarray(counts) for counts in case.worst)
-    for pair in ((one, other), (other, one)):
-        found = judge(
-            build(name, **parameters), *pair, budget=BUDGET, definition=definition, force=case.worst_force
-        )
-        assert found.loss >= case.reaches * float(BUDGET)
+    with Audit(mechanism) as processes:
+        options: Any = {"budget": BUDGET, "definition": definition, "force": case.worst_force}
+        for pair in ((one, other), (other, one)):
+            found = judge(mechanism, *pair, **options, processes=processes)
+            assert found.loss >= case.reaches * float(BUDGET)
 
 
 @every
