@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.measured import Measured, Release
 from tests.audit.cases import Case, Counts
-from tests.audit.twins.twin import Drawn, Twin
+from tests.audit.twins.twin import Drawn, Says, Twin, small
 
 
 class NoiseOfItsOwn(Twin):
@@ -23,38 +24,35 @@ class NoiseOfItsOwn(Twin):
         return {"cells": noisy + (counts + extra if self.broken else extra)}, {}
 
 
-class TrueTotalInTheDiagnostics(Twin):
+class TrueTotalInTheDiagnostics(Says):
     """The release is private; what is said about it is not."""
 
-    def draw(self, counts: Counts, channel: Channel) -> Drawn:
-        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
-        return {"cells": noisy}, {"total": int((counts if self.broken else noisy).sum())}
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        return int(cells.sum())
 
 
-class RaisesOnTheData(Twin):
+class RaisesOnTheData(Says):
     """An error that only some data sets cause tells which they are."""
 
-    def draw(self, counts: Counts, channel: Channel) -> Drawn:
-        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
-        if self.broken and counts.max() > 2:
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        if self.broken and cells.max() > 2:
             raise ValueError("a count is too large")
-        return {"cells": noisy}, {}
+        return 0
 
 
-class WarnsAboutTheData(Twin):
+class WarnsAboutTheData(Says):
     """Nothing is different but what a log would hold."""
 
-    def draw(self, counts: Counts, channel: Channel) -> Drawn:
-        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
-        if (counts if self.broken else noisy).max() > 2:
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        if cells.max() > 2:
             warnings.warn("a count is large", stacklevel=1)
-        return {"cells": noisy}, {}
+        return 0
 
 
 class OrderInMemory(Twin):
     """The release is laid out by columns or by rows, as the largest true count will have it."""
 
-    case: ClassVar[Case] = Case(worst=([], []), shapes=((2, 3), (3, 2)), largest=1000)
+    case: ClassVar[Case] = small((2, 3), (3, 2))
     columns: ClassVar[list[bool]] = []
 
     def draw(self, counts: Counts, channel: Channel) -> Drawn:

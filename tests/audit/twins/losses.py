@@ -9,7 +9,7 @@ import numpy as np
 
 from tabularium.mechanisms.channel import Channel
 from tests.audit.cases import Case, Counts
-from tests.audit.twins.twin import Drawn, Twin
+from tests.audit.twins.twin import Drawn, Twin, small
 
 
 class HalfTheScale(Twin):
@@ -47,7 +47,7 @@ class OneCandidateTooGood(Twin):
 class OneGroupTooMany(Twin):
     """Choices in groups that all look at the total: one record moves the scores of every group."""
 
-    case: ClassVar[Case] = Case(worst=([], []), shapes=((2,), (7,)), largest=1000)
+    case: ClassVar[Case] = small((2,), (7,))
 
     def draw(self, counts: Counts, channel: Channel) -> Drawn:
         seen = np.full_like(counts, counts.sum()) if self.broken else counts
@@ -60,7 +60,7 @@ class OneGroupTooMany(Twin):
 class GroupsFromTheData(Twin):
     """The groups begin where the data say."""
 
-    case: ClassVar[Case] = Case(worst=([], []), shapes=((2,), (7,)), largest=1000)
+    case: ClassVar[Case] = small((2,), (7,))
 
     def draw(self, counts: Counts, channel: Channel) -> Drawn:
         start = 1 + int(counts[0] > 2) * (counts.size - 2) if self.broken else 1
@@ -72,7 +72,7 @@ class GroupsFromTheData(Twin):
 class CostsBeyondTheBin(Twin):
     """A partition by noisy costs, where a record also changes costs of intervals that do not hold its bin."""
 
-    case: ClassVar[Case] = Case(worst=([], []), shapes=((2,), (5,)), largest=1000)
+    case: ClassVar[Case] = small((2,), (5,))
 
     def draw(self, counts: Counts, channel: Channel) -> Drawn:
         cells = counts.size

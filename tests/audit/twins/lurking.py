@@ -12,23 +12,10 @@ from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import Counts
-from tests.audit.twins.twin import Drawn, Twin
+from tests.audit.twins.twin import Drawn, Says, Twin
 
 
-class Lurks(Twin):
-    """Base: noise on every cell, and one thing that is said beside it; the sound one says it of the noisy cells."""
-
-    def draw(self, counts: Counts, channel: Channel) -> Drawn:
-        budget = channel.budget
-        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
-        return {"cells": noisy}, {"said": self.said(counts if self.broken else noisy, budget)}
-
-    def said(self, cells: Counts, budget: Fraction) -> int:
-        """Return what is said beside it."""
-        raise NotImplementedError
-
-
-class TotalIfItIsLarge(Lurks):
+class TotalIfItIsLarge(Says):
     """Neighbours on both sides of 31 337 are seldom tried."""
 
     def said(self, cells: Counts, budget: Fraction) -> int:
@@ -36,14 +23,14 @@ class TotalIfItIsLarge(Lurks):
         return total if total > 31_337 else 0
 
 
-class TellsTheThousands(Lurks):
+class TellsTheThousands(Says):
     """One pair of neighbours in a thousand differs."""
 
     def said(self, cells: Counts, budget: Fraction) -> int:
         return (int(cells.sum()) + 437) // 1000
 
 
-class RoundsItsOwnNoise(Lurks):
+class RoundsItsOwnNoise(Says):
     """A generator of its own, seeded each time anew, and a rounding that hides it."""
 
     def said(self, cells: Counts, budget: Fraction) -> int:
@@ -51,14 +38,14 @@ class RoundsItsOwnNoise(Lurks):
         return int(np.rint((float(cells.sum()) + own) / 4096))
 
 
-class OnlyOnLargeTables(Lurks):
+class OnlyOnLargeTables(Says):
     """Audits try small ones."""
 
     def said(self, cells: Counts, budget: Fraction) -> int:
         return int(cells.sum()) if cells.size > 100 else 0
 
 
-class OnlyBelowATwentieth(Lurks):
+class OnlyBelowATwentieth(Says):
     """Audits try budgets at which something is seen."""
 
     def said(self, cells: Counts, budget: Fraction) -> int:
@@ -74,7 +61,7 @@ class OnlyWhereNobodyWatches(Twin):
         return {"cells": counts if secure else noisy}, {}
 
 
-class LogsTheTotal(Lurks):
+class LogsTheTotal(Says):
     """At a level that nobody has switched on yet."""
 
     def said(self, cells: Counts, budget: Fraction) -> int:
@@ -82,7 +69,7 @@ class LogsTheTotal(Lurks):
         return 0
 
 
-class LogsUnderABorrowedName(Lurks):
+class LogsUnderABorrowedName(Says):
     """The compiler's own loggers are not listened to; one that is called like them is."""
 
     def said(self, cells: Counts, budget: Fraction) -> int:
@@ -90,7 +77,7 @@ class LogsUnderABorrowedName(Lurks):
         return 0
 
 
-class RefusesLargeCounts(Lurks):
+class RefusesLargeCounts(Says):
     """That there is a release tells that no count is so large; zeros and small tables are taken."""
 
     def said(self, cells: Counts, budget: Fraction) -> int:

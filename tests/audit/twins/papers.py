@@ -9,7 +9,7 @@ import numpy as np
 
 from tabularium.mechanisms.channel import Channel
 from tests.audit.cases import Case, Counts
-from tests.audit.twins.twin import Drawn, Twin
+from tests.audit.twins.twin import Drawn, Twin, small
 
 
 class BarePhase(Twin):
@@ -68,7 +68,7 @@ class UnboundedDepth(Twin):
     The broken one gives every part bins of its own in one scope, although a part lies inside its parent.
     """
 
-    case: ClassVar[Case] = Case(worst=([], []), shapes=((1,), (8,), (128,)), largest=1000)
+    case: ClassVar[Case] = small((1,), (8,), (128,))
     depth = 2
 
     def draw(self, counts: Counts, channel: Channel) -> Drawn:
