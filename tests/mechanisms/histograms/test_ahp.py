@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.clustering import Ahp, cluster_starts, least_error
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.sizes import runs
@@ -79,15 +77,6 @@ def test_the_least_error_is_near_the_least_over_all_lengths() -> None:
 # --- the mechanism ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("grouping", ["expected", "threshold"])
-@pytest.mark.parametrize("definition", ["pure", "zcdp"])
-def test_without_noise_the_table_comes_back(grouping: str, definition: str) -> None:
-    counts = np.array([[3, 0, 500], [12, 0, 1 << 40]])
-    mechanism = Ahp(grouping=grouping)
-    release = mechanism.release(counts, SeededChannel(10**9, seed=1, definition=definition))
-    assert np.array_equal(release.values, counts)
-
-
 def test_every_cell_has_the_mean_of_its_cluster() -> None:
     counts = np.repeat([0, 50, 400], [60, 30, 10]).reshape(10, 10)
     mechanism = Ahp(nonnegative=False)
@@ -133,58 +122,3 @@ def test_negative_means_are_released_as_zero() -> None:
     assert min(value.min() for value in values) < 0
     for one, other in zip(values, again, strict=True):
         assert np.array_equal(np.maximum(one, 0), other)
-
-
-@pytest.mark.parametrize(("epsilon", "part"), [("1/100", 0.05), ("1/10", 0.25), ("1", 0.95)])
-def test_it_gains_over_noise_on_every_cell(epsilon: str, part: float) -> None:
-    rng = generator(9)
-    counts = rng.geometric(0.4, 6000) * rng.integers(0, 2, 6000)
-    counts += (rng.pareto(1.5, 6000) * 3).astype(np.int64) // 10
-    ours = Ahp().release(counts, SeededChannel(epsilon, seed=1)).values
-    plain = build("identity").release(counts, SeededChannel(epsilon, seed=1)).values
-    assert np.abs(ours - counts).mean() < part * np.abs(plain - counts).mean()
-
-
-# --- parameters, extremes ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"share": 0.9}, "share: a share must be exact, not float; .*text"),
-        ({"share": "1"}, "share: a share of the budget lies between 0 and 1"),
-        ({"grouping": "noisy"}, "grouping: .*expected or threshold"),
-        ({"threshold": 0.35}, "threshold: a threshold must be exact, not float"),
-        ({"threshold": "-1"}, "threshold: a threshold lies between 0 and 10"),
-        ({"threshold": "low"}, "threshold: a threshold is not a number"),
-        ({"nonnegative": 1}, "nonnegative: .*not int"),
-        ({"eta": "1/2"}, "no parameter of that name"),
-    ],
-)
-def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(MechanismError, match=message):
-        build("ahp", **parameters)
-
-
-def test_parameters_build_the_same_mechanism_again() -> None:
-    mechanism = build("ahp", share="17/20", grouping="threshold", threshold="0.5", nonnegative=False)
-    assert mechanism.parameters() == {
-        "share": "17/20",
-        "grouping": "threshold",
-        "threshold": "1/2",
-        "nonnegative": False,
-    }
-    assert build("ahp", **mechanism.parameters()) == mechanism
-
-
-@pytest.mark.parametrize("grouping", ["expected", "threshold"])
-def test_the_largest_table(grouping: str) -> None:
-    """A million cells of 2^40: their sum is 2^60."""
-    counts = np.full(1 << 20, 1 << 40)
-    release = Ahp(grouping=grouping).release(counts, SeededChannel(1, seed=1))
-    assert np.abs(release.values / (1 << 40) - 1).max() < 1e-9
-
-
-def test_a_threshold_that_would_have_no_effect_is_refused() -> None:
-    with pytest.raises(MechanismError, match="threshold: this has no effect here"):
-        build("ahp", threshold="9")

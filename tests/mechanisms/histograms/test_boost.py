@@ -147,27 +147,6 @@ def test_tables_are_read_row_by_row():
     assert table.variances.shape == table.values.shape == (2, 3, 4)
 
 
-def test_the_largest_counts_come_back():
-    counts = np.full(1 << 10, 1 << 40)
-    release = build("boost").release(counts, SeededChannel(1, seed=2))
-    assert np.abs(release.values - counts).max() < 200
-
-
-@pytest.mark.parametrize(
-    ("parameters", "where"),
-    [
-        ({"branching": 1}, "branching"),
-        ({"branching": "best"}, "branching"),
-        ({"branching": 2.0}, "branching"),
-        ({"branching": True}, "branching"),
-        ({"root": 1}, "root"),
-    ],
-)
-def test_parameters_that_make_no_sense_are_refused(parameters, where):
-    with pytest.raises(MechanismError, match=where):
-        build("boost", **parameters)
-
-
 @pytest.mark.parametrize(("start", "stop"), [(3, 3), (-1, 2), (0, 11), (5, 4)])
 def test_a_range_beyond_the_cells_is_refused(start, stop):
     with pytest.raises(MechanismError, match="a range is empty or beyond the cells"):

@@ -157,27 +157,8 @@ def test_one_draw_with_the_noise_for_all_that_a_record_touches():
     assert (event.sensitivity, event.loss, event.shape) == (16, Fraction(1, 2), (5, 6))
 
 
-def test_the_largest_counts_come_back():
-    counts = np.full((64, 33), 1 << 40)
-    release = build("privelet").release(counts, SeededChannel(1, seed=2))
-    assert np.abs(release.values - counts).max() < 1000
-    assert release.values.flags.c_contiguous
-
-
-@pytest.mark.parametrize("axes", ["some", 1, [0.5], [-1], [True], {0: 1}])
-def test_axes_that_make_no_sense_are_refused(axes):
-    with pytest.raises(MechanismError, match="axes"):
-        build("privelet", axes=axes)
-
-
 def test_an_axis_that_the_table_lacks_is_refused():
     with pytest.raises(MechanismError, match="fewer axes"):
         build("privelet", axes=[2]).release(np.zeros((2, 2), dtype=int), SeededChannel(1, seed=1))
     with pytest.raises(MechanismError, match="a box is empty or beyond the table"):
         build("privelet").box_variance((4, 4), [[0, 2]], [[4, 5]], Fraction(1))
-
-
-def test_parameters_build_the_same_mechanism():
-    for axes in ("all", "chosen", [1, 0]):
-        mechanism = build("privelet", axes=axes)
-        assert build("privelet", **mechanism.parameters()) == mechanism

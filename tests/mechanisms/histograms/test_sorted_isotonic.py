@@ -51,16 +51,6 @@ def test_it_comes_close_with_much_budget(definition: Definition) -> None:
     assert release.values.tolist() == [[0, 3, 7], [7, 100, 1 << 40]]
 
 
-def test_levels_average_the_noise_out() -> None:
-    """A thousand equal counts and noise of scale 50: the mean error falls below a fifth of the noise."""
-    counts = np.full(1000, 500)
-    errors = [
-        np.abs(build("sorted_isotonic").release(counts, SeededChannel("1/50", seed=s)).values - 500).mean()
-        for s in range(5)
-    ]
-    assert max(errors) < 10
-
-
 def test_parameters() -> None:
     with pytest.raises(MechanismError, match="true or false"):
         build("sorted_isotonic", rounded=1)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.clustering import SrebGca, _mean_deviation, group_starts
 from tabularium.mechanisms.histograms.prevalence import odds, relative_errors
 from tabularium.mechanisms.noise.synthetic import generator
@@ -259,37 +258,3 @@ def test_odds_of_any_noisy_counts(counts: list[int], scale: float, law: str) -> 
     cells, errors = relative_errors(found, np.maximum(expected, 0))
     assert cells.sum() == pytest.approx(len(counts))
     assert np.isfinite(errors).all()
-
-
-# --- parameters, extremes ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"share": 0.9}, "share: a share must be exact, not float; .*text"),
-        ({"share": "0"}, "share: a share of the budget lies between 0 and 1"),
-        ({"share": "3/2"}, "share: .*between 0 and 1"),
-        ({"share": "most"}, "share: a share is not a number"),
-        ({"grouping": "true"}, "grouping: .*expected or noisy"),
-        ({"grouping": 1}, "grouping: "),
-        ({"nonnegative": "yes"}, "nonnegative: .*not str"),
-        ({"delta": 1}, "no parameter of that name"),
-    ],
-)
-def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(MechanismError, match=message):
-        build("sreb_gca", **parameters)
-
-
-def test_parameters_build_the_same_mechanism_again() -> None:
-    mechanism = build("sreb_gca", share="0.75", grouping="noisy", nonnegative=False)
-    assert mechanism.parameters() == {"share": "3/4", "grouping": "noisy", "nonnegative": False}
-    assert build("sreb_gca", **mechanism.parameters()) == mechanism
-
-
-def test_the_largest_table() -> None:
-    """A million cells of 2^40 in one group: their sum is 2^60."""
-    counts = np.full(1 << 20, 1 << 40)
-    release = SrebGca(grouping="noisy").release(counts, SeededChannel(1, seed=1))
-    assert np.abs(release.values / (1 << 40) - 1).max() < 1e-9

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.dawa import Dawa, _pooled
 from tabularium.mechanisms.histograms.dawa_intervals import (
     Intervals,
@@ -166,23 +164,6 @@ def test_a_group_gives_up_its_own_means_when_that_gains() -> None:
 
 # --- the mechanism ----------------------------------------------------------------------------------
 
-FORMS = [
-    {},
-    {"merge": False},
-    {"deviation": "mean", "branching": 2},
-    {"order": "rows", "branching": 16},
-    {"workload": "ranges"},
-]
-
-
-@pytest.mark.parametrize("parameters", FORMS, ids=str)
-@pytest.mark.parametrize("definition", ["pure", "zcdp"])
-def test_without_noise_the_table_comes_back(parameters: dict[str, object], definition: str) -> None:
-    counts = np.array([[3, 0, 500, 500], [12, 0, 1 << 40, 7], [12, 0, 0, 7]])
-    channel = SeededChannel(10**9, seed=1, definition=definition)
-    release = build("dawa", **parameters).release(counts, channel)
-    assert release.values == pytest.approx(counts, rel=1e-12, abs=1e-6)
-
 
 def test_even_stretches_are_intervals() -> None:
     counts = np.repeat([0, 1000, 50], [64, 32, 32])
@@ -207,19 +188,6 @@ def test_sums_are_spread_evenly_and_in_order() -> None:
     assert [str(event.loss) for event in measured.transcript] == ["1/40", "3/40"]
 
 
-def uneven(size: int) -> np.ndarray:
-    rng = generator(6)
-    return np.repeat(rng.geometric(0.02, size // 64), 64) + rng.integers(0, 3, size // 64 * 64)
-
-
-@pytest.mark.parametrize(("epsilon", "part"), [("1/100", 0.3), ("1/10", 0.35)])
-def test_it_gains_over_noise_on_every_cell(epsilon: str, part: float) -> None:
-    counts = uneven(8192)
-    ours = Dawa().release(counts, SeededChannel(epsilon, seed=1)).values
-    plain = build("identity").release(counts, SeededChannel(epsilon, seed=1)).values
-    assert np.abs(ours - counts).mean() < part * np.abs(plain - counts).mean()
-
-
 def test_the_curve_gains_over_rows_where_squares_are_even() -> None:
     rng = generator(8)
     counts = np.kron(rng.geometric(0.01, (8, 8)), np.ones((16, 16), dtype=np.int64))
@@ -228,40 +196,3 @@ def test_the_curve_gains_over_rows_where_squares_are_even() -> None:
         values = Dawa(order=order).release(counts, SeededChannel("1/10", seed=1)).values
         errors[order] = np.abs(values - counts).mean()
     assert errors["hilbert"] < 0.8 * errors["rows"]
-
-
-# --- parameters, extremes ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"share": 0.25}, "share: a share must be exact, not float; .*text"),
-        ({"share": "0"}, "share: a share of the budget lies between 0 and 1"),
-        ({"deviation": "mode"}, "deviation: .*median or mean"),
-        ({"branching": 3}, "branching: .*2, 4, 8 or 16"),
-        ({"branching": 4.0}, "branching: .*2, 4, 8 or 16"),
-        ({"branching": True}, "branching: .*2, 4, 8 or 16"),
-        ({"order": "columns"}, "order: .*hilbert or rows"),
-        ({"workload": "marginals"}, "workload: .*cells or ranges"),
-        ({"merge": 0}, "merge: .*not int"),
-        ({"nonnegative": "no"}, "nonnegative: .*not str"),
-    ],
-)
-def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(MechanismError, match=message):
-        build("dawa", **parameters)
-
-
-def test_parameters_build_the_same_mechanism_again() -> None:
-    mechanism = build("dawa", share="0.2", deviation="mean", branching=8, order="rows", workload="ranges")
-    assert build("dawa", **mechanism.parameters()) == mechanism
-    assert mechanism.parameters()["share"] == "1/5"
-
-
-@pytest.mark.parametrize("parameters", [{}, {"deviation": "mean"}, {"workload": "ranges"}], ids=str)
-def test_the_largest_counts(parameters: dict[str, object]) -> None:
-    counts = np.full(1 << 16, 1 << 40)
-    counts[::2] = 0
-    release = build("dawa", **parameters).release(counts, SeededChannel(1, seed=1))
-    assert np.abs(release.values - counts).max() < 1e3

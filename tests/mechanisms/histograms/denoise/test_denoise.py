@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,7 @@ import pytest
 
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.denoise.boxes import Layout
-from tabularium.mechanisms.histograms.denoise.denoise import Denoise
 from tabularium.mechanisms.histograms.denoise.tables import DenoiseOptions, denoise_table
 from tabularium.mechanisms.inference.family_projection import common_reduction
 from tabularium.mechanisms.measured import Release
@@ -30,84 +27,6 @@ def released(
     return build("denoise", **parameters).release(
         np.asarray(counts), SeededChannel(budget, seed=seed, definition=definition)
     )
-
-
-# --- parameters -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {},
-        {"form": "wavelet", "strength": "3/4", "sign": "free"},
-        {"form": "mixture", "strength": "0.9", "shifts": 3},
-        {"form": "wavelet", "strength": 2, "categorical": [1, 0]},
-        {"categorical": []},
-    ],
-)
-def test_parameters_come_back_from_json(parameters: dict[str, Any]) -> None:
-    mechanism = build("denoise", **parameters)
-    assert build("denoise", **json.loads(json.dumps(mechanism.parameters()))) == mechanism
-
-
-def test_parameters_are_exact() -> None:
-    mechanism = build("denoise", form="mixture", strength="0.9", categorical=(1,))
-    assert isinstance(mechanism, Denoise)
-    assert mechanism.strength == Fraction(9, 10)
-    assert mechanism.parameters() == {
-        "form": "mixture",
-        "strength": "9/10",
-        "categorical": (1,),
-        "shifts": None,
-        "sign": "auto",
-    }
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"form": "median"}, "form: there is no such choice"),
-        ({"form": "none"}, "form: there is no such choice"),
-        ({"form": "partition"}, "form: there is no such choice"),
-        ({"sign": True}, "sign: there is no such choice"),
-        ({"strength": "1/2"}, "strength: a strength means something in a given form only"),
-        ({"form": "wavelet", "strength": 0.5}, "strength: a strength must be exact, not float"),
-        ({"form": "wavelet", "strength": "much"}, "strength: a strength is not a number"),
-        ({"form": "mixture", "strength": 1}, "strength: this strength is out of bounds"),
-        ({"form": "wavelet", "strength": "0"}, "strength: this strength is out of bounds"),
-        ({"form": "wavelet", "strength": "11"}, "strength: this strength is out of bounds"),
-        ({"categorical": 1}, "categorical: this must be a list of axes"),
-        ({"categorical": ["age"]}, "categorical: an axis is named by its number"),
-        ({"categorical": [True]}, "categorical: an axis is named by its number"),
-        ({"categorical": [0, 0]}, "categorical: an axis is named twice"),
-        ({"shifts": 0}, "shifts: this number is out of bounds"),
-        ({"shifts": "4"}, "shifts: this must be a whole number"),
-    ],
-)
-def test_bad_parameters_are_named(parameters: dict[str, Any], words: str) -> None:
-    with pytest.raises(MechanismError) as caught:
-        build("denoise", **parameters)
-    assert words in str(caught.value)
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("shape", "categorical", "words"),
-    [
-        ((4, 4), [2], "2 dimensions has no such axis"),
-        ((4,), [-2], "has no such axis"),
-        ((2,) * 11, [], "10 axes"),
-    ],
-)
-def test_axes_are_checked_before_anything_is_drawn(
-    shape: tuple[int, ...], categorical: list[int], words: str
-) -> None:
-    channel = SeededChannel(1, seed=1)
-    with pytest.raises(MechanismError, match=words) as caught:
-        build("denoise", categorical=categorical).release(np.zeros(shape, np.int64), channel)
-    assert caught.value.where == "categorical"
-    assert channel.remaining == 1
-    assert not channel.transcript
 
 
 # --- what it keeps, and what it leaves alone --------------------------------------------------------
@@ -175,20 +94,6 @@ def test_axes_of_one_cell_do_not_matter(form: Any) -> None:
 
 
 # --- accuracy ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["auto", "mixture", "wavelet"])
-@pytest.mark.parametrize("definition", ["pure", "zcdp"])
-def test_steps_are_found_again(form: str, definition: Any) -> None:
-    """Noise on every cell: about 10 (Laplace, ε = 1/10) and 8 (σ = 10)."""
-    budget = "1/10" if definition == "pure" else "1/200"
-    errors = [
-        np.abs(
-            released(STEPS, budget, seed=seed, definition=definition, form=form, shifts=4).values - STEPS
-        ).mean()
-        for seed in range(3)
-    ]
-    assert np.mean(errors) < (4.0 if form == "wavelet" else 2.6)
 
 
 def test_a_landscape_is_better_denoised_on_its_two_axes_than_row_by_row() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.denoise.boxes import Layout
 from tabularium.mechanisms.histograms.denoise.forms import may_be_empty, mostly_empty
 from tabularium.mechanisms.histograms.denoise.mixture import Prior, Sparse, ascend
@@ -236,9 +235,3 @@ def test_where_totals_count_they_are_kept() -> None:
     found = mechanism.finish_tables(noisy_cells[None], event)
     assert found is not None
     assert found[1][0]["form"] != "sparse"
-
-
-@pytest.mark.parametrize("more", [{"sign": "total"}, {"strength": "1/2"}])
-def test_what_cannot_go_with_it(more: dict[str, Any]) -> None:
-    with pytest.raises(MechanismError):
-        build("denoise", form="sparse", **more)

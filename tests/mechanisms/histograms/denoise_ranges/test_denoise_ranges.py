@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.denoise_ranges.measure import noisy_sums
 from tabularium.mechanisms.histograms.denoise_ranges.plan import PARTS, TOTAL_SHARE, planned_shares
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
@@ -34,40 +32,6 @@ def range_error(values: Any, counts: Any) -> float:
     return float(np.abs(running[:, None] - running[None, :]).mean())
 
 
-# --- parameters -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("parameters", "field"),
-    [
-        ({"workload": "sums"}, "workload"),
-        ({"longest": 5}, "longest"),
-        ({"workload": "ranges", "longest": 0}, "longest"),
-        ({"workload": "ranges", "longest": 2.5}, "longest"),
-        ({"workload": "ranges", "form": "wavelet"}, "form"),
-        ({"workload": "ranges", "form": "mixture", "strength": "0.5"}, "form"),
-        ({"workload": "ranges", "shifts": 3}, "shifts"),
-        ({"workload": "ranges", "sign": "cut"}, "sign"),
-    ],
-)
-def test_what_means_nothing_is_refused_by_name(parameters: dict[str, Any], field: str) -> None:
-    with pytest.raises(MechanismError) as caught:
-        build("denoise", **parameters)
-    assert caught.value.where == field
-
-
-def test_an_axis_that_is_not_there_is_refused_before_anything_is_drawn() -> None:
-    channel = SeededChannel(1, seed=1)
-    with pytest.raises(MechanismError, match="no such axis"):
-        build("denoise", workload="ranges", categorical=[2]).measure(np.zeros((2, 3), int), channel)
-    assert not channel.transcript
-
-
-def test_documents_of_cells_do_not_name_what_belongs_to_ranges() -> None:
-    assert "workload" not in build("denoise").parameters()
-    assert build("denoise", workload="ranges", longest=9).parameters()["longest"] == 9
-
-
 # --- what is drawn ----------------------------------------------------------------------------------
 
 
@@ -81,12 +45,6 @@ def test_it_spends_the_whole_budget_on_sums_that_hold_each_cell_once(counts: Any
     release = build("denoise", workload="ranges").finish(found)
     assert release.values.shape == np.shape(counts)
     assert (release.values >= 0).all()
-
-
-def test_it_is_finished_from_its_document() -> None:
-    drawn = measured(STEPS.reshape(20, 20), longest=8, categorical=[0])
-    again = Measured.from_document(json.loads(json.dumps(drawn.document())), drawn.arrays)
-    assert (restore(again).finish(again).values == restore(drawn).finish(drawn).values).all()
 
 
 def test_large_counts_with_hardly_any_noise_are_no_trouble() -> None:

@@ -15,8 +15,6 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting import epsilon_within, spent
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
-from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.noise.synthetic import generator
 
@@ -55,29 +53,6 @@ def by_definition(table: np.ndarray, height: int) -> list[Box]:
             made += [(*box[:axis], side, *box[axis + 1 :]) for side in ((low, cut), (cut, high))]
         boxes = made
     return boxes
-
-
-def test_parameters_build_the_same_mechanism_again() -> None:
-    mechanism = build("hierarchical_kd_tree", height=3, structure="0.7", medians="chosen")
-    assert mechanism.parameters() == {"height": 3, "structure": "7/10", "medians": "chosen"}
-    assert build("hierarchical_kd_tree", **json.loads(json.dumps(mechanism.parameters()))) == mechanism
-
-
-@pytest.mark.parametrize(
-    ("parameter", "value", "says"),
-    [
-        ("height", -1, "out of bounds"),
-        ("height", 65, "out of bounds"),
-        ("height", 2.0, "must be a whole number, not float"),
-        ("structure", 0.5, "a share must be exact, not float"),
-        ("structure", "0", "lies between 0 and 1"),
-        ("medians", "exact", "no such choice"),
-    ],
-)
-def test_bad_parameters_are_refused_by_name(parameter: str, value: Any, says: str) -> None:
-    with pytest.raises(MechanismError, match=says) as caught:
-        build("hierarchical_kd_tree", **{parameter: value})
-    assert caught.value.where == parameter
 
 
 def test_every_level_gets_the_same_and_the_sums_the_rest() -> None:
@@ -155,9 +130,3 @@ def test_a_box_is_released_as_its_noisy_mean() -> None:
     for box, total in zip(boxes_of(measured), measured.arrays["sums"].tolist(), strict=True):
         part = values[tuple(slice(*side) for side in box)]
         assert part == pytest.approx(total / part.size, rel=1e-15)
-
-
-def test_the_largest_counts() -> None:
-    table = np.full((4, 4), LARGEST_COUNT)
-    found = build("hierarchical_kd_tree").release(table, SeededChannel(10, seed=1))
-    assert np.abs(found.values - table).max() < 50

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
-from math import prod, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tabularium.mechanisms import build, restore
+from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.channel import SeededChannel, replay
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.kd_tree import KdTree, within_sums
 from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Release
@@ -51,54 +49,6 @@ def rectangles(side: int, number: int) -> np.ndarray:
 def range_error(table: np.ndarray, truth: np.ndarray, ranges: np.ndarray) -> float:
     gaps = table - truth
     return float(np.mean([abs(gaps[a:b, c:d].sum()) for (a, b), (c, d) in ranges.tolist()]))
-
-
-# --- parameters ---------------------------------------------------------------------------------------
-
-
-def test_parameters_build_the_same_mechanism_again() -> None:
-    mechanism = build(
-        "kd_tree", cells="0.3", total="0", xi0=7, xi1="2.5", tolerance=1, split="median", risk=True
-    )
-    parameters = mechanism.parameters()
-    assert parameters == {
-        "cells": "3/10",
-        "total": "0/1",
-        "xi0": "7/1",
-        "xi1": "5/2",
-        "tolerance": "1/1",
-        "split": "median",
-        "combine": True,
-        "risk": True,
-    }
-    assert build("kd_tree", **json.loads(json.dumps(parameters))) == mechanism
-    assert build("kd_tree", **json.loads(json.dumps(KdTree().parameters()))) == KdTree()
-
-
-@pytest.mark.parametrize(
-    ("parameter", "value", "says"),
-    [
-        ("cells", 0.5, "a share must be exact, not float"),
-        ("cells", "0", "lies between 0 and 1"),
-        ("cells", "19/20", "nothing would remain for the sums"),
-        ("total", "-1/4", "a share"),
-        ("total", "1", "lies between 0 and 1"),
-        ("xi0", -1, "out of bounds"),
-        ("xi0", "many", "a threshold is not a number"),
-        ("xi1", 2.5, "a threshold must be exact, not float"),
-        ("xi1", True, "a threshold must be exact, not bool"),
-        ("tolerance", 10**40, "out of bounds"),
-        ("tolerance", None, "a threshold must be exact, not NoneType"),
-        ("split", "mean", "no such choice"),
-        ("combine", "no", "must be true or false, not str"),
-        ("risk", 1, "must be true or false, not int"),
-    ],
-)
-def test_bad_parameters_are_refused_by_name(parameter: str, value: Any, says: str) -> None:
-    with pytest.raises(MechanismError, match=says) as caught:
-        build("kd_tree", **{parameter: value})
-    assert caught.value.where == parameter
-    assert caught.value.hint
 
 
 # --- budget -------------------------------------------------------------------------------------------
@@ -196,30 +146,6 @@ def test_noise_alone_does_not_cut_as_it_does_without_the_margin() -> None:
 # --- what is released ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(1,), (2,), (13,), (3, 5), (2, 1, 3, 2), ()], ids=str)
-@pytest.mark.parametrize("parameters", [{}, PAPER, {"risk": True}], ids=str)
-@pytest.mark.parametrize("definition", ["pure", "zcdp"])
-def test_every_shape(shape: tuple[int, ...], parameters: dict[str, Any], definition: str) -> None:
-    found = release(np.arange(prod(shape)).reshape(shape), 1, definition=definition, **parameters)
-    assert found.values.shape == shape
-    assert found.values.dtype == np.float64
-    assert found.variances is None
-    assert found.insecure
-    json.dumps(found.diagnostics)
-
-
-def test_a_great_budget_leaves_no_error() -> None:
-    table = generator(2).integers(0, 50, (12, 9))
-    for definition in ("pure", "zcdp"):
-        assert release(table, 10**6, definition=definition).values.tolist() == table.tolist()
-
-
-def test_the_largest_counts() -> None:
-    table = np.array([[LARGEST_COUNT, 0], [0, LARGEST_COUNT]])
-    found = release(table, 10)
-    assert np.abs(found.values - table).max() < 50
-
-
 def test_in_the_papers_form_each_box_has_its_noisy_mean() -> None:
     mechanism = build("kd_tree", **PAPER)
     measured = mechanism.measure(clusters(16), SeededChannel(1, seed=5))
@@ -279,10 +205,3 @@ def test_ranges_are_better_than_those_of_cells_and_of_a_hierarchical_tree() -> N
         }
         assert errors["kd_tree"] < 0.8 * errors["hierarchical_kd_tree"]
         assert errors["kd_tree"] < 0.5 * errors["cells"]
-
-
-def test_what_was_stored_finishes_the_same() -> None:
-    measured = build("kd_tree", risk=True).measure(clusters(16), SeededChannel(1, seed=2))
-    once, again = (restore(measured).finish(measured) for _ in range(2))
-    assert once.values.tolist() == again.values.tolist()
-    assert once.diagnostics == again.diagnostics

@@ -13,7 +13,7 @@ import pytest
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.noise_first import Merging, NoiseFirst, improve
+from tabularium.mechanisms.histograms.noise_first import Merging, improve
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise, laplace_variance
 
@@ -183,25 +183,6 @@ def test_what_cannot_be_improved(given: dict[str, Any], where: str, words: str) 
     assert "\n" not in caught.value.line()
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [{"centre": "x"}, {"bins": "3"}, {"penalty": None}, {"range_rule": "yes"}, {"risk_runs": 2000}],
-    ids=str,
-)
-def test_parameters_are_checked_when_it_is_built(parameters: dict[str, Any]) -> None:
-    with pytest.raises(MechanismError) as caught:
-        build("noise_first", **parameters)
-    assert caught.value.where == next(iter(parameters))
-
-
-def test_impossible_bins_cost_nothing() -> None:
-    channel = SeededChannel(1, seed=1)
-    with pytest.raises(MechanismError, match="more bins than cells"):
-        build("noise_first", bins=4).release([1, 2, 3], channel)
-    assert channel.remaining == 1
-    assert not channel.transcript
-
-
 # --- the mechanism ----------------------------------------------------------------------------------
 
 
@@ -222,21 +203,6 @@ def test_a_release_is_the_improved_measurement(parameters: dict[str, Any], defin
     assert release.insecure
     (event,) = release.transcript
     assert (event.primitive, event.shape) == (f"discrete_{noise}", STEPS.shape)
-
-
-def test_parameters_build_the_same_mechanism() -> None:
-    mechanism = NoiseFirst(centre="median", bins=7, penalty="paper", range_rule=False, risk_runs=3)
-    assert build("noise_first", **json.loads(json.dumps(mechanism.parameters()))) == mechanism
-
-
-def test_it_beats_noise_on_every_cell() -> None:
-    """Four steps of 250 cells at ε = 1/10: the error of a cell falls from about 10 to below 2."""
-    errors = {}
-    for name in ("identity", "noise_first"):
-        runs = [build(name).release(STEPS, SeededChannel("1/10", seed=seed)).values for seed in range(5)]
-        errors[name] = np.mean([np.abs(values - STEPS).mean() for values in runs])
-    assert errors["noise_first"] < 2
-    assert errors["identity"] > 9
 
 
 def test_counts_of_every_size() -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from itertools import pairwise
-from math import prod, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from tabularium.mechanisms import build, restore
+from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting import epsilon_within, spent
 from tabularium.mechanisms.channel import Channel, SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.measured import Release
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.mechanisms.histograms.p_hpartition.test_p_hpartition_deviations import deviation, rounded
@@ -32,57 +30,6 @@ def release(
     made = build("p_hpartition", **parameters).release(counts, channel)
     assert channel.remaining == 0
     return made
-
-
-# --- parameters ---------------------------------------------------------------------------------------
-
-
-def test_parameters_build_the_same_mechanism_again() -> None:
-    mechanism = build("p_hpartition", structure="0.3", choice="0", depth=7, balance=2, unattributed=True)
-    parameters = mechanism.parameters()
-    assert parameters == {
-        "structure": "3/10",
-        "choice": "0/1",
-        "depth": 7,
-        "balance": 2,
-        "leave_whole": True,
-        "unattributed": True,
-    }
-    assert build("p_hpartition", **json.loads(json.dumps(parameters))) == mechanism
-
-
-@pytest.mark.parametrize(
-    ("parameter", "value", "says"),
-    [
-        ("structure", 0.25, "a share must be exact, not float"),
-        ("structure", "0", "lies between 0 and 1"),
-        ("structure", "3/4", "nothing would remain for the sums"),
-        ("choice", "-1/4", "a share"),
-        ("choice", 0.0, "a share must be exact, not float"),
-        ("choice", "none", "a share is not a number"),
-        ("choice", "1", "lies between 0 and 1"),
-        ("depth", 0, "out of bounds"),
-        ("depth", 65, "out of bounds"),
-        ("depth", "7", "must be a whole number, not str"),
-        ("balance", -1, "out of bounds"),
-        ("balance", True, "must be a whole number, not bool"),
-        ("leave_whole", "no", "must be true or false, not str"),
-        ("unattributed", 1, "must be true or false, not int"),
-        ("sign", "cut", "no such choice"),
-    ],
-)
-def test_bad_parameters_are_refused_by_name(parameter: str, value: Any, says: str) -> None:
-    with pytest.raises(MechanismError, match=says) as caught:
-        build("p_hpartition", **{parameter: value})
-    assert caught.value.where in {parameter, "choice"}
-    assert caught.value.hint
-
-
-def test_a_table_that_could_overflow_is_refused_before_anything_is_drawn() -> None:
-    channel = SeededChannel(1, seed=1)
-    with pytest.raises(MechanismError, match="more than 2097152 cells"):
-        build("p_hpartition").measure(np.zeros((1 << 21) + 1, dtype=np.int64), channel)
-    assert not channel.transcript
 
 
 # --- budget -------------------------------------------------------------------------------------------
@@ -204,16 +151,6 @@ def test_a_part_costs_its_noise() -> None:
 # --- what is released ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(1,), (2,), (13,), (3, 5), (2, 1, 3, 2), ()], ids=str)
-@pytest.mark.parametrize("parameters", [{}, FINEST, {"unattributed": True}], ids=str)
-def test_every_shape(shape: tuple[int, ...], parameters: dict[str, Any]) -> None:
-    found = release(np.arange(prod(shape)).reshape(shape), 1, **parameters)
-    assert found.values.shape == shape
-    assert found.values.dtype == np.float64
-    assert found.variances is None
-    assert found.insecure
-
-
 def test_each_part_has_its_noisy_mean() -> None:
     mechanism = build("p_hpartition")
     measured = mechanism.measure(STEPS.reshape(2, -1), SeededChannel(1, seed=5))
@@ -298,32 +235,6 @@ def test_cuts_that_the_sums_speak_against_are_taken_back() -> None:
     assert flat.diagnostics["parts_measured"] > 50
     assert flat.diagnostics["parts"] < flat.diagnostics["parts_measured"] / 8
     assert sum(flat.diagnostics["cuts_per_level"]) + 1 == flat.diagnostics["parts_measured"]
-
-
-def test_it_beats_plain_noise_on_a_table_of_steps() -> None:
-    steps = np.repeat(generator(3).integers(0, 200, 12), 50)
-    errors = [np.abs(release(steps, "1/20", seed=seed).values - steps).mean() for seed in range(10)]
-    plain = [
-        np.abs(build("identity").release(steps, SeededChannel("1/20", seed=seed)).values - steps).mean()
-        for seed in range(10)
-    ]
-    assert np.mean(errors) < 0.6 * np.mean(plain)
-
-
-def test_finishing_a_stored_measurement_later() -> None:
-    mechanism = build("p_hpartition", **FINEST)
-    measured = mechanism.measure(STEPS, SeededChannel(1, seed=8))
-    assert restore(measured) == mechanism
-    assert restore(measured).finish(measured).values.tolist() == mechanism.finish(measured).values.tolist()
-
-
-def test_extreme_counts() -> None:
-    """2^16 bins at the limit: sums of 2^56, known to within their noise."""
-    counts = np.full(1 << 16, 1 << 40)
-    counts[::2] = 0
-    for parameters in ({}, FINEST):
-        values = release(counts, 1, depth=3, **parameters).values
-        assert values.sum() == pytest.approx(counts.sum(), rel=1e-12)
 
 
 def test_a_tiny_budget_does_not_overflow() -> None:

@@ -277,42 +277,6 @@ def test_pairs_are_merged(pairs: list[tuple[int, int]]) -> None:
     assert prevalences(expand(np.array(pairs)).tolist() or [0]).tolist() == merged(np.array(pairs)).tolist()
 
 
-@pytest.mark.parametrize(
-    ("counts", "parameters", "what"),
-    [
-        ([1, 2, 3], {"form": "prevalences"}, "pairs of count"),
-        ([[1, 2, 3]], {"form": "prevalences"}, "pairs of count"),
-        ([[3, -1]], {"form": "prevalences"}, "not be negative"),
-        ([], {}, "no cells"),
-        ([1.5], {}, "integers"),
-    ],
-)
-def test_what_it_refuses(counts: Any, parameters: dict[str, Any], what: str) -> None:
-    channel = SeededChannel(1, seed=1)
-    with pytest.raises(MechanismError, match=what):
-        build("privhist", **parameters).release(counts, channel)
-    assert channel.remaining == 1
-
-
-@pytest.mark.parametrize(
-    ("parameters", "what"),
-    [
-        ({"total_share": "1"}, "between 0 and 1"),
-        ({"total_share": 0.1}, "exact"),
-        ({"form": "list"}, "no such choice"),
-        ({"tied": 1}, "true or false"),
-    ],
-)
-def test_parameters(parameters: dict[str, Any], what: str) -> None:
-    with pytest.raises(MechanismError, match=what):
-        build("privhist", **parameters)
-    assert build("privhist", total_share="1/5", tied=False).parameters() == {
-        "total_share": "1/5",
-        "form": "counts",
-        "tied": False,
-    }
-
-
 @pytest.mark.parametrize("pairs", [[1, 2], [[1, 2, 3]], [[1.0, 2.0]], [[2, -1]]])
 def test_only_pairs_are_expanded(pairs: Any) -> None:
     with pytest.raises(MechanismError, match="not pairs"):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.losses import root_above, rounded_up
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
@@ -309,42 +308,6 @@ def test_extreme_counts() -> None:
     for counts in (np.full(9, 1 << 40), np.array([1 << 40, *[0] * 15]), np.zeros(5, dtype=np.int64)):
         for mechanism in ALL:
             assert np.isfinite(run(mechanism, counts, "1/10").values).all()
-
-
-# --- parameters -------------------------------------------------------------------------------------
-
-BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("fpa", {"k": 0}, "k: this number is out of bounds"),
-    ("fpa", {"k": 1.5}, "k: this must be a whole number, not float"),
-    ("fpa", {"k": True}, "k: this must be a whole number, not bool"),
-    ("efpa", {"sensitivity": "loose"}, "sensitivity: there is no such choice; use tight or paper"),
-    ("efpa", {"score": 1}, "score: there is no such choice; use norm or paper"),
-    ("efpa", {"transform": "fft"}, "transform: there is no such choice; use dft or dct"),
-    ("efpa", {"share": 0.5}, "share: a share must be exact, not float"),
-    ("efpa", {"share": "1"}, "share: a share of the budget lies between 0 and 1"),
-    ("efpa", {"shrink": 1}, "shrink: this must be true or false, not int"),
-    ("efpa", {"unattributed": "yes"}, "unattributed: this must be true or false, not str"),
-    ("spa", {"count_cap": 0}, "count_cap: this number is out of bounds"),
-    ("spa", {"count_cap": (1 << 40) + 1}, "count_cap: this number is out of bounds"),
-    ("spa", {"score": "norm"}, "mechanism: spa has no parameter of that name"),
-]
-
-
-@pytest.mark.parametrize(("name", "parameters", "message"), BAD)
-def test_bad_parameters(name: str, parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(MechanismError) as caught:
-        build(name, **parameters)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "mechanism", [Fpa(3), Spa(share="1/3"), Efpa("paper", "paper", "0.5", False, "dct", True, 9)]
-)
-def test_parameters_build_the_same_again(mechanism: Mechanism) -> None:
-    again = build(mechanism.name, **mechanism.parameters())
-    assert again == mechanism
-    assert all(isinstance(value, str | int | bool) for value in mechanism.parameters().values())
 
 
 # --- small parts ------------------------------------------------------------------------------------

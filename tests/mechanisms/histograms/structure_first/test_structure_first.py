@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.structure_first import (
     Bound,
     StructureFirst,
@@ -227,39 +225,6 @@ def test_ranges_inside_a_wide_bin_gain_from_its_tree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({}, "largest_count: the largest count of a cell is not given; .*without the data"),
-        ({"largest_count": 0}, "largest_count: .*whole number from 1"),
-        ({"largest_count": 2.5}, "largest_count: .*not float"),
-        ({"largest_count": True}, "largest_count: .*not bool"),
-        ({"largest_count": 9, "centre": "mode"}, "centre: .*mean or median"),
-        ({"largest_count": 9, "bins": 0}, "bins: "),
-        ({"largest_count": 9, "bins": "many"}, "bins: .*not str"),
-        ({"largest_count": 9, "candidates": 1 << 20}, "candidates: .*8192"),
-        ({"largest_count": 9, "structure_share": 0.5}, "structure_share: .*exact.*text"),
-        ({"largest_count": 9, "structure_share": "1"}, "structure_share: .*between 0 and 1"),
-        ({"largest_count": 9, "structure_share": "half"}, "structure_share: a share is not a number"),
-        ({"largest_count": 9, "boost": 1}, "boost: .*true or false"),
-        ({"largest_count": 9, "branching": 1}, "branching: "),
-        ({"largest_count": 9, "boundary": 1}, "no parameter of that name"),
-    ],
-)
-def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(MechanismError, match=message):
-        build("structure_first", **parameters)
-
-
-def test_parameters_build_the_same_mechanism_again() -> None:
-    for parameters in (
-        {"largest_count": 9},
-        {"largest_count": 9, "structure_share": "1/3", "bins": 4, "boost": True},
-    ):
-        mechanism = build("structure_first", **parameters)
-        assert build("structure_first", **mechanism.parameters()) == mechanism
-
-
-@pytest.mark.parametrize(
     ("centre", "cells", "cap"),
     [
         ("mean", 1 << 20, 1 << 21),
@@ -280,16 +245,6 @@ def test_a_lowered_cap_is_the_one_that_is_paid_for() -> None:
     release = StructureFirst(1 << 40, bins=2, structure_share=Fraction(1, 2)).release(counts, channel)
     assert channel.transcript[0].sensitivity == 1 << 28
     assert release.values.tolist() == pytest.approx(counts.tolist(), abs=5)
-
-
-def test_the_largest_table() -> None:
-    """2^20 cells of 2^40, boundaries at the largest F that they allow."""
-    counts = np.full(1 << 20, 1 << 40)
-    counts[: 1 << 19] = 0
-    mechanism = StructureFirst(1 << 21, bins=2, candidates=64, structure_share=Fraction(1, 2))
-    release = mechanism.release(counts, SeededChannel(100, seed=1))
-    assert release.diagnostics["widest_bin"] == 1 << 19
-    assert np.abs(release.values - counts).max() < 1
 
 
 def test_synthetic_steps_are_found() -> None:
