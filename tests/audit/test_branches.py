@@ -9,7 +9,7 @@ import pytest
 from tabularium.mechanisms import MECHANISMS, build
 from tests.audit.branches import ROOT, untaken_branches
 from tests.audit.cases import CASES
-from tests.audit.twins.lurking import RefusesLargeCounts, TruthOneInManyTimes
+from tests.audit.twins.small import RefusesLargeCounts, TruthOneInManyTimes
 
 # Conditions that no audited run meets both ways, and that look at no count: at a shape, a parameter, a budget;
 # each by its function.

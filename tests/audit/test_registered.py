@@ -21,7 +21,7 @@ from tests.audit.cases import CASES, every_form, forms, some_counts
 from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, audit, judge
 from tests.audit.traps import trapped
-from tests.audit.twins.leaks import TrueTotalInTheDiagnostics
+from tests.audit.twins.small import TrueTotalInTheDiagnostics
 from tests.sizes import runs
 
 BUDGET = Fraction(1, 2)

@@ -13,7 +13,7 @@ from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES
 from tests.audit.estimates import FEWER_RUNS, RUNS, bound, loss_from_outputs, renyi
-from tests.audit.twins.losses import HalfTheScale, HalfTheSigma
+from tests.audit.twins.small import HalfTheScale, HalfTheSigma
 from tests.audit.twins.twin import Twin
 
 BUDGET = {"pure": Fraction(1), "zcdp": Fraction(1, 2)}

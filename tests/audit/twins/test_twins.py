@@ -23,55 +23,29 @@ from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tests.audit.elsewhere import another_process, replay_elsewhere
 from tests.audit.replays import FORCES, NotPrivateError, audit, judge
 from tests.audit.traps import OtherRandomnessError, trapped
-from tests.audit.twins import (
-    baselines,
-    dawa,
-    denoise,
-    efpa,
-    kd_trees,
-    leaks,
-    losses,
-    lurking,
-    memory,
-    noise_first,
-    p_hpartition,
-    papers,
-    privhist,
-    structure_first,
-)
-from tests.audit.twins.memory import RemembersByTheNoise, RemembersTheFirstEver
+from tests.audit.twins import registered, small
+from tests.audit.twins.registered import REGISTERED
+from tests.audit.twins.small import RemembersByTheNoise, RemembersTheFirstEver
 from tests.audit.twins.twin import Broken, Twin
 from tests.sizes import runs
 
-
-def kinds(*modules: Any) -> list[type[Twin]]:
-    """The twins of some modules, but the one that no replay catches."""
-    return [
-        kind
-        for module in modules
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Twin) and kind.__module__ == module.__name__
-        if kind is not lurking.TruthOneInManyTimes
-    ]
-
-
-by_name: Any = {"ids": lambda twin: getattr(twin, "__name__", None) or type(twin.mechanism).__name__}
-SMALL = kinds(leaks, losses, lurking, memory, papers)
-REGISTERED = [
-    twin
-    for module in (
-        baselines,
-        dawa,
-        denoise,
-        efpa,
-        kd_trees,
-        noise_first,
-        p_hpartition,
-        privhist,
-        structure_first,
-    )
-    for twin in module.TWINS
+SMALL = [
+    kind
+    for kind in vars(small).values()
+    if isinstance(kind, type) and issubclass(kind, Twin) and kind.__module__ == small.__name__
+    if kind is not small.TruthOneInManyTimes  # which no replay catches
 ]
+LURKING = [
+    *(small.TotalIfItIsLarge, small.TellsTheThousands, small.RoundsItsOwnNoise, small.OnlyOnLargeTables),
+    *(
+        small.OnlyBelowATwentieth,
+        small.OnlyWhereNobodyWatches,
+        small.LogsTheTotal,
+        small.LogsUnderABorrowedName,
+    ),
+    *(small.RefusesLargeCounts, small.RefusesTheWitness, RemembersTheFirstEver, RemembersByTheNoise),
+]
+by_name: Any = {"ids": lambda twin: getattr(twin, "__name__", None) or type(twin.mechanism).__name__}
 
 
 @pytest.mark.parametrize("kind", SMALL, **by_name)
@@ -99,12 +73,12 @@ def test_the_steps_of_privhist_are_those_of_the_registered_class() -> None:
     for counts in ([5, 0, 2, 2, 90, 7, 1], [300, 0, 41]):
         one, other = (
             kind.measure(counts, SeededChannel(Fraction(7, 3), seed=2))
-            for kind in (privhist.StepByStep(), build("privhist"))
+            for kind in (registered.StepByStep(), build("privhist"))
         )
         assert difference_between(one, other) is None
 
 
-@pytest.mark.parametrize("kind", [*kinds(lurking), RemembersTheFirstEver, RemembersByTheNoise], **by_name)
+@pytest.mark.parametrize("kind", LURKING, **by_name)
 def test_one_pair_is_enough_for_a_leak_that_waits(kind: type[Twin]) -> None:
     """Neighbours on the same side of every threshold, once, through the public function alone."""
     RemembersTheFirstEver.first.clear()
@@ -154,25 +128,25 @@ def far_apart(event: Any, inputs: Counts, drawn: Any) -> Counts:
 
 #: A twin, neighbours, made-up outputs, the budget, and how many times it the twin loses.
 LOSES = [
-    (losses.HalfTheScale(), one_more([3], 0), None, EPSILON, 2),
-    (losses.OverlappingBins(), one_more([3, 5], 0), None, EPSILON, 2),
-    (papers.DrawPerBin(), one_more([5, 9, 2, 7, 1, 8, 3, 6, 4], 2), None, EPSILON, 1 / 2 + 3 / 2),
+    (small.HalfTheScale(), one_more([3], 0), None, EPSILON, 2),
+    (small.OverlappingBins(), one_more([3, 5], 0), None, EPSILON, 2),
+    (small.DrawPerBin(), one_more([5, 9, 2, 7, 1, 8, 3, 6, 4], 2), None, EPSILON, 1 / 2 + 3 / 2),
     # Twelve cells that look alike: one group.
-    (structure_first.DrawPerCell("1/2", "noisy"), one_more([0] * 12, 5), alike, 1, 1 / 2 + 12 / 2),
+    (registered.DrawPerCell("1/2", "noisy"), one_more([0] * 12, 5), alike, 1, 1 / 2 + 12 / 2),
     # Eight cells in one bin: a record is in a node of each of four levels.
     (
-        structure_first.WholeBudgetForEveryLevel(**structure_first.TREES | {"bins": 1}),
+        registered.WholeBudgetForEveryTree(**registered.TREES | {"bins": 1}),
         *(one_more(range(8), 3), None, 1, 4),
     ),
     # Sums cost 3/4 of the budget, and a record in the second cell is in two of them.
-    (kd_trees.SharedEdges(), one_more([0, 5, 0, 5], 1), far_apart, 1, 1.75),
+    (registered.SharedEdges(), one_more([0, 5, 0, 5], 1), far_apart, 1, 1.75),
     # The rest, 9/10 of the budget, pays for a record in two blocks.
-    (privhist.OverlappingBlocks(), one_more([40, 40, 1, 3], 3), None, 2, 0.1 + 2 * 0.9),
+    (registered.OverlappingBlocks(), one_more([40, 40, 1, 3], 3), None, 2, 0.1 + 2 * 0.9),
     # Five levels at ε/4 instead of ε/20 each; choices at twice their rate.
     *(
         (twin.mechanism, twin.pair, twin.force, 1, lost)
         for twin, lost in zip(
-            p_hpartition.TWINS, (5 / 4 + 1 / 4 + 1 / 2, 1 / 2 + 1 / 2 + 1 / 2), strict=False
+            registered.OF_P_HPARTITION, (5 / 4 + 1 / 4 + 1 / 2, 1 / 2 + 1 / 2 + 1 / 2), strict=False
         )
     ),
 ]
@@ -191,7 +165,7 @@ def test_what_it_loses(twin: Mechanism, pair: Any, force: Any, budget: Any, lost
 
 def test_what_too_small_a_sensitivity_loses() -> None:
     """Noise for √(z/N) loses √z as much; cosines at the first cell lose 3/2 of two thirds."""
-    for twin, folds in zip(efpa.TWINS[-2:], (3**0.5, 1.5), strict=True):
+    for twin, folds in zip(registered.OF_EFPA[-2:], (3**0.5, 1.5), strict=True):
         broken, sound = (
             replay(each, *twin.pair, 1, 0, force=twin.force).losses[1][1]  # what the coefficients lose
             for each in (twin.mechanism, build("efpa", **twin.mechanism.parameters()))
@@ -203,8 +177,8 @@ def test_what_too_small_a_sensitivity_loses() -> None:
 @pytest.mark.parametrize(
     ("twin", "sound", "pair", "force"),
     [
-        (papers.BarePhase(), papers.BarePhase(broken=False), one_more([5, 9, 2, 7, 1, 8, 3, 6], 2), None),
-        (efpa.BarePhase(), build("efpa"), one_more(np.arange(16) ** 2, 5), efpa.second),
+        (small.BarePhase(), small.BarePhase(broken=False), one_more([5, 9, 2, 7, 1, 8, 3, 6], 2), None),
+        (registered.PhasesAsTheyAre(), build("efpa"), one_more(np.arange(16) ** 2, 5), registered.second),
     ],
 )
 def test_the_bare_phase_loses_little_and_gives_all_away(
@@ -221,19 +195,19 @@ def test_bins_of_the_counts_give_a_record_away() -> None:
     """Somewhere one record more puts two cells apart that were in one bin."""
     bins = [improve([0, far], 5).starts.size for far in range(1000)]
     pair = one_more([0, int(np.flatnonzero(np.diff(bins))[0])], 1)
-    found = replay(noise_first.BinsOfTheCounts(), *pair, 1, 1)
+    found = replay(registered.BinsOfTheCounts(), *pair, 1, 1)
     assert found.loss == math.inf
     assert "results differ" in found.reason
     assert replay_loss(build("noise_first"), *pair, 1, 1) <= 1
 
 
 def test_a_cut_by_the_truth_changes_what_is_measured() -> None:
-    found = replay(kd_trees.TrueMedians(height=1), *one_more([5, 1, 5], 2), 1, 1)
+    found = replay(registered.TrueMedians(height=1), *one_more([5, 1, 5], 2), 1, 1)
     assert found.loss == math.inf
 
 
 def test_a_cap_from_the_data_changes_the_events() -> None:
-    found = replay(structure_first.CapFromItsCounts(50, bins=2), *one_more([0, 0, 7, 9], 3), 1, 1)
+    found = replay(registered.CapFromItsCounts(50, bins=2), *one_more([0, 0, 7, 9], 3), 1, 1)
     assert found.loss == math.inf
     assert "event 0 differs" in found.reason
 
@@ -245,21 +219,19 @@ def test_ties_by_the_truth_move_cells_between_groups() -> None:
         return np.array([0, 5, 5, 40]) if event.purpose == "order" else np.zeros(inputs.shape, np.int64)
 
     pair = one_more([0, 6, 6, 40], 1)
-    assert (
-        replay_loss(structure_first.TiesByTheTruth(grouping="noisy"), *pair, 1, 1, force=forced) == math.inf
-    )
+    assert replay_loss(registered.TiesByTheTruth(grouping="noisy"), *pair, 1, 1, force=forced) == math.inf
     assert replay_loss(build("sreb_gca", grouping="noisy"), *pair, 1, 1, force=forced) <= 1
 
 
 def test_depth_costs_a_level_each() -> None:
     pair, force = one_more([0] * 128, 0), FORCES["huge negative noise, last candidate"]
-    assert replay_loss(papers.UnboundedDepth(), *pair, 1, 1, force=force) > 1.2
-    assert replay_loss(papers.UnboundedDepth(broken=False), *pair, 1, 1, force=force) <= 1
+    assert replay_loss(small.UnboundedDepth(), *pair, 1, 1, force=force) > 1.2
+    assert replay_loss(small.UnboundedDepth(broken=False), *pair, 1, 1, force=force) <= 1
 
 
 def test_a_generator_of_its_own_is_trapped() -> None:
     with trapped(), pytest.raises(OtherRandomnessError, match="default_rng"):
-        leaks.NoiseOfItsOwn().measure([1, 2], SeededChannel(1, seed=1))
+        small.NoiseOfItsOwn().measure([1, 2], SeededChannel(1, seed=1))
 
 
 def test_a_mechanism_that_always_fails_does_not_pass() -> None:
