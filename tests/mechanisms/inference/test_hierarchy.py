@@ -11,7 +11,7 @@ import tabularium.mechanisms.inference.hierarchy as layout
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Block, Hierarchy
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.mechanisms.inference.dense import random_parents
+from tests.dense import random_parents
 
 
 def families(block: Block, nodes: int) -> dict[int, list[int]]:

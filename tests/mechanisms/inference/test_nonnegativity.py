@@ -13,7 +13,7 @@ import tabularium.mechanisms.inference.hierarchy as layout
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, nonnegativity
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.mechanisms.inference.dense import project_family, random_parents
+from tests.dense import project_family, random_parents
 
 
 def column(*numbers: float) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ import tabularium.mechanisms.inference.hierarchy as layout
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, nonnegativity, rounding
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.mechanisms.inference.dense import random_parents
+from tests.dense import random_parents
 
 
 def rounded(parents: list[int], *values: float, **options: Any) -> list[int]:

@@ -10,7 +10,7 @@ import tabularium.mechanisms.inference.hierarchy as layout
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Hierarchy, TreeLeastSquares, consistency
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.mechanisms.inference.dense import dense_weights, leaf_matrix, least_squares, random_parents
+from tests.dense import dense_weights, leaf_matrix, least_squares, random_parents
 
 
 def close(left: Any, right: Any, scale: float) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tabularium.mechanisms.inference import laplace_variance
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.queries import Attribute, Axes, KnownSums, Measurement, NoisyTable, QueryTable, ask
+from tests.dense import gain_of, leaf_matrix
 from tests.mechanisms.queries.test_queries import AREA
 from tests.sizes import runs
 
@@ -35,29 +36,24 @@ def a_table(known: tuple[KnownSums, ...], seed: int = 3) -> QueryTable:
     return QueryTable("t", AXES, NoisyTable(AXES, parts), known=known)
 
 
+def every_measurement(noisy: NoisyTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which cells of the leaves each measurement is a sum of, what was measured, and the variances."""
+    below, columns = leaf_matrix(AREA.parents), np.eye(math.prod(noisy.axes.shape))
+    parts = noisy.measurements
+    return (
+        np.vstack([np.kron(below[part.nodes], columns) for part in parts]),
+        np.concatenate([np.asarray(part.values, float).reshape(-1) for part in parts]),
+        np.concatenate([np.full(np.size(part.values), float(part.variance)) for part in parts]),
+    )
+
+
 def by_matrices(table: QueryTable, cells: np.ndarray, known: KnownSums) -> tuple[float, float]:
     """Generalised least squares over all cells at once, then one exact linear fact about a sum of them."""
     assert table.noisy is not None
-    below = np.zeros((len(AREA.codes), LEAVES))
-    for place, leaf in enumerate(AREA.leaves):
-        node = int(leaf)
-        while node >= 0:
-            below[node, place] = 1
-            node = int(AREA.parents[node])
-    rows, values, spread = [], [], []
-    for part in table.noisy.measurements:
-        for node, numbers in zip(
-            part.nodes, np.asarray(part.values).reshape(len(part.nodes), -1), strict=True
-        ):
-            for column, number in enumerate(numbers):
-                row = np.zeros((LEAVES, SHAPE[1] * SHAPE[2]))
-                row[:, column] = below[node]
-                rows.append(row.reshape(-1))
-                values.append(number)
-                spread.append(part.variance)
-    design, weight = np.array(rows), np.diag(1 / np.array(spread, float))
-    covariance = np.linalg.inv(design.T @ weight @ design)
-    estimate = covariance @ design.T @ weight @ np.array(values, float)
+    design, values, spread = every_measurement(table.noisy)
+    gain = gain_of(design, spread)
+    assert gain is not None
+    estimate, covariance = gain @ values, gain * spread @ gain.T
     own = cells.reshape(-1).astype(float)
     touched = np.unique(known.groups[cells])
     whole = np.isin(known.groups, touched).reshape(-1).astype(float)

@@ -36,7 +36,7 @@ from tabularium.mechanisms.queries import (
 from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.selection import Rows, bind
 from tabularium.mechanisms.queries.sources import noisy_cells
-from tests.mechanisms.inference.dense import dense_weights
+from tests.dense import dense_weights
 
 
 def test_the_fewest_nodes_that_make_up_a_set_of_leaves() -> None:

@@ -12,8 +12,7 @@ import tabularium.mechanisms.inference.joint.joint_consistency as module
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape, consistency, joint_consistency
 from tabularium.mechanisms.noise.synthetic import generator
-
-from .dense_tables import dense_tables, measured, random_overlap, truth_of
+from tests.dense import dense_tables, measured, random_overlap, truth_of
 
 Floats = NDArray[np.float64]
 KINDS = ("equal", "cells", "inner unmeasured", "leaves unmeasured", "exact nodes", "exact cells")

@@ -30,8 +30,7 @@ from tabularium.mechanisms.inference.joint.projection_schedule import (
     projection_schedule,
 )
 from tabularium.mechanisms.noise.synthetic import generator
-
-from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
+from tests.dense import breadth_first, equations, measured, random_overlap, truth_of
 
 Floats = NDArray[np.float64]
 

@@ -27,8 +27,7 @@ from tabularium.mechanisms.inference import (
 from tabularium.mechanisms.inference.joint.joint_rounding import Conditions, round_to_sums, violations
 from tabularium.mechanisms.inference.joint.projection_schedule import incidence
 from tabularium.mechanisms.noise.synthetic import generator
-
-from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
+from tests.dense import breadth_first, equations, measured, random_overlap, truth_of
 
 Floats = NDArray[np.float64]
 CUBE = {"a": 2, "b": 2, "c": 2}

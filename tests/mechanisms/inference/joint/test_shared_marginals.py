@@ -10,8 +10,7 @@ import pytest
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape
 from tabularium.mechanisms.noise.synthetic import generator
-
-from .dense_tables import equations, random_overlap, truth_of
+from tests.dense import equations, random_overlap, truth_of
 
 TREE = Hierarchy([-1, 0, 0, 1, 1, 2])
 SHORT = Hierarchy([-1, 0, 0])

@@ -1,15 +1,105 @@
-"""Slow, independent answers for several tables: one dense design matrix over the full cross."""
+"""Slow, independent answers: least squares by dense matrices, for a hierarchy and for several tables at once.
+
+Also the projection by trying every active set, and random hierarchies and tables to try them on.
+"""
 
 from __future__ import annotations
+
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape
-from tests.mechanisms.inference.dense import leaf_matrix, random_parents
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+
+def random_parents(rng: np.random.Generator, nodes: int) -> Integers:
+    """A random forest with shuffled node numbers; families from single children to everyone at once."""
+    reach = int(rng.integers(1, nodes + 1))
+    parents = np.full(nodes, -1)
+    for node in range(1, nodes):
+        if rng.random() > 0.05:
+            parents[node] = rng.integers(max(0, node - reach), node)
+    names = rng.permutation(nodes)
+    renamed = np.full(nodes, -1)
+    renamed[names] = np.where(parents >= 0, names[parents], -1)
+    return renamed
+
+
+def leaf_matrix(parents: Integers) -> Floats:
+    """(nodes, leaves): 1 where the leaf lies at or below the node."""
+    leaves = np.setdiff1d(np.arange(len(parents)), parents)
+    matrix = np.zeros((len(parents), len(leaves)))
+    for column, leaf in enumerate(leaves):
+        node = leaf
+        while node >= 0:
+            matrix[node, column] = 1.0
+            node = parents[node]
+    return matrix
+
+
+def gain_of(design: Floats, variances: Floats) -> Floats | None:
+    """The least-squares estimates of unknowns as a matrix times the measurements; None where undetermined.
+
+    Rows of ``design`` say which sum of the unknowns each measurement is of. Exact rows (variance 0) are
+    constraints, removed by a basis of their null space; rows of infinite variance are dropped.
+    """
+    exact, noisy = variances == 0, (variances > 0) & np.isfinite(variances)
+    gain = np.zeros(design.shape[::-1])
+    basis = np.eye(design.shape[1])
+    if exact.any():
+        gain[:, exact] = np.linalg.pinv(design[exact])
+        basis = linalg.null_space(design[exact], rcond=1e-10)
+    deviation = np.sqrt(variances[noisy])
+    rows = design[noisy] @ basis / deviation[:, None]
+    if rows.shape[1] and np.linalg.matrix_rank(rows, tol=1e-8) < rows.shape[1]:
+        return None
+    gain[:, noisy] = basis @ np.linalg.pinv(rows) / deviation
+    gain[:, exact] -= gain[:, noisy] @ design[noisy] @ gain[:, exact]
+    return gain
+
+
+def estimates(design: Floats, values: Floats, variances: Floats) -> tuple[Floats, Floats] | None:
+    """Least-squares estimates of all that was measured, and their variances; None where undetermined."""
+    if (gain := gain_of(design, variances)) is None:
+        return None
+    known = np.isfinite(variances)
+    shares = (design @ gain)[:, known]
+    return shares @ values[known], shares**2 @ variances[known]
+
+
+def least_squares(parents: Integers, values: Floats, variances: Floats) -> tuple[Floats, Floats] | None:
+    """The estimates of one cell at every node of a forest."""
+    return estimates(leaf_matrix(parents), values, variances)
+
+
+def dense_weights(parents: Integers, variances: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    """The weight of every measurement in the least-squares estimate of a sum of leaves."""
+    gain = gain_of(leaf_matrix(parents), variances)
+    assert gain is not None
+    return chosen[np.setdiff1d(np.arange(len(parents)), parents)] @ gain
+
+
+def project_family(values: Floats, weights: Floats, total: float) -> Floats:
+    """The nearest non-negative vector of the given sum, by trying every set of positive members."""
+    best, best_cost = np.zeros_like(values), np.inf
+    for chosen in product((False, True), repeat=len(values)):
+        positive = np.array(chosen)
+        if not positive.any():
+            continue
+        tilt = (total - values[positive].sum()) / weights[positive].sum()
+        trial = np.where(positive, values + tilt * weights, 0.0)
+        cost = float(((trial - values) ** 2 / weights).sum())
+        if trial.min() >= -1e-9 and cost < best_cost:
+            best, best_cost = trial, cost
+    return best
+
+
+# --- several tables ---------------------------------------------------------------------------------
 
 
 def random_overlap(rng: np.random.Generator, *, hierarchies: int = 1) -> TableSet:
@@ -90,28 +180,16 @@ def dense_tables(
     """Weighted least squares by a null-space basis; None where something is undetermined."""
     matrix, slices = equations(overlap)
     basis = linalg.null_space(matrix) if len(matrix) else np.eye(matrix.shape[1])
-    y = np.concatenate([values[name].ravel() for name in overlap.frames])
-    s = np.concatenate(
-        [np.broadcast_to(variances[name], frame.shape).ravel() for name, frame in overlap.frames.items()]
+    y, s = (
+        np.concatenate(
+            [np.broadcast_to(of[name], each.shape).ravel() for name, each in overlap.frames.items()]
+        )
+        for of in (values, variances)
     )
-    exact, noisy = s == 0, (s > 0) & np.isfinite(s)
-    start = np.zeros(basis.shape[1])
-    free = np.eye(basis.shape[1])
-    if exact.any():
-        start = np.linalg.lstsq(basis[exact], y[exact])[0]
-        free = linalg.null_space(basis[exact], rcond=1e-10)
-    design = basis @ free
-    rows = design[noisy] / np.sqrt(s[noisy])[:, None]
-    if rows.shape[1] and np.linalg.matrix_rank(rows, tol=1e-8) < rows.shape[1]:
+    if (found := estimates(basis, y, s)) is None:
         return None
-    inverse = np.linalg.pinv(rows)
-    x = basis @ start + design @ (inverse @ ((y - basis @ start)[noisy] / np.sqrt(s[noisy])))
-    v = ((design @ inverse) ** 2).sum(axis=1)
-    shape = {name: frame.shape for name, frame in overlap.frames.items()}
-    return (
-        {name: x[part].reshape(shape[name]) for name, part in slices.items()},
-        {name: v[part].reshape(shape[name]) for name, part in slices.items()},
-    )
+    x, v = ({k: each[part].reshape(overlap.frames[k].shape) for k, part in slices.items()} for each in found)
+    return x, v
 
 
 def truth_of(overlap: TableSet, rng: np.random.Generator, mean: float = 5.0) -> dict[str, Floats]:
