@@ -24,8 +24,7 @@ from tabularium.mechanisms.queries import (
     measures,
     parse,
 )
-from tests.mechanisms.queries.test_linear_queries import CUTS, FLAT, TREE, counts_of, flat
-from tests.mechanisms.queries.test_queries import AREA, PEOPLE, SEX
+from tests.mechanisms.queries.scene import AREA, CUTS, FLAT, PEOPLE, SEX, TREE, counts_of, flat_sums
 
 Floats = NDArray[np.float64]
 
@@ -135,7 +134,7 @@ def tree_of(counts: NDArray[np.int64], spread: tuple[float, ...], seed: int) -> 
         TREE,
         tuple(
             Measurement(cut, nodes[cut] + draw.normal(0, sigma, nodes[cut].shape), sigma**2)
-            for cut, sigma in zip(CUTS, spread, strict=True)
+            for cut, sigma in zip(CUTS.values(), spread, strict=True)
         ),
     )
 
@@ -226,7 +225,7 @@ def test_variances_are_those_of_least_squares() -> None:
     text, source = "share by province, sex", tree_of(LEAVES, SPREAD, 3)
     answer = ask(text, [QueryTable("t", TREE, source)])
     leaves, weights = TREE.leaves, []
-    for cut, sigma in zip(CUTS, SPREAD, strict=True):
+    for cut, sigma in zip(CUTS.values(), SPREAD, strict=True):
         for node in cut:
             shown = np.zeros((len(TREE.parents), 1))
             precision = 1 / source.measured_variances[node]
@@ -248,7 +247,7 @@ def test_variances_are_those_of_least_squares() -> None:
 def test_of_too_many_rows_errors_are_bounded_by_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     for table in (
         QueryTable("t", TREE, tree_of(LEAVES, SPREAD, 1)),
-        QueryTable("t", FLAT, flat("boost", {})),
+        QueryTable("t", FLAT, flat_sums("boost", {})),
     ):
         text = "share by province" if table.axes is TREE else "share(age < 20) by sex"
         exact = ask(text, [table])
@@ -265,7 +264,7 @@ def test_of_too_many_rows_errors_are_bounded_by_the_worst(monkeypatch: pytest.Mo
 
 def test_shares_of_what_sums_were_measured_of() -> None:
     """Least squares over ranges: a share has the variance of its parts and what these have in common."""
-    table = flat("boost", {})
+    table = flat_sums("boost", {})
     counts = counts_of((7, 2, 4))
     answer = ask("share(age < 20) by sex", [QueryTable("t", FLAT, table)])
     for place, row in enumerate(answer.rows):
