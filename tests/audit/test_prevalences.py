@@ -19,21 +19,22 @@ from tabularium.mechanisms.histograms.privhist import PrivHist, prevalences
 from tabularium.mechanisms.limits import LARGEST_COUNT
 from tests.audit.cases import CASES
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge, made_up
+from tests.sizes import runs
 
 
 def given_as(counts: np.ndarray, form: str) -> np.ndarray:
     """The same counts in the other form; an array without any record still has a pair."""
     if form == "counts":
         return counts
-    runs = prevalences(counts)
-    return runs if runs.size else np.zeros((1, 2), dtype=np.int64)
+    pairs = prevalences(counts)
+    return pairs if pairs.size else np.zeros((1, 2), dtype=np.int64)
 
 
 def test_prevalences_are_private_too() -> None:
     """The arrays have different shapes on the two sides, and neither events nor results may show it."""
     mechanism = build("privhist", form="prevalences")
     with Audit(mechanism) as processes:
-        for number, (counts, more) in list(enumerate(edge_pairs(CASES["privhist"])))[::5]:
+        for number, (counts, more) in list(enumerate(edge_pairs(CASES["privhist"])))[:: runs(10, 5)]:
             force = list(FORCES.values())[number % len(FORCES)]
             pair = given_as(counts, "prevalences"), given_as(more, "prevalences")
             budget = BUDGETS[number % len(BUDGETS)]
@@ -46,7 +47,7 @@ def test_prevalences_are_private_too() -> None:
 def test_any_prevalences_and_one_record_more(definition: Definition) -> None:
     mechanism = build("privhist", form="prevalences")
 
-    @settings(max_examples=25, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=runs(10, 25), deadline=None, derandomize=True, database=None)
     @given(st.data())
     def search(data: st.DataObject) -> None:
         sizes = data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=12))
@@ -63,12 +64,12 @@ def test_any_prevalences_and_one_record_more(definition: Definition) -> None:
 
 def test_both_forms_ask_for_the_same_draws() -> None:
     counts = np.array([[5, 0, 2], [2, 2, 90]])
-    runs = []
+    found = []
     for form in ("counts", "prevalences"):
         given_in = given_as(counts, form)
-        runs.append(replay(build("privhist", form=form), given_in, given_in, 1, 5))
-    assert [run.loss for run in runs] == [0, 0]
-    assert [event for event, _ in runs[0].losses] == [event for event, _ in runs[1].losses]
+        found.append(replay(build("privhist", form=form), given_in, given_in, 1, 5))
+    assert [run.loss for run in found] == [0, 0]
+    assert [event for event, _ in found[0].losses] == [event for event, _ in found[1].losses]
 
 
 @pytest.mark.parametrize("form", ["counts", "prevalences"])

@@ -91,7 +91,8 @@ def test_any_two_tables_look_the_same_under_the_same_outputs(name: str) -> None:
 
 def test_the_made_up_outputs_are_what_they_say() -> None:
     """Each named way of forcing outputs goes through a mechanism and comes out of it."""
-    counts, more = np.array([3, 4, 5]), np.array([4, 4, 5])
-    for name, force in FORCES.items():
-        found = judge(build("identity"), counts, more, budget=BUDGET, definition="pure", force=force)
-        assert found.loss == pytest.approx(0.5), name
+    pair = np.array([3, 4, 5]), np.array([4, 4, 5])
+    with Audit(mechanism := build("identity")) as processes:
+        for name, force in FORCES.items():
+            options: Any = {"budget": BUDGET, "definition": "pure", "force": force}
+            assert judge(mechanism, *pair, **options, processes=processes).loss == pytest.approx(0.5), name
