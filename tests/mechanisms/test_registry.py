@@ -20,6 +20,7 @@ from tabularium.mechanisms.histograms.cellwise import Identity, laplace_accuracy
 from tabularium.mechanisms.inference import laplace_margin
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
+from tabularium.mechanisms.registry import preload
 
 CELLWISE = [("identity", "pure"), ("gaussian", "zcdp")]
 
@@ -200,3 +201,43 @@ def test_what_is_said_of_a_measurement_is_plain(meta: dict[Any, Any]) -> None:
 def test_values_are_arrays_of_numbers(values: Any) -> None:
     with pytest.raises(MechanismError, match="values: these must be arrays of numbers"):
         Release(values, (), insecure=True)
+
+
+# --- What a mechanism needs is imported before it draws: what follows a draw on full data imports nothing more ---
+
+
+_CODE = """
+import sys
+import numpy as np
+from tabularium.mechanisms import build
+from tabularium.mechanisms.channel import SeededChannel
+from tabularium.mechanisms.registry import preload
+name, whole = sys.argv[1], sys.argv[2] == "whole"
+data = [[9, 3], [4, 2], [1, 5]] if name == "privhist" else [5, 0, 7, 9, 0, 1, 30, 2]
+data = np.array(data, np.int64)
+made = build(name, form="prevalences") if name == "privhist" else build(name)
+if whole:
+    preload(name)
+build("identity").release(np.zeros(3, np.int64), SeededChannel(1, seed=0))
+before = set(sys.modules)
+made.release(data, SeededChannel(1, seed=0))
+late = set(sys.modules) - before
+print(sorted(each for each in late if each.startswith("tabularium.mechanisms.histograms") or each == "numba"))
+"""
+
+
+def later(name: str, how: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE, name, how], capture_output=True, text=True, check=True, timeout=300
+    )
+    return done.stdout.strip()
+
+
+def test_full_data_import_nothing_more() -> None:
+    assert later("privhist", "whole") == "[]"
+    assert later("privhist", "not") != "[]", "without it they do, so that this can fail"
+
+
+@pytest.mark.parametrize("name", [*MECHANISMS, "bounded_sums"])
+def test_every_mechanism_can_be_imported_whole(name: str) -> None:
+    preload(name)
