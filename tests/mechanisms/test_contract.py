@@ -280,7 +280,9 @@ WRITTEN: list[tuple[str, Parameters, Parameters]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "parameters", "written"), WRITTEN)
+@pytest.mark.parametrize(
+    ("name", "parameters", "written"), WRITTEN, ids=[f"{name} {given}" for name, given, _ in WRITTEN]
+)
 def test_its_parameters_build_it_again(name: str, parameters: Parameters, written: Parameters) -> None:
     mechanism = build(name, **parameters)
     found = mechanism.parameters()
@@ -458,7 +460,9 @@ REFUSED: list[tuple[str, Parameters, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "parameters", "says"), REFUSED)
+@pytest.mark.parametrize(
+    ("name", "parameters", "says"), REFUSED, ids=[f"{name:.20} {given}" for name, given, _ in REFUSED]
+)
 def test_bad_parameters_are_refused_by_name(name: str, parameters: Parameters, says: str) -> None:
     with pytest.raises(MechanismError, match=rf"^{says}") as caught:
         build(name, **parameters)
