@@ -38,7 +38,7 @@ def test_it_is_private(name: str, parameters: dict[str, Any], definition: Defini
     """The whole search for the first form of each, a part of it for the others."""
     case = CASES[name]
     first = parameters is case.parameters[0] and definition == MECHANISMS[name].definitions[0]
-    part = {} if first else {"examples": runs(4, 12), "every": runs(24, 8)}
+    part = {} if first else {"examples": runs(3, 12), "every": runs(40, 8)}
     audit(build(name, **parameters), case, definition, **part)
 
 
