@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape
+from tabularium.mechanisms.noise.synthetic import generator
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
@@ -193,7 +194,7 @@ def dense_tables(
 
 
 def truth_of(overlap: TableSet, rng: np.random.Generator, mean: float = 5.0) -> dict[str, Floats]:
-    """Indices, non-negative tables that agree: counts of one made-up set of records."""
+    """Whole, non-negative tables that agree: counts of one made-up set of records."""
     trees: dict[str, Hierarchy] = {}
     sizes: dict[str, int] = {}
     for frame in overlap.frames.values():
@@ -240,3 +241,13 @@ def measured(
         values[name] = truth[name] + noise * rng.normal(size=frame.shape)
         variances[name] = spread
     return values, variances
+
+
+def drawn(
+    seed: int, kind: str, *, overlap: TableSet | None = None, mean: float = 5.0
+) -> tuple[TableSet, dict[str, Floats], dict[str, Floats], dict[str, Floats]]:
+    """Tables (random ones, if none are given), what they truly hold, what was measured, and the variances."""
+    rng = generator(seed)
+    found = random_overlap(rng, hierarchies=1 + seed % 2) if overlap is None else overlap
+    truth = truth_of(found, rng, mean)
+    return found, truth, *measured(found, truth, kind, rng)

@@ -12,7 +12,7 @@ import tabularium.mechanisms.inference.joint.joint_consistency as module
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape, consistency, joint_consistency
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.dense import dense_tables, equations, measured, random_overlap, truth_of
+from tests.dense import dense_tables, drawn, equations, random_overlap, truth_of
 
 Floats = NDArray[np.float64]
 KINDS = ("equal", "cells", "inner unmeasured", "leaves unmeasured", "exact nodes", "exact cells")
@@ -43,9 +43,7 @@ def test_agrees_with_dense_least_squares(kind: str) -> None:
     """Values and variances to 1e-9 of the largest, on random tables, hierarchies and cuts."""
     compared = 0
     for seed in range(24 if kind == "leaves unmeasured" else 50):
-        rng = generator(1000 + seed)
-        overlap = random_overlap(rng, hierarchies=1 + seed % 2)
-        values, variances = measured(overlap, truth_of(overlap, rng), kind, rng)
+        overlap, _, values, variances = drawn(1000 + seed, kind)
         dense = dense_tables(overlap, values, variances)
         if dense is None:
             with pytest.raises(MechanismError, match="not measured"):
@@ -122,18 +120,16 @@ def test_tables_that_share_the_total_alone() -> None:
             "b": TableShape({"y": 3}, "g", Hierarchy([-1, 0])),
         }
     )
-    rng = generator(3)
-    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
+    _, _, values, variances = drawn(3, "cells", overlap=overlap)
     dense = dense_tables(overlap, values, variances)
     assert dense is not None
     _assert_close(joint_consistency(overlap, values, variances).estimates, dense)
 
 
 def test_estimated_variances_are_near_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = generator(8)
     tree = Hierarchy(np.r_[-1, np.zeros(3, int), 1 + np.arange(9) // 3])
     overlap = TableSet({"a": TableShape({"x": 2, "y": 3}, "h", tree), "b": TableShape({"x": 2}, "h", tree)})
-    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
+    _, _, values, variances = drawn(8, "cells", overlap=overlap)
     exact = joint_consistency(overlap, values, variances)
     monkeypatch.setattr(module, "SMALL", 0)
     rough = joint_consistency(overlap, values, variances)
@@ -148,9 +144,8 @@ def test_estimated_variances_are_near_the_exact_ones(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
 def test_units_do_not_matter(scale: float) -> None:
-    rng = generator(21)
     overlap = random_overlap(generator(4), hierarchies=1)
-    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
+    _, _, values, variances = drawn(21, "cells", overlap=overlap)
     one = joint_consistency(overlap, values, variances)
     other = joint_consistency(
         overlap,

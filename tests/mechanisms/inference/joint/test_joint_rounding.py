@@ -36,7 +36,7 @@ from tabularium.mechanisms.inference.joint.projection_schedule import (
     projection_schedule,
 )
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.dense import breadth_first, equations, measured, random_overlap, truth_of
+from tests.dense import breadth_first, drawn, equations, measured, random_overlap, truth_of
 
 Floats = NDArray[np.float64]
 
@@ -164,10 +164,7 @@ def test_disjoint_conditions_are_families() -> None:
 @pytest.mark.parametrize("kind", ["equal", "cells", "leaves unmeasured", "exact nodes", "exact cells"])
 def test_everything_holds_on_random_tables(kind: str) -> None:
     for seed in range(16):
-        rng = generator(3000 + seed)
-        overlap = random_overlap(rng, hierarchies=1 + seed % 2)
-        truth = truth_of(overlap, rng, mean=1.0)
-        values, variances = measured(overlap, truth, kind, rng)
+        overlap, truth, values, variances = drawn(3000 + seed, kind, mean=1.0)
         try:
             linear = joint_consistency(overlap, values, variances)
         except MechanismError:
@@ -233,9 +230,7 @@ def test_scattered_exact_cells_can_make_everything_move_at_once() -> None:
     overlap = triangle(generator(1), deep=False)
     everything = 0
     for seed in range(8):
-        rng = generator(seed)
-        truth = truth_of(overlap, rng, mean=0.3)
-        values, variances = measured(overlap, truth, "exact cells", rng)
+        _, _, values, variances = drawn(seed, "exact cells", overlap=overlap, mean=0.3)
         linear = joint_consistency(overlap, values, variances)
         made = joint_nonnegativity(overlap, linear.estimates)
         assert_sound(overlap, {name: each.values for name, each in made.estimates.items()})
@@ -330,7 +325,7 @@ def test_known_cells_of_any_size_leave_themselves(largest: int) -> None:
     assert np.abs(found - cells).max() <= 1e-9 * largest
 
 
-# --- Indices numbers for several tables: by hand, as properties, and where they are impossible -------
+# --- Whole numbers for several tables: by hand, as properties, and where they are impossible -------
 
 
 CUBE = {"a": 2, "b": 2, "c": 2}
@@ -432,10 +427,7 @@ def test_the_same_table_is_possible_where_zeros_may_become_one() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 9999), st.sampled_from(["equal", "cells", "exact nodes", "exact cells"]), st.booleans())
 def test_everything_holds_that_is_not_named(seed: int, kind: str, clip: bool) -> None:
-    rng = generator(seed)
-    overlap = random_overlap(rng, hierarchies=1 + seed % 2)
-    truth = truth_of(overlap, rng, mean=float(rng.choice([0.3, 5.0])))
-    values, variances = measured(overlap, truth, kind, rng)
+    overlap, _, values, variances = drawn(seed, kind, mean=(0.3, 5.0)[seed % 3 % 2])
     before = joint_consistency(overlap, values, variances).estimates
     if clip:
         before = joint_nonnegativity(overlap, before).estimates
