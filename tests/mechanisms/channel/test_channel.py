@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
@@ -109,11 +110,49 @@ def test_amounts_are_exact_and_positive(amount: object) -> None:
             use(amount)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("values", [[1.5], [True], ["1"], [2**70], [None]])
-def test_integer_noise_takes_integers_only(values: list[object]) -> None:
+HALVES = {"costs": [1, 1], "starts": [0, 1], "stops": [1, 2]}
+
+
+def offers(channel: Channel, **other: Any) -> Any:
+    return channel.partition(*(HALVES | other).values(), 1, cells=2, sensitivity=2, purpose="cut")
+
+
+def wave(channel: Channel, values: Any, width: Any = 1) -> Any:
+    return channel.lattice(values, 1, sensitivity=1, width=width, purpose="v")
+
+
+#: What is asked of a channel, and why it draws nothing.
+REFUSED: list[tuple[Callable[[Channel], Any], str]] = [
+    *(
+        (lambda c, v=values: c.laplace(v, 1, purpose="x"), "integer noise needs integer values")
+        for values in ([1.5], [True], ["1"], [None])
+    ),
+    (lambda c: c.laplace([2**70], 1, purpose="x"), "integer noise needs integer values"),
+    (lambda c: c.pick([1, 2], 1, method="report_noisy_max", purpose="x"), "permute_and_flip or exponential"),
+    (lambda c: c.gaussian([1], 1, purpose="x"), "zcdp"),
+    (lambda c: c.laplace([1], Fraction(1, 2**41), purpose="x"), "2\\^40"),
+    *((lambda c, w=width: wave(c, [1.0], w), "power of two") for width in ("1/3", "0.1", 3, "6/4")),
+    (lambda c: wave(c, [np.nan]), "not a number"),
+    (lambda c: wave(c, [1, 2]), "use laplace for integers"),
+    (lambda c: c.pick([np.nan, 1.0], 1, purpose="v"), "not a number"),
+    *(
+        (lambda c, v=scores: c.pick(v, 1, purpose="v"), "score")
+        for scores in ([], [[1, 2]], ["a"], [True, False], np.array([1.0], dtype=np.longdouble))
+    ),
+    (lambda c: offers(c, stops=[1, 3]), "does not lie"),
+    (lambda c: offers(c, starts=[0, 0], stops=[2, 1]), "every single bin"),
+    (lambda c: offers(c, costs=[1.0, 1.0]), "integers"),
+    (lambda c: offers(c, costs=[1]), "a cost, a start and a stop"),
+    (lambda c: offers(c, costs=[1, 1, 1], starts=[0, 1, 1], stops=[1, 2, 1]), "empty"),
+    (lambda c: offers(c, costs=[], starts=[], stops=[]), "a cost, a start and a stop"),
+]
+
+
+@pytest.mark.parametrize(("ask", "words"), REFUSED)
+def test_what_makes_no_sense_is_refused_with_nothing_drawn(ask: Callable[[Channel], Any], words: str) -> None:
     channel = seeded()
-    with pytest.raises(MechanismError):
-        channel.laplace(values, 1, purpose="x")
+    with pytest.raises(MechanismError, match=words):
+        ask(channel)
     assert channel.remaining == 1
     assert not channel.transcript
 
@@ -126,18 +165,9 @@ def test_values_beyond_what_noise_can_be_added_to_are_cut_off() -> None:
     assert seeded(100).laplace(np.array([2**63 + 5], np.uint64), 100, purpose="x").tolist() == [2**61]
 
 
-def test_unknown_definitions_and_methods() -> None:
+def test_unknown_definitions() -> None:
     with pytest.raises(MechanismError, match="pure or zcdp"):
         SecureChannel(1, definition="approximate")  # type: ignore[arg-type]
-    with pytest.raises(MechanismError, match="permute_and_flip or exponential"):
-        seeded().pick([1, 2], 1, method="report_noisy_max", purpose="x")  # type: ignore[arg-type]
-    with pytest.raises(MechanismError, match="zcdp"):
-        seeded().gaussian([1], 1, purpose="x")
-
-
-def test_noise_that_would_be_meaningless_is_refused() -> None:
-    with pytest.raises(MechanismError, match="2\\^40"):
-        seeded().laplace([1], Fraction(1, 2**41), purpose="x")
     with pytest.raises(MechanismError, match="2\\^26"):
         seeded(1, "zcdp").gaussian([1], Fraction(1, 2**60), purpose="x")
 

@@ -71,22 +71,6 @@ def test_lattice_noise_is_noise_on_the_lattice() -> None:
     assert 4 + 2**0.5 <= gaussian.sensitivity < 4 + 2**0.5 + 1e-8
 
 
-@pytest.mark.parametrize("width", ["1/3", "0.1", 3, "6/4"])
-def test_a_width_that_would_round_is_refused(width: str | int) -> None:
-    with pytest.raises(MechanismError, match="power of two"):
-        SeededChannel(1, seed=2).lattice([1.0], 1, sensitivity=1, width=width, purpose="v")
-
-
-def test_what_is_not_a_number_is_refused() -> None:
-    channel = SeededChannel(1, seed=2)
-    with pytest.raises(MechanismError, match="not a number"):
-        channel.lattice([np.nan], 1, sensitivity=1, width=1, purpose="v")
-    with pytest.raises(MechanismError, match="not a number"):
-        channel.pick([np.nan, 1.0], 1, purpose="v")
-    assert channel.remaining == 1
-    assert np.isfinite(channel.lattice([np.inf, -1e300], 1, sensitivity=1, width=1, purpose="v")).all()
-
-
 def test_integer_scores_are_used_as_they_are() -> None:
     gaps, unit, sensitivity = gaps_below_best([3, 9, -(10**18)], Fraction(2), Fraction(0), "x")
     assert gaps.tolist() == [6, 0, 10**18 + 9]
@@ -126,12 +110,6 @@ def test_an_error_that_would_cost_more_than_one_percent_is_refused() -> None:
     gaps_below_best([1.5, 2.5], Fraction(1), Fraction(1, 250), "x")
 
 
-@pytest.mark.parametrize("scores", [[], [[1, 2]], ["a"], [True, False], np.array([1.0], dtype=np.longdouble)])
-def test_scores_of_another_kind_are_refused(scores: list[object]) -> None:
-    with pytest.raises(MechanismError):
-        SeededChannel(1, seed=2).pick(scores, 1, purpose="v")
-
-
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])
 def test_integer_scores_of_every_type(dtype: type) -> None:
     top = np.iinfo(dtype).max
@@ -140,11 +118,11 @@ def test_integer_scores_of_every_type(dtype: type) -> None:
     assert gaps.tolist() == [clipped, 0, 1 if top < 2**61 else 0]
 
 
-def test_the_lattice_takes_floats_only() -> None:
-    with pytest.raises(MechanismError, match="use laplace for integers"):
-        SeededChannel(1, seed=2).lattice([1, 2], 1, sensitivity=1, width=1, purpose="v")
-    extreme = SeededChannel(1, seed=2).lattice([1e308, -1e308], 1, sensitivity=1, width="1/1024", purpose="v")
-    assert np.abs(extreme).max() < 2**43
+def test_extreme_values_are_clipped_on_the_lattice() -> None:
+    for values in ([1e308, -1e308], [np.inf, -1e300]):
+        channel = SeededChannel(1, seed=2)
+        extreme = channel.lattice(values, 1, sensitivity=1, width="1/1024", purpose="v")
+        assert np.abs(extreme).max() < 2**43
 
 
 def test_huge_scores_are_clipped_at_a_public_bound() -> None:
@@ -251,27 +229,6 @@ def test_a_record_weighs_what_it_moves() -> None:
     assert weight_of_change(two, starts, stops, 5) == 4
     apart = np.where(stops <= 2, 2, 0) + np.where(starts >= 3, 2, 0)  # no one bin explains it
     assert weight_of_change(apart, starts, stops, 5) > 2
-
-
-@pytest.mark.parametrize(
-    ("costs", "starts", "stops", "message"),
-    [
-        ([1, 1], [0, 1], [1, 3], "does not lie"),
-        ([1, 1], [0, 0], [2, 1], "every single bin"),
-        ([1.0, 1.0], [0, 1], [1, 2], "integers"),
-        ([1], [0, 1], [1, 2], "a cost, a start and a stop"),
-        ([1, 1, 1], [0, 1, 1], [1, 2, 1], "empty"),
-        ([], [], [], "a cost, a start and a stop"),
-    ],
-)
-def test_what_is_no_offer_is_refused_with_nothing_drawn(
-    costs: list, starts: list, stops: list, message: str
-) -> None:
-    channel = SeededChannel(1, seed=1)
-    with pytest.raises(MechanismError, match=message):
-        channel.partition(costs, starts, stops, 1, cells=2, sensitivity=2, purpose="cut")
-    assert channel.remaining == 1
-    assert channel.transcript == ()
 
 
 def test_a_partition_is_paid_for() -> None:
