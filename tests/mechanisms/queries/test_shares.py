@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference import Hierarchy, consistency
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.queries import (
@@ -78,30 +77,6 @@ def test_shares_of_a_hierarchy() -> None:
     assert groups(ask("share(area = A1 or sex = F) where area in (A, C)", [table])) == pytest.approx(
         {(): 800 / 1200}
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "words"),
-    [
-        ("share", 6, "write share by NAME, share\\(TEST\\) by NAME or share where TEST"),
-        ("share within sex", 14, "`within` goes with share by NAME; write share by NAME within NAME"),
-        ("share(sex) by age", 10, "write =, !=, <"),
-        ("share(sex = F", 14, "close the bracket"),
-        ("share(sex = F) within age", 16, "goes with share by NAME, and not with share\\(TEST\\)"),
-        ("count by sex within age", 14, "go on with"),
-        ("share by sex, sex", 15, "here twice"),
-        ("share(age < 7) by sex", 13, "lies inside the bin"),
-        ("share by age where sex = X", 26, "has no value"),
-    ],
-)
-def test_what_is_no_share_is_said(text: str, place: int, words: str) -> None:
-    with pytest.raises(InputError, match=f"query, character {place}: .*{words}"):
-        ask(text, [PEOPLE])
-
-
-def test_groups_that_lie_in_several_others_are_refused() -> None:
-    with pytest.raises(InputError, match="a group lies in several of `place`"):
-        ask("share by province within place", [places(1, 2, 3, 4, 5)])
 
 
 def test_a_percent_of_a_name_is_a_rate() -> None:
