@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.accounting.transcript import CHOICES, Definition, Event
 from tabularium.mechanisms.arrays import Integers
-from tabularium.mechanisms.channel import Replay, replay
-from tabularium.mechanisms.channel.replay.replay_audit import Audit
+from tabularium.mechanisms.channel import Replay
+from tabularium.mechanisms.channel.replay.clean_process import CleanProcess, Loaded, load, loaded
+from tabularium.mechanisms.channel.replay.replay_audit import Audit, record
 from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
@@ -184,9 +185,8 @@ def audit(
     if every > 1:
         case = replace(case, large=case.large[:1])
     zeros = np.zeros(case.shapes[0], dtype=np.int64)
-    replay(
-        mechanism, zeros, zeros, BUDGETS[0], 0, definition=definition
-    )  # what it loads is loaded from now on
+    with CleanProcess(mechanism) as first:
+        load(first.call(_loaded_by, zeros, definition))  # what it loads is loaded from now on
     # What other tests left behind is not to be thrown away, with a warning, in the middle of one run.
     gc.freeze()
     try:
@@ -194,6 +194,11 @@ def audit(
             _put_through(mechanism, case, definition, examples, shrink, every, processes)
     finally:
         gc.unfreeze()
+
+
+def _loaded_by(mechanism: Mechanism, counts: Counts, definition: Definition) -> Loaded:
+    record(mechanism, counts, BUDGETS[0], 0, definition=definition)
+    return loaded()
 
 
 def _put_through(

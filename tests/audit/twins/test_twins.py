@@ -56,7 +56,7 @@ def test_the_broken_twin_is_caught(kind: type[Twin]) -> None:
 
 @pytest.mark.parametrize("kind", SMALL, **by_name)
 def test_the_sound_twin_passes(kind: type[Twin]) -> None:
-    audit(kind(broken=False), kind.case, kind.definitions[0], examples=runs(4, 40), every=runs(9, 1))
+    audit(kind(broken=False), kind.case, kind.definitions[0], examples=runs(3, 40), every=runs(15, 1))
 
 
 @pytest.mark.parametrize("twin", REGISTERED, **by_name)
