@@ -51,7 +51,7 @@ from tabularium.validations.public_files import Unreadable, json_object
 from tabularium.validations.spec.checks.column_checks import check_columns
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.exact_facts import Neighbours, neighbours
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import RowCountRule
 from tabularium.validations.spec.parts.table_parts import Histogram, Table

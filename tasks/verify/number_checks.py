@@ -182,8 +182,8 @@ def _kept(subject: Subject) -> str:
         margins = _on_tree(shape, layout.nodes, layout.cells, numbers["margin"], np.inf)
         half[name] = np.where(np.isnan(margins), np.inf, margins)  # anew: other checks read the column too
         for measure, about in table.measures.items():
-            if about.kind == "sum":
-                sums = _on_tree(shape, layout.nodes, layout.cells, numbers[measure], 0.0) / float(about.step)
+            if about.linear:
+                sums = _on_tree(shape, layout.nodes, layout.cells, numbers[measure], 0.0) / float(about.grid)
                 whole = released.spec.postprocessing.rounding
                 published[array_of(table.measures, name, measure)] = np.rint(sums) if whole else sums
         blank += int(np.isnan(published[name]).sum())
@@ -245,7 +245,7 @@ def _impossible(subject: Subject) -> str:
         for name, measure in table.measures.items():
             for column in (name, f"{name}_margin"):
                 shown = numbers[column][there]
-                nothing = np.zeros_like(shown) if measure.form == "total" else np.full_like(shown, np.nan)
+                nothing = np.zeros_like(shown) if measure.parts == 1 else np.full_like(shown, np.nan)
                 if not (np.isnan(shown) | (shown == nothing)).all():
                     raise Failed(f"table {table.name} has a {column} in a cell that is impossible")
     return f"{number:,} cells" if number else "none"

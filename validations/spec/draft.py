@@ -110,7 +110,9 @@ class Draft:
             errors = error.errors(include_url=False)
         if not isinstance(value, dict):
             return None
-        out = {str(e["loc"][0]) for e in errors}
+        measures = value.get("measures")
+        inside = [e for e in errors if e["loc"][0] == "measures" and len(e["loc"]) > 1]
+        out = {str(e["loc"][0]) for e in errors if e not in inside}
         if any(e["type"] == "extra_forbidden" and len(e["loc"]) == 1 for e in errors):
             out |= {"share", "levels", "along", "mechanism"}  # one of them may be meant
         for key, needed in (("parameters", "mechanism"), ("levels", "along")):
@@ -118,11 +120,28 @@ class Draft:
                 out.add(key)
         self.unread |= {("tables", place, key) for key in out}
         kept = {key: inner for key, inner in value.items() if key not in out}
+        if "measures" in kept and isinstance(measures, dict):
+            kept["measures"] = self._measures(("tables", place, "measures"), measures, inside)
         return _read(TableEntry, {"name": f"unnamed_{place}", **kept})
+
+    def _measures(self, path: Path, written: dict[str, Any], errors: list[Any]) -> dict[str, Any]:
+        """Return the measures that read, without keys that are not theirs."""
+        kept = {name: dict(each) if isinstance(each, dict) else each for name, each in written.items()}
+        for error in errors:
+            name, key = error["loc"][1], error["loc"][-1]
+            if error["type"] == "extra_forbidden":
+                self.unread.add((*path, name, key))
+                kept.get(name, {}).pop(key, None)
+        for error in errors:
+            if error["type"] != "extra_forbidden":
+                self.unread.add((*path, error["loc"][1]))
+                kept.pop(error["loc"][1], None)
+        return kept
 
     def reads(self, path: Path) -> bool:
         """Return whether the value at ``path`` is as written, or absent, and not left out for a mistake."""
-        return path not in self.unread and not self.document.is_tainted(path)
+        unread = any(path[: len(each)] == each or each[: len(path)] == path for each in self.unread)
+        return not unread and not self.document.is_tainted(path)
 
     def add(self, path: Path, what: str, hint: str) -> None:
         """Note a problem, unless the YAML at ``path`` was at fault already."""

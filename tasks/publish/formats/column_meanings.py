@@ -13,7 +13,7 @@ from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.tasks.publish.quality import FLAGS
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.parts.output_options import About, Quality
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
 from tabularium.validations.universes.universe import counted_in
@@ -129,34 +129,14 @@ def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
     for name, measure in entry.measures.items():
         title, shown = measure.title or name, measure.shown_unit
         unit = {} if shown is None else {"unit": shown}
-        yield name, title, _of_measure(measure), unit
+        yield name, title, measure.description, unit
         yield f"{name}_margin", f"{title}: margin of error", _margin_of(loaded, measure), unit
         if rules is not None:
             yield f"{name}_quality", f"{title}: quality", measure_quality(rules, measure), {}
 
 
-def _of_measure(measure: Measure) -> str:
-    weighted = "" if measure.weight is None else f", weighted by {measure.weight.column}"
-    if measure.test is not None:
-        per = "percent" if measure.percent is not None else f"per {measure.span}"
-        whole = "the records of which it is true or false" if measure.over is None else measure.over
-        return (
-            f"How many records pass the test {measure.test}{weighted}, {per} of {whole}, with noise; one of "
-            "which it is neither true nor false, because of a null, adds nothing."
-        )
-    bounds = zip(measure.groups, measure.bottoms, measure.tops, strict=True)
-    clamped = "; ".join(
-        f"values below {low} and above {high} count as these{group and f' where {measure.by} is {group}'}"
-        for group, low, high in bounds
-    )
-    return (
-        f"The {measure.in_words} of {measure.of}{weighted}, with noise; {clamped}, in steps of "
-        f"{measure.step}; records without one add nothing."
-    )
-
-
 def _margin_of(loaded: Loaded, measure: Measure) -> str:
-    method = {"total": None, "choice": "beside"}.get(measure.form, "inverted")
+    method = None if measure.parts == 1 else measure.margin_method
     how = "" if method is None else f" {_meaning(method)}"
     return f"Margin of error of the {measure.in_words} at a level of {confidence(loaded)}.{how}"
 
@@ -181,9 +161,7 @@ def quality_in_words(rules: Quality) -> str:
 def measure_quality(rules: Quality, measure: Measure) -> str:
     """Return what the flags of a measure mean, in words."""
     of, limits = rules.limits_of(measure)
-    what = "the published value" if of == "value" else "`to` less `from`"
-    if measure.test is not None:
-        what = f"what it is per, {measure.span}"
+    what = "the published value" if of == "value" else measure.part_of
     found = [
         f"{flag} where the margin of error is above {_limit(limit, what)}"
         for flag, limit in (("unreliable", limits.unreliable), ("suppressed", limits.suppress))
