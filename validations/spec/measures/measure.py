@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Floats, Integers
@@ -135,6 +135,8 @@ class Measure(Part, ABC):
     title: Text | None = Field(default=None, description="What it is called in what is published.")
     unit: Text | None = Field(default=None, description="What its numbers are in, such as `dollars`.")
 
+    general: ClassVar[tuple[str, ...]] = ("weight", "share", "title", "unit")
+    """Keys that are written after those of the kind."""
     keys: ClassVar[tuple[str, ...]]
     """The keys under which a measure of this kind is written, one of which it has."""
     written_with: ClassVar[str | None] = None
@@ -157,6 +159,12 @@ class Measure(Part, ABC):
     """What a query can compute of it, first what is published."""
     margin_note: ClassVar[str | None] = None
     """How a margin that is expected of it is to be read."""
+
+    @model_serializer(mode="wrap")
+    def _its_own_first(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        general = {key: written.pop(key) for key in self.general if key in written}
+        return written | general
 
     @classmethod
     def reads(cls, written: Mapping[str, object]) -> bool:

@@ -36,6 +36,7 @@ Bound = Annotated[
 class OfColumn(Measure, ABC):
     """A measure of values between ``from`` and ``to``, in steps."""
 
+    general: ClassVar[tuple[str, ...]] = ("from", "to", "step", *Measure.general)
     may_differ: ClassVar[bool] = True
     """Whether bounds may differ by groups."""
 
