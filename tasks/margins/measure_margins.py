@@ -50,7 +50,7 @@ def _by_cell(measure: Measure, values: Floats) -> Floats:
     return values.reshape(len(values), -1, 1 if domain is None else domain.size)
 
 
-def by_group(layout: Layout, numbers: Sequence[int]) -> Floats:
+def by_group(layout: Layout, numbers: Sequence[float]) -> Floats:
     """Return the number of each cell of a measure's table, (cells,), by its group; (1,) without groups."""
     assert layout.table.measured is not None  # noqa: S101 - the caller has looked
     by, own = layout.table.measured.by, np.array(numbers, np.float64)

@@ -103,6 +103,8 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
         return kept("they differ by group")
     if measure.bottom < 0:
         return kept("means and medians say nothing of how far values lie below zero")
+    if not measure.plannable and measure.rank is None:
+        return kept(f"none are proposed for a {measure.in_words}")
     wanted = measure.level_of or "mean"
     binned = wanted != "mean"
     known = [each for each in _known(release, measure.of) if each[0] == wanted]

@@ -386,7 +386,6 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
     if measure.by is not None or not measure.adds_up:
         answers = answers[:1]
     values, unit = measure.query_values
-    shown = "average" if measure.test is not None else answers[0]
     codes, numbers = tuple(shown_number(value) for value in values), np.array(values)
     return MeasuredAttribute(
         name,
@@ -399,7 +398,7 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
         unit=unit,
         signed=measure.linear and measure.signed,
         about=measure.about_query,
-        shown=(shown, float(measure.rank or 0.5)),
+        shown=(measure.query_shown, float(measure.rank or 0.5)),
         alike=(*measure.counts_alike[1:], measure.test),
     )
 

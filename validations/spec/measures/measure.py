@@ -156,7 +156,9 @@ class Measure(Part, ABC):
     quality_rules: ClassVar[QualityRules] = "means"
     """Under which heading of the spec the limits for its quality stand."""
     answers: ClassVar[tuple[Answer, ...]]
-    """What a query can compute of it, first what is published."""
+    """What a query can compute of it, first what most ask for."""
+    query_shown: ClassVar[Answer | None]
+    """Which of these is what is published; None where no query computes that."""
     margin_note: ClassVar[str | None] = None
     """How a margin that is expected of it is to be read."""
 
@@ -239,7 +241,7 @@ class Measure(Part, ABC):
         """The largest value of each group."""
 
     @property
-    def spans(self) -> tuple[int, ...]:
+    def spans(self) -> tuple[float, ...]:
         """How far the largest published value of each group lies above the smallest."""
         return tuple(top - bottom for bottom, top in zip(self.bottoms, self.tops, strict=True))
 

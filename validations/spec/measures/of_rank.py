@@ -40,6 +40,7 @@ class OfRank(OfColumn, ABC):
     by_value: ClassVar[bool] = True
     may_differ: ClassVar[bool] = False
     answers: ClassVar[tuple[Answer, ...]] = ("quantile", "average", "sum")
+    query_shown: ClassVar[Answer | None] = "quantile"
     margin_note: ClassVar[str | None] = (
         "± of a quantile is for values that lie evenly between its bounds; crowded values have less."
     )

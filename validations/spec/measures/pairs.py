@@ -20,7 +20,7 @@ from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import (
     ratio_of,
     steady_half,
 )
-from tabularium.validations.spec.measures.measure import Measure, Noise, Numbers
+from tabularium.validations.spec.measures.measure import Answer, Measure, Noise, Numbers
 
 PLACES = (0.0, 0.25, 0.5)
 """Where between the bounds a mean or rate may lie; beyond the middle margins are the same."""
@@ -40,6 +40,7 @@ class Pair(Measure, ABC):
 
     plannable: ClassVar[bool] = True
     margin_method: ClassVar[str | None] = "inverted"
+    query_shown: ClassVar[Answer | None] = "average"
     margin_note: ClassVar[str | None] = "± of a mean or rate is that of the worst between its bounds."
 
     @property

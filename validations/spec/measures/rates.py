@@ -145,6 +145,7 @@ class RateOver(OfTest):
 
     margin_method: ClassVar[str | None] = "inverted"
     answers: ClassVar[tuple[Answer, ...]] = ("sum",)
+    query_shown: ClassVar[Answer | None] = None
     margin_note: ClassVar[str | None] = (
         "± of a rate over other numbers is for a rate of all of them; smaller rates have less."
     )

@@ -24,6 +24,7 @@ class Sum(OfColumn):
     plannable: ClassVar[bool] = True
     quality_rules: ClassVar[QualityRules] = "sums"
     answers: ClassVar[tuple[Answer, ...]] = ("sum",)
+    query_shown: ClassVar[Answer | None] = "sum"
 
     def change(self, low: int, width: int) -> int:
         return max(abs(low), abs(low + width))
