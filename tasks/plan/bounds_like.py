@@ -99,12 +99,14 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
     def kept(why: str) -> Bounds:
         return Bounds(table.name, name, measure.bottom, measure.top, measure.grid, new=False, why=why)
 
-    if measure.by is not None:
-        return kept("they differ by group")
-    if measure.bottom < 0:
-        return kept("means and medians say nothing of how far values lie below zero")
-    if not measure.plannable and measure.rank is None:
-        return kept(f"none are proposed for a {measure.in_words}")
+    why_not = {
+        "they differ by group": measure.by is not None,
+        "means and medians say nothing of how far values lie below zero": measure.bottom < 0,
+        f"none are proposed for a {measure.in_words}": not measure.plannable and measure.rank is None,
+    }
+    for reason, holds in why_not.items():
+        if holds:
+            return kept(reason)
     wanted = measure.level_of or "mean"
     binned = wanted != "mean"
     known = [each for each in _known(release, measure.of) if each[0] == wanted]
