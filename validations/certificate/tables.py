@@ -138,7 +138,7 @@ class Group(Said):
 class Measure(Said):
     """A measure of a table."""
 
-    kind: Annotated[Words, WithJsonSchema({"enum": list(KEYS)})] = Field(
+    kind: Annotated[Words, WithJsonSchema({"enum": list(KEYS), "type": "string"})] = Field(
         description="What is published of the column."
     )
     of: Words = Field(description="The column, or the test of a rate.")
