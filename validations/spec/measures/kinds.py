@@ -18,6 +18,8 @@ _PLACES = (
     "chosen_quantiles.ChosenQuantile",
     "rates.Rate",
     "rates.RateOver",
+    "variances.Variance",
+    "variances.StandardDeviation",
 )
 
 
