@@ -26,7 +26,7 @@ echo "Installing into $prefix: some minutes without a word"
 # Setuptools builds inside the folder it is given: a copy, in which no earlier build has left anything.
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
-for name in pyproject.toml README.md LICENSE tabularium mechanisms ledger validations tasks flows; do
+for name in pyproject.toml README.md LICENSE tabularium mechanisms ledger validations tasks flows lab; do
   cp -R "$source/$name" "$build"
 done
 

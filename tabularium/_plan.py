@@ -103,7 +103,7 @@ class Plan(Shown):
         InputError
             The file exists, lies elsewhere, or cannot be written.
         """
-        from tabularium.flows.sample.file_writing import written_aside
+        from tabularium.lab.sample.file_writing import written_aside
         from tabularium.tasks.plan.spec_edits import check_written, planned_text
 
         target = Path(path)
