@@ -32,7 +32,7 @@ from tabularium.lab.comparison.error_measures import (
     absolute_of_short_rectangles,
     mean_absolute,
 )
-from tabularium.lab.comparison.lookalikes import LIKENESSES, lookalike
+from tabularium.lab.comparison.made_up import LIKENESSES, lookalike
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from tabularium.flows.cli.options import AsJson
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json
-from tabularium.lab.sample.file_writing import split_ending, written_aside
+from tabularium.lab.sample.blocks import split_ending
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.histograms.noise_first import Improved, improve
 from tabularium.tasks.ingest.csv_text import read_header
+from tabularium.tasks.written_aside import written_aside
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.parts.source_part import Files
 

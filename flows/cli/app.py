@@ -65,7 +65,7 @@ COMMANDS = {
         "Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.",
     ),
     "sample": (
-        "tabularium.lab.sample_command",
+        "tabularium.lab.commands",
         "Write synthetic microdata with code lists and a release spec that fits. No real person is in it.",
     ),
     "improve": (
@@ -73,7 +73,7 @@ COMMANDS = {
         "Merge neighbouring rows of a published noisy TABLE where that lessens its error. Costs no budget.",
     ),
     "compare": (
-        "tabularium.lab.compare_command",
+        "tabularium.lab.commands",
         "Compare mechanisms on public data: a table (CSV) and a page with plots. Costs no budget.",
     ),
     "query": (
@@ -101,7 +101,7 @@ COMMANDS = {
         "Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.",
     ),
     "demo": (
-        "tabularium.lab.demo.demo_command",
+        "tabularium.lab.demo",
         "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",
     ),
     "backup": (

@@ -13,8 +13,7 @@ import yaml
 
 from tabularium.lab.comparison.data_sets import public
 from tabularium.lab.comparison.error_measures import CATALOGUE
-from tabularium.lab.comparison.experiments import Contender, Experiment, Suite
-from tabularium.lab.comparison.suites import suite_called
+from tabularium.lab.comparison.suites import Contender, Experiment, Suite, suite_called
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.errors import InputError, MechanismError
 
@@ -47,8 +46,6 @@ def suite_of(
                     "a suite says itself what is run", where=option, hint="leave out this option, or --suite"
                 )
         return suite_called(name)
-    from tabularium.lab.comparison.suites.general import CONTENDERS, DATA, EPSILONS, MEASURES
-
     for measure in measures:
         if measure not in CATALOGUE:
             raise InputError(
@@ -56,13 +53,14 @@ def suite_of(
                 where=f"--measure {measure}",
                 hint=f"known are {', '.join(CATALOGUE)}",
             )
+    (general,) = suite_called("general").experiments
     experiment = Experiment(
-        "Errors",
-        "Means over the runs.",
-        tuple(public(text, because) for text in data) or DATA,
-        tuple(contender(text) for text in mechanisms) or CONTENDERS,
-        tuple(_epsilon(text) for text in epsilons) or EPSILONS,
-        tuple(measures) or MEASURES,
+        general.name,
+        general.says,
+        tuple(public(text, because) for text in data) or general.data,
+        tuple(contender(text) for text in mechanisms) or general.contenders,
+        tuple(_epsilon(text) for text in epsilons) or general.epsilons,
+        tuple(measures) or general.measures,
     )
     names = [one.name for one in experiment.data]
     if len(set(names)) < len(names):

@@ -31,18 +31,9 @@ _MOST_CELLS = 1 << 27
 
 @dataclass(frozen=True)
 class DataSet:
-    """A table of counts that everyone may see.
+    """A table of counts that everyone may see; ``says`` why, in words.
 
-    Attributes
-    ----------
-    name
-        As it is called in tables and plots.
-    kind
-        Where it is from.
-    place
-        Name of a made-up set; or a path; for a release, folder and table with ``#`` between.
-    says
-        Why it is public, in words, for readers of the page.
+    ``place`` is the name of a made-up set; or a path; for a release, folder and table with ``#`` between.
     """
 
     name: str
@@ -63,12 +54,7 @@ def made_up_set(name: str) -> DataSet:
 def public(text: str, because: str | None) -> DataSet:
     """Return the data set that a user names: a made-up one, FOLDER or FOLDER#TABLE, or a file of counts.
 
-    Parameters
-    ----------
-    text
-        What follows ``--data``.
-    because
-        What follows ``--public``: where the counts of a file are published.
+    ``because`` says where the counts of a file are published.
 
     Raises
     ------

@@ -195,20 +195,9 @@ def _best_parity(counts: Values) -> int:
 
 @dataclass(frozen=True)
 class Measure:
-    """An error measure.
+    """An error measure: a function of truth and release, one number or several ``along`` an axis.
 
-    Attributes
-    ----------
-    name
-        As it is called in tables.
-    says
-        One line for readers of the page.
-    of
-        Takes truth and release (float64); returns the error, one number or several along an axis.
-    along
-        What that axis is; ``""`` for a measure that is one number.
-    sorted
-        Whether it only looks at the sorted list of counts.
+    ``sorted`` says that it only looks at the sorted list of counts.
     """
 
     name: str

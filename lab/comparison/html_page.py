@@ -8,8 +8,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tabularium.lab.comparison.error_measures import CATALOGUE
-from tabularium.lab.comparison.experiments import Suite
 from tabularium.lab.comparison.plots import Plot
+from tabularium.lab.comparison.suites import Suite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,21 +31,7 @@ figcaption { color: #68707f; font-size: .9rem }
 def page(
     suite: Suite, results: pd.DataFrame, plots: dict[str, list[Plot]], *, seed: int, version: str
 ) -> str:
-    """Return the page as HTML.
-
-    Parameters
-    ----------
-    suite
-        What was run.
-    results
-        As ``running.run_suite`` returns it.
-    plots
-        As ``plots.drawn`` returns them.
-    seed
-        Of the first run.
-    version
-        Of this package.
-    """
+    """Return the page as HTML, of results as ``run_suite`` and plots as ``drawn`` return them."""
     parts = [
         f"<h1>{escape(suite.title)}</h1>",
         f"<p>{escape(suite.says)}</p>",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tabularium.lab.comparison.experiments import Suite
+from tabularium.lab.comparison.suites import Suite
 
 if TYPE_CHECKING:
     import pandas as pd

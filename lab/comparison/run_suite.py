@@ -17,7 +17,7 @@ import numpy as np
 
 from tabularium.lab.comparison.data_sets import DataSet
 from tabularium.lab.comparison.error_measures import CATALOGUE, comparable
-from tabularium.lab.comparison.experiments import Contender, Experiment, Suite
+from tabularium.lab.comparison.suites import Contender, Experiment, Suite
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import MechanismError
@@ -116,14 +116,10 @@ def run_suite(
 
     Parameters
     ----------
-    suite
-        What to run.
     runs
         Of each mechanism; None: what the experiments say.
     seed
         Of the first run; run i has seed + i, the same for all mechanisms.
-    processes
-        How many at once.
     done
         Called with the numbers of finished and of all jobs.
 

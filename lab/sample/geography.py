@@ -40,18 +40,9 @@ LAST = (
 class Geography:
     """Every area of the nation, level by level; the places of a lower level follow the order of the upper.
 
-    Attributes
-    ----------
-    region_of, district_of
-        (districts,) and (meshblocks,) ints: the position of the area one level up.
-    share
-        (meshblocks,) share of the nation's households, some exactly zero; sums to one.
-    character
-        (meshblocks,) 0..3, into :data:`CHARACTERS`.
-    prosperity
-        (meshblocks,) what the place adds to the logarithm of an income.
-    district_names
-        (districts,) invented names, all different.
+    ``region_of`` (districts,) and ``district_of`` (meshblocks,) are positions one level up. Of each
+    meshblock: its ``share`` of the households, zero for some; its ``character``, into :data:`CHARACTERS`; and
+    what its ``prosperity`` adds to the logarithm of an income. The names of districts are all different.
     """
 
     regions: int

@@ -1,4 +1,4 @@
-"""Who lives with whom, and how old they are.
+"""The small census: who lives with whom, how old they are, what they do and earn.
 
 A household has one of thirteen compositions. Its members come in a fixed order: a first person, a partner,
 the children from the youngest up, an elder, then others. Families are built from the youngest child
@@ -10,12 +10,15 @@ persons together comes close to that of an ageing country with a post-war boom a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.lab.sample.blocks import Block, Coded
+from tabularium.lab.sample.geography import Geography
 from tabularium.lab.sample.quantile_tables import Choice, Floats, Ints, between
 
 OLDEST = 101
@@ -93,20 +96,8 @@ _FEMALE = 0.46 + 0.29 / (1 + np.exp(-(AGES - 72) / 6))
 class Households:
     """A batch of households and their members, household by household.
 
-    Attributes
-    ----------
-    size
-        (households,) number of members.
-    composition
-        (households,) position in :data:`COMPOSITIONS`.
-    household
-        (persons,) each person's household, ascending from 0.
-    role
-        (persons,) FIRST, PARTNER, CHILD, ELDER or OTHER.
-    age
-        (persons,) 0..101.
-    female
-        (persons,) bool.
+    (households,) numbers of members and positions in :data:`COMPOSITIONS`; (persons,) each one's household,
+    ascending from 0, role, age (0..101) and sex.
     """
 
     size: Ints
@@ -240,3 +231,116 @@ def _runs(start: Ints, length: Ints) -> tuple[Ints, Ints]:
     run = np.repeat(np.arange(len(length)), length)
     before = np.cumsum(length) - length
     return start[run] + np.arange(len(run)) - before[run], run
+
+
+STATUSES = ("student", "employed", "unemployed", "retired", "other")
+STATUS_LABELS = ("child or student", "employed", "unemployed", "retired", "other")
+ADULT = 15  # younger persons are children: no other status, no income
+
+
+def _status_weights(female: bool) -> Floats:
+    student = np.where(
+        AGES < ADULT, 1.0, 0.95 / (1 + np.exp((AGES - 19.5) / 2.0)) + 0.06 * np.exp(-AGES / 25)
+    )
+    retired = np.where(AGES < 50, 0.0, 0.985 / (1 + np.exp(-(AGES - 65.0) / 2.6)))
+    rest = np.where(AGES < ADULT, 0.0, np.clip(1 - student - retired, 0, None))
+    unemployed = 0.03 + 0.09 * np.exp(-np.clip(AGES - 18, 0, None) / 7)
+    home = 0.09 + 0.14 * np.exp(-(((AGES - 33) / 7) ** 2)) if female else np.full_like(AGES, 0.07)
+    home = home + 0.12 / (1 + np.exp(-(AGES - 62) / 4))  # long-term illness before the pension
+    employed = 1 - unemployed - home
+    return np.stack([student, rest * employed, rest * unemployed, retired, rest * home], axis=1)
+
+
+_status = Choice(np.concatenate([_status_weights(False), _status_weights(True)]), bits=12)
+_hall_status = Choice([0.90, 0.09, 0.005, 0.0, 0.005])
+
+# Logarithm of a yearly income by status and age, its spread, and who has none.
+_CAREER = (
+    10.45 + 0.75 * (1 - np.exp(-np.clip(AGES - 16, 0, None) / 10)) - 0.0004 * np.clip(AGES - 52, 0, None) ** 2
+)
+_LEVEL = np.stack(
+    [
+        np.full_like(AGES, 9.3),
+        _CAREER,
+        np.full_like(AGES, 9.85),
+        10.25 - 0.004 * (AGES - 65),
+        np.full_like(AGES, 9.8),
+    ]
+)
+_SPREAD = np.array([0.65, 0.48, 0.35, 0.42, 0.50])
+_WITHOUT = np.array([0.35, 0.0, 0.06, 0.01, 0.25])
+_WOMEN = np.array([0.0, -0.14, -0.02, -0.12, -0.05])
+_HOUSEHOLD_SPREAD = 0.25
+# Tenths of the incomes of persons who have one, in a sample with many meshblocks.
+TENTHS = np.array([9.64, 10.03, 10.31, 10.55, 10.77, 10.97, 11.18, 11.41, 11.71])
+
+
+def draw_status(rng: np.random.Generator, people: Households) -> Ints:
+    """Draw each person's position in :data:`STATUSES`; (persons,)."""
+    status = _status.draw(rng, people.age + len(AGES) * people.female).astype(np.int64)
+    students = np.flatnonzero((people.composition[people.household] == HALL) & (people.age >= ADULT))
+    status[students] = _hall_status.draw(rng, np.zeros_like(students))
+    return status
+
+
+def draw_income(rng: np.random.Generator, people: Households, status: Ints, prosperity: Floats) -> Ints:
+    """Draw each person's tenth of income, 1 (lowest) to 10, or 0 for none; (persons,).
+
+    ``prosperity`` is (households,): what the place adds to the logarithm of an income. Members of a
+    household share some luck.
+    """
+    amount = log_income(rng, people, status, prosperity)
+    tenth = np.searchsorted(TENTHS, amount, side="right") + 1
+    tenth[without_income(rng, people, status)] = 0
+    return tenth.astype(np.int64)
+
+
+def without_income(rng: np.random.Generator, people: Households, status: Ints) -> NDArray[np.bool_]:
+    """Draw who has no income: everybody under :data:`ADULT`, and some of the others by status; (persons,)."""
+    drawn: NDArray[np.bool_] = rng.random(len(status), dtype=np.float32) < _WITHOUT[status]
+    return drawn | (people.age < ADULT)
+
+
+def log_income(
+    rng: np.random.Generator, people: Households, status: Ints, prosperity: Floats
+) -> NDArray[np.float64]:
+    """Draw the logarithm of each person's income as if everybody had one; (persons,)."""
+    shared = prosperity + _HOUSEHOLD_SPREAD * rng.standard_normal(len(prosperity))
+    own = rng.standard_normal(len(status), dtype=np.float32) * _SPREAD[status]
+    amount: Floats = (
+        _LEVEL[status, people.age] + shared[people.household] + own + _WOMEN[status] * people.female
+    )
+    return amount
+
+
+HOUSEHOLDS_PER_BLOCK = 65_536  # about 160 000 persons; small enough for the processor's cache
+SEXES = ("M", "F")
+SEX_LABELS = ("male", "female")
+
+
+def census_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Block]:
+    """Yield blocks of persons: whole households, numbered from 1 through all blocks.
+
+    Two samples with the same seed and meshblocks begin with the same persons, however long they are.
+    """
+    meshblocks = tuple(geography.codes("meshblock"))
+    reach = np.cumsum(geography.share)
+    reach /= reach[-1]
+    persons = households = 0
+    while True:
+        place = np.searchsorted(reach, rng.random(HOUSEHOLDS_PER_BLOCK), side="right")
+        people = draw_households(rng, geography.character[place])
+        status = draw_status(rng, people)
+        income = draw_income(rng, people, status, geography.prosperity[place])
+        count = len(people.age)
+        yield {
+            "person_id": np.arange(persons + 1, persons + count + 1),
+            "household_id": people.household + (households + 1),
+            "meshblock": Coded(place[people.household], meshblocks),
+            "age": people.age,
+            "sex": Coded(people.female.astype(np.int64), SEXES),
+            "status": Coded(status, STATUSES),
+            "income": income,
+        }
+        persons += count
+        households += HOUSEHOLDS_PER_BLOCK

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.lab.demo.demo_delivery import deliver, drop_lies_in
+from tabularium.lab.demo import deliver, drop_lies_in
 from tabularium.ledger import Ledger
 from tabularium.tasks.arrival.manifest import read_manifest
 from tests.flows.operations.installations import CLI, plant_modules

@@ -17,10 +17,9 @@ from tabularium.flows.cli.app import app
 from tabularium.lab.comparison.comparison import compare, contender, suite_of
 from tabularium.lab.comparison.data_sets import made_up_set, public
 from tabularium.lab.comparison.error_measures import CATALOGUE, comparable, random_rectangles
-from tabularium.lab.comparison.experiments import Contender, Experiment, Suite, epsilons
 from tabularium.lab.comparison.made_up import MADE_UP, made_up
 from tabularium.lab.comparison.run_suite import planned
-from tabularium.lab.comparison.suites import SUITES, suite_called
+from tabularium.lab.comparison.suites import SUITES, Contender, Experiment, Suite, epsilons, suite_called
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tests.browser import picture, share_of_colour

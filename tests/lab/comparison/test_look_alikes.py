@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tabularium.lab.comparison.error_measures import divergence, mean_absolute, mean_relative, mean_squared
-from tabularium.lab.comparison.lookalikes import LIKENESSES, lookalike
+from tabularium.lab.comparison.made_up import LIKENESSES, lookalike
 from tabularium.mechanisms.errors import MechanismError
 
 

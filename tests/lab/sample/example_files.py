@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tabularium.lab.sample import write_sample
-from tabularium.lab.sample.sample_specs import KINDS
+from tabularium.lab.sample.samples import KINDS
 
 EXAMPLES = Path(__file__).parents[3] / "deploy" / "examples"
 ROWS = 100_000

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tabularium.lab.sample.sample_specs import EXAMPLES as PACKAGED
-from tabularium.lab.sample.sample_specs import KINDS
+from tabularium.lab.sample.samples import EXAMPLES as PACKAGED
+from tabularium.lab.sample.samples import KINDS
 from tabularium.validations.spec.load import load_spec
 from tests.lab.sample.example_files import EXAMPLES, write_examples
 from tests.lab.sample.published_examples import (

@@ -7,20 +7,20 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tabularium.lab.sample.census import census_blocks
-from tabularium.lab.sample.columns import Coded
+from tabularium.lab.sample.blocks import Coded
 from tabularium.lab.sample.geography import Geography, draw_geography
-from tabularium.lab.sample.health import CHAPTERS, LONGEST_STAY, MOST_VISITS, health_blocks
+from tabularium.lab.sample.hospital import CHAPTERS, LONGEST_STAY, MOST_VISITS, health_blocks
 from tabularium.lab.sample.households import (
     CHILD,
     ELDER,
     FIRST,
     OLDEST,
     PARTNER,
+    STATUSES,
     Households,
+    census_blocks,
     draw_households,
 )
-from tabularium.lab.sample.people import STATUSES
 from tabularium.lab.sample.quantile_tables import Choice, between
 from tabularium.mechanisms.noise.synthetic import generator
 

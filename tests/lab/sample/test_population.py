@@ -11,11 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from tabularium.lab.sample import write_sample
-from tabularium.lab.sample.columns import Block, Coded, Holed, first_rows
-from tabularium.lab.sample.diagnosis_blocks import BLOCKS
+from tabularium.lab.sample.blocks import Block, Coded, Holed, first_rows
 from tabularium.lab.sample.geography import Geography, draw_geography
-from tabularium.lab.sample.health import CHAPTERS
-from tabularium.lab.sample.hospital import diagnosis_list, hospital_blocks, hospital_codes, hospital_list
+from tabularium.lab.sample.hospital import (
+    BLOCKS,
+    CHAPTERS,
+    diagnosis_list,
+    hospital_blocks,
+    hospital_codes,
+    hospital_list,
+)
+from tabularium.lab.sample.households import ADULT
 from tabularium.lab.sample.jobs import (
     INDUSTRIES,
     MAJORS,
@@ -24,9 +30,13 @@ from tabularium.lab.sample.jobs import (
     industry_list,
     occupation_list,
 )
-from tabularium.lab.sample.people import ADULT
-from tabularium.lab.sample.population import NINES, population_blocks
-from tabularium.lab.sample.sample_specs import LARGEST_WEIGHT, SMALLEST_WEIGHT, survey_blocks
+from tabularium.lab.sample.population import (
+    LARGEST_WEIGHT,
+    NINES,
+    SMALLEST_WEIGHT,
+    population_blocks,
+    survey_blocks,
+)
 from tabularium.mechanisms.noise.synthetic import generator
 
 

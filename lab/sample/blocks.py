@@ -1,25 +1,92 @@
-"""Files of a sample: written aside in the same folder, then renamed, so that none is ever half there."""
+"""Blocks of rows as they come from a generator, and files of them: Parquet, CSV, CSV.gz."""
 
 from __future__ import annotations
 
 import csv
-import errno
 import gzip
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.lab.sample.columns import Block, Blocks, Coded, Holed, length
 from tabularium.mechanisms.errors import InputError
+
+Numbers = NDArray[np.int64]
+Days = NDArray[np.datetime64]  # of days; null is NaT
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """A column of texts: (rows,) positions in a short list of ``texts``; below zero is null."""
+
+    index: Numbers
+    texts: tuple[str, ...]
+
+    def __getitem__(self, part: slice) -> Coded:
+        return Coded(self.index[part], self.texts)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class Holed:
+    """A column of numbers, whole or not, some of which are null: (rows,) both."""
+
+    values: Numbers | NDArray[np.float64]
+    missing: NDArray[np.bool_]
+
+    def __getitem__(self, part: slice) -> Holed:
+        return Holed(self.values[part], self.missing[part])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+Block = dict[str, Numbers | Coded | Holed | Days]
+Blocks = tuple[Block, ...]
+"""Rows of files that belong together. The first column of each further file is a key, ascending and unique,
+that the first file has as well."""
+
+
+def length(block: Block) -> int:
+    """Return the number of rows of a block."""
+    return len(next(iter(block.values())))
+
+
+def first_rows(blocks: Iterator[Blocks], rows: int) -> Iterator[Blocks]:
+    """Yield blocks until ``rows`` rows of the first file have passed, the last ones cut short.
+
+    Of the other files no row is left whose key the first one does not come to.
+    """
+    for parts in blocks:
+        main, *others = parts
+        size = length(main)
+        if size >= rows:
+            main = _cut(main, rows)
+            yield (main, *(_cut(other, _reached(main, other)) for other in others))
+            return
+        yield parts
+        rows -= size
+
+
+def _cut(block: Block, rows: int) -> Block:
+    return {name: column[:rows] for name, column in block.items()}
+
+
+def _reached(main: Block, other: Block) -> int:
+    name, keys = next(iter(other.items()))
+    last = main[name]
+    assert isinstance(keys, np.ndarray) and isinstance(last, np.ndarray)  # noqa: S101 - keys are numbers
+    return int(np.searchsorted(keys, last[-1], side="right"))
+
 
 ENDINGS = (".parquet", ".csv", ".csv.gz")
 ROWS_PER_GROUP = 500_000
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def split_ending(out: Path) -> tuple[str, str]:
@@ -46,51 +113,6 @@ def split_ending(out: Path) -> tuple[str, str]:
             hint="use letters, digits, - and _",
         )
     return stem, ending
-
-
-@contextmanager
-def written_aside(targets: Sequence[Path], *, overwrite: bool) -> Iterator[list[Path]]:
-    """Give a temporary neighbour for each target; rename them all at the end, or leave nothing behind.
-
-    Raises
-    ------
-    InputError
-        If a target exists and may not be replaced, or the folder does not take files.
-    """
-    _refuse_existing(targets, overwrite)
-    asides = [target.with_name(f".{target.name}.{os.getpid()}.part") for target in targets]
-    try:
-        yield asides
-        _refuse_existing(targets, overwrite)
-        for aside, target in zip(asides, targets, strict=True):
-            aside.replace(target)
-    except BrokenPipeError:  # not ours: whoever listened to the progress has gone
-        raise
-    except OSError as error:
-        raise _cannot_write(targets[0], error) from None
-    finally:
-        for aside in asides:
-            with suppress(OSError):
-                aside.unlink()
-
-
-def _refuse_existing(targets: Sequence[Path], overwrite: bool) -> None:
-    folder = targets[0].parent
-    if not folder.is_dir():
-        raise InputError("there is no such folder", where=str(folder), hint="make it first, or name another")
-    for target in targets:
-        if target.is_dir():
-            raise InputError("a folder has this name", where=str(target), hint="name another file")
-        if not overwrite and os.path.lexists(target):
-            raise InputError("this file exists", where=str(target), hint="name another, or say --overwrite")
-
-
-def _cannot_write(target: Path, error: OSError) -> InputError:
-    if error.errno in _FULL:
-        return InputError(
-            "the disk is full", where=str(target.parent), hint="free some space, or ask for fewer rows"
-        )
-    return InputError("cannot write here", where=str(target.parent), hint="check the folder's permissions")
 
 
 def write_rows(

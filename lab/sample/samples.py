@@ -1,98 +1,47 @@
-"""Samples of each kind: code lists, a release spec that is ready to run, and the labour force survey."""
+"""Samples of each kind: a file of synthetic microdata, its code lists, and a release spec that fits."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from tabularium.lab.sample.census import SEX_LABELS, SEXES, census_blocks
-from tabularium.lab.sample.columns import Block, Blocks, Coded, Holed
-from tabularium.lab.sample.geography import LEVELS, Geography
-from tabularium.lab.sample.health import ALL_CHAPTERS, CHAPTERS, LONGEST_STAY, MONTHS, health_blocks
-from tabularium.lab.sample.hospital import diagnosis_list, hospital_blocks, hospital_list
-from tabularium.lab.sample.households import OLDEST
-from tabularium.lab.sample.jobs import INDUSTRIES, OCCUPATIONS, industry_list, occupation_list
-from tabularium.lab.sample.people import ADULT, STATUS_LABELS, STATUSES
-from tabularium.lab.sample.population import (
-    WORKS,
-    draw_places,
-    draw_population,
-    population_blocks,
-    spread,
-    with_oddities,
+from tabularium.lab.sample.blocks import Block, Blocks, first_rows, split_ending, write_code_list, write_rows
+from tabularium.lab.sample.geography import (
+    LEVELS,
+    MOST_MESHBLOCKS,
+    Geography,
+    default_meshblocks,
+    draw_geography,
 )
-from tabularium.lab.sample.quantile_tables import Choice, Ints
-
-LABOUR = ("employed", "unemployed", "outside")
-POSITIONS = ("employee", "self-employed", "family")
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 20, 400
-_position = Choice([[84.0, 15.5, 0.5], [90.0, 9.0, 1.0]])
-
-
-def survey_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Blocks]:
-    """Yield blocks of respondents: whole households, numbered from 1 through all blocks."""
-    districts = tuple(geography.codes("district"))
-    design = _design_weights(geography)
-    persons = households = 0
-    while True:
-        place = draw_places(rng, geography)
-        batch = draw_population(rng, geography, place)
-        people, count = batch.people, len(batch.status)
-        works = batch.status == WORKS
-        self_employed_or_not = _position.draw(rng, people.female[batch.workers].astype(np.int64))
-        position = spread(self_employed_or_not.astype(np.int64), batch.workers, count)
-        seeks = batch.status == STATUSES.index("unemployed")
-        labour = np.where(works, 0, np.where(seeks, 1, 2))
-        labour[people.age < ADULT] = -1
-        hours = spread(batch.jobs.hours, batch.workers, count)
-        answered = rng.random(count, dtype=np.float32) >= 0.03
-        silent = rng.random(count, dtype=np.float32) < 0.02  # about schooling
-        months = np.minimum(rng.geometric(0.11, count), 120)
-        pay = with_oddities(rng, np.rint(batch.income / 120) * 10, 0.12)
-        yield (
-            {
-                "person_id": np.arange(persons + 1, persons + count + 1),
-                "household_id": people.household + (households + 1),
-                "district": Coded(geography.district_of[place][people.household], districts),
-                "sex": Coded(people.female.astype(np.int64), SEXES),
-                "age": people.age,
-                "education": Holed(batch.level, silent | (people.age < ADULT)),
-                "status": Coded(labour, LABOUR),
-                "position": Coded(position, POSITIONS),
-                "occupation": Coded(spread(batch.jobs.occupation, batch.workers, count), OCCUPATIONS),
-                "industry": Coded(spread(batch.jobs.industry, batch.workers, count), INDUSTRIES),
-                "hours": Holed(hours, ~works | ~answered),
-                "pay": Holed(pay.values, pay.missing | (position != 0)),
-                "months": Holed(months, ~seeks),
-                "weight": _weights(rng, design[place][people.household], people.age),
-            },
-        )
-        persons += count
-        households += len(place)
-
-
-def _design_weights(geography: Geography) -> Ints:
-    """Return how many persons one stands for, by meshblock: small regions are sampled more densely."""
-    region = geography.region_of[geography.district_of]
-    share = np.bincount(region, geography.share, minlength=geography.regions)
-    size = share / share.max()
-    weights: Ints = np.rint(60 + 140 * np.sqrt(size)).astype(np.int64)
-    return weights[region]
-
-
-def _weights(rng: np.random.Generator, design: Ints, age: Ints) -> Ints:
-    """Return whole weights: the design's, raised where fewer answer, and a little calibration."""
-    answers = np.interp(age, [0, 18, 25, 40, 65, 85], [0.75, 0.6, 0.55, 0.7, 0.85, 0.7]) / 0.72
-    drawn = np.rint(design / answers * np.exp(0.12 * rng.standard_normal(len(age), dtype=np.float32)))
-    weights: Ints = np.clip(drawn, SMALLEST_WEIGHT, LARGEST_WEIGHT).astype(np.int64)
-    return weights
-
+from tabularium.lab.sample.hospital import (
+    ALL_CHAPTERS,
+    CHAPTERS,
+    LONGEST_STAY,
+    MONTHS,
+    diagnosis_list,
+    health_blocks,
+    hospital_blocks,
+    hospital_list,
+)
+from tabularium.lab.sample.households import (
+    OLDEST,
+    SEX_LABELS,
+    SEXES,
+    STATUS_LABELS,
+    STATUSES,
+    census_blocks,
+)
+from tabularium.lab.sample.jobs import industry_list, occupation_list
+from tabularium.lab.sample.population import population_blocks, survey_blocks
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.written_aside import written_aside
 
 Kind = Literal["census", "health", "households", "labour", "hospital"]
 CodeRows = list[tuple[str, str, str]]
@@ -117,15 +66,9 @@ class SampleKind:
 
 
 def release_spec(kind: Kind, stem: str, ending: str) -> str:
-    """Return the YAML of a release spec.
+    """Return the YAML of a release spec beside a data file ``stem + ending``.
 
-    Parameters
-    ----------
-    kind
-        Of the sample.
-    stem, ending
-        Of the data file, in the folder of the spec; the product and the ledger account take their name from
-        the stem, as the code lists do.
+    Product, ledger account and code lists take their names from the stem.
     """
     product = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:63].strip("-") or f"sample-{kind}"
     made = KINDS[kind]
@@ -271,3 +214,101 @@ KINDS: dict[Kind, SampleKind] = {
         example="hospital",
     ),
 }
+
+
+@dataclass(frozen=True)
+class SampleFiles:
+    """What was written: the microdata, each code list by name, the release spec, files beside the data."""
+
+    data: Path
+    code_lists: dict[str, Path]
+    spec: Path
+    beside: dict[str, Path] = field(default_factory=dict)
+
+
+def write_sample(
+    kind: Kind,
+    rows: int,
+    out: Path,
+    *,
+    seed: int = 1,
+    meshblocks: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    overwrite: bool = False,
+) -> SampleFiles:
+    """Write synthetic microdata of any size, without holding more than a block of it.
+
+    Parameters
+    ----------
+    kind
+        ``"census"``: persons in households. ``"health"``: hospital visits, several per patient.
+        ``"households"``: persons with work and income, and their households in a second file. ``"labour"``: a
+        labour force survey with weights. ``"hospital"``: hospital stays with dates and diagnoses.
+    rows
+        Number of records, exactly; of persons, for ``"households"``.
+    out
+        File to write; ``.parquet``, ``.csv`` or ``.csv.gz``. Beside it come the code lists, such as
+        ``<stem>-areas.csv``, the spec ``<stem>.yaml``, and for households ``<stem>-households`` with the
+        same ending.
+    seed
+        The same seed and number of meshblocks give the same records, in every format; a shorter sample is
+        the beginning of a longer one.
+    meshblocks
+        Number of smallest areas; by default one for every hundred rows, between 40 and 100 000. The
+        others know districts only, whose number grows with the square root.
+    progress
+        Called from time to time with the number of rows written so far.
+    overwrite
+        Replace files that are there.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, a file exists, or the folder cannot be written to.
+    """
+    _check(kind, rows, seed, meshblocks)
+    out = Path(out)
+    stem, ending = split_ending(out)
+    made = KINDS[kind]
+    files = SampleFiles(
+        out,
+        {name: out.with_name(f"{stem}-{name}.csv") for name in made.code_lists},
+        out.with_name(f"{stem}.yaml"),
+        {name: out.with_name(f"{stem}-{name}{ending}") for name in made.beside},
+    )
+    targets = [*files.code_lists.values(), files.data, *files.beside.values(), files.spec]
+    with written_aside(targets, overwrite=overwrite) as aside:
+        list_files, (*data_files, spec_file) = aside[: len(made.code_lists)], aside[len(made.code_lists) :]
+        for_places, for_records = generator(seed).spawn(2)
+        geography = draw_geography(for_places, meshblocks or default_meshblocks(rows))
+        for path, codes in zip(list_files, made.code_lists.values(), strict=True):
+            write_code_list(path, codes(geography))
+        blocks = made.blocks(for_records, geography)
+        write_rows(data_files, ending, first_rows(blocks, rows), progress or _silent)
+        spec_file.write_text(release_spec(kind, stem, ending), encoding="utf-8")
+    return files
+
+
+def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
+    if kind not in KINDS:
+        raise InputError(
+            "there is no such kind of sample", where="kind", hint=f"choose one of {', '.join(KINDS)}"
+        )
+    if not _whole(rows) or rows < 1:
+        raise InputError("the number of rows is not positive", where="rows", hint="ask for at least 1")
+    if not _whole(seed) or seed < 0:
+        raise InputError("the seed is not a whole number from 0", where="seed", hint="choose 0, 1, 2, ...")
+    if meshblocks is not None and not (_whole(meshblocks) and 1 <= meshblocks <= MOST_MESHBLOCKS):
+        raise InputError(
+            "the number of meshblocks is out of range",
+            where="meshblocks",
+            hint=f"choose 1 to {MOST_MESHBLOCKS}",
+        )
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _silent(rows: int) -> None:
+    """Report nothing."""
