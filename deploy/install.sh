@@ -33,7 +33,7 @@ done
 "$python" -m venv "$prefix"
 pip() { "$prefix/bin/python" -m pip --no-cache-dir --disable-pip-version-check "$@"; }
 pip install --quiet -c "$source/constraints.txt" setuptools
-pip install --quiet -c "$source/constraints.txt" --no-build-isolation "$build[postgres,s3]"
+pip install --quiet -c "$source/constraints.txt" --no-build-isolation "$build[all,postgres,s3]"
 pip check
 install -m 0755 "$source/deploy/with-secrets.sh" "$prefix/bin/with-secrets"
 "$prefix/bin/tabularium" --version

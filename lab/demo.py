@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, table, working
-from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.deliver import deliver as put
 from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.arrival.manifest import MANIFEST
+from tabularium.tasks.runtime.extras import require
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def demo(
     It takes about a minute. Run again, it shows that the release is published already, and was paid for once.
     """
     with one_line_errors():
+        require("sqlalchemy", "prefect", "watchfiles", "matplotlib", where="demo")
         began = time.monotonic()
         folder = folder.absolute()
         _see_free(folder)
@@ -87,6 +88,8 @@ def _see_free(folder: Path) -> None:
 def _is_published(home: Home) -> bool:
     if not (home.path / "ledger.db").exists():
         return False
+    from tabularium.ledger import Ledger
+
     with Ledger.connect(home.ledger_url) as books:
         opened = any(account.name == _ACCOUNT for account in books.accounts())
         return opened and any(charge.state == "published" for charge in books.charges(_ACCOUNT))
@@ -119,6 +122,8 @@ def _tell(folder: Path, home: Home, spec: Path, rows: int, port: int) -> None:
 
 
 def _open_account(home: Home, key: Path) -> None:
+    from tabularium.ledger import Ledger
+
     ours = ("--home", home.path)
     if not key.exists():
         _type("ledger", "keys", "new", key)
