@@ -10,10 +10,10 @@ DISTRIBUTION = "tabularium-dp"
 #: Extra -> the packages of its libraries, by the names that they are imported by.
 EXTRAS = {
     "run": (
-        *("alembic", "cyclonedx", "dp_accounting", "fsspec", "great_expectations", "ibis", "numba", "pyrage"),
-        *("scipy", "sqlalchemy", "sqlglot"),
+        *("alembic", "cyclonedx", "dp_accounting", "fsspec", "great_expectations", "ibis", "numba"),
+        *("packageurl", "pyrage", "scipy", "sqlalchemy", "sqlglot"),
     ),
-    "prefect": ("anyio", "httpx", "prefect", "watchfiles"),
+    "prefect": ("anyio", "apprise", "httpx", "prefect", "watchfiles"),
     "formats": ("lxml", "pysdmx", "rdflib", "xlsxwriter"),
     "report": ("matplotlib",),
     "desk": ("starlette", "uvicorn"),
