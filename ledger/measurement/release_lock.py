@@ -12,11 +12,14 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tabularium.ledger import names
-from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.refusals import LockTimeout, StaleFence, StorageFailed, WrongState
-from tabularium.ledger.storage.backend import Held
+
+if TYPE_CHECKING:
+    from tabularium.ledger.ledger import Ledger
+    from tabularium.ledger.storage.backend import Held
 
 _held: dict[tuple[str, str], Held] = {}  # ledger and release -> what this process holds it by
 _guard = threading.Lock()

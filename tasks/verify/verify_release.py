@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.runtime.extras import not_installed
 from tabularium.tasks.verify import (
     certificate_checks,
     folder_checks,
@@ -86,6 +87,10 @@ def looked(check: Check, subject: Any) -> Finding:
         return Finding(check.group, check.what, "failed", error.line())
     except NotARelease:
         raise
+    except ImportError as error:  # of this installation; it says nothing of the release
+        lacking = not_installed(error)
+        needed = f"mend {error.name}, which cannot be imported" if lacking is None else lacking.hint
+        return Finding(check.group, check.what, "unchecked", needed, not_installed=True)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"

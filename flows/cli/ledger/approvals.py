@@ -25,7 +25,6 @@ from tabularium.flows.cli.ledger.shared_options import (
 )
 from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
-from tabularium.ledger import Ledger
 from tabularium.ledger.keys import (
     key_id,
     make_key,
@@ -40,6 +39,7 @@ from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from tabularium import Decision
+    from tabularium.ledger import Ledger
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
 keys = typer.Typer(
