@@ -24,7 +24,7 @@ from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, his
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.postprocess.prior_numbers import prior_numbers
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.formats.without_rows import write_without_rows
+from tabularium.tasks.publish.formats.base import write_without_rows
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.spec.large_tables import fits, slabs

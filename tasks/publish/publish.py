@@ -45,8 +45,7 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.certificate import Contents, certificate
 from tabularium.tasks.publish.documents.making import altered_document, without_documents, write_documents
 from tabularium.tasks.publish.draft_folder import place_of
-from tabularium.tasks.publish.formats.parquet_files import rows_into_parquet
-from tabularium.tasks.publish.formats.writers import write_formats
+from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tabularium.tasks.publish.priors import copy_prior
@@ -65,6 +64,7 @@ from tabularium.tasks.publish.release_folder import (
     make_durable,
     make_readable_folder,
 )
+from tabularium.tasks.publish.row_writers import rows_into_parquet
 from tabularium.tasks.publish.side_by_side import side_by_side
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.published_digits import all_in_digits

@@ -151,11 +151,6 @@ class Subject:
         spec = self.released.spec
         return [*(table.name for table in spec.tables), *(each.name for each in spec.histograms)]
 
-    @property
-    def base(self) -> str:
-        """The format that the others are compared with."""
-        return "csv" if "csv" in self.released.spec.publication.formats else "parquet"
-
     def once(self, name: str, make: Callable[[], T]) -> T:
         """Return what ``make`` makes, made once; where it raised, what it raised."""
         if name not in self._made:

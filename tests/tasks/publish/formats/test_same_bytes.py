@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.formats.writers import OF_ROWS, OF_TABLES, write_formats
+from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.published_tables import PublishedTable, published_table
 from tabularium.validations.spec.load import load_spec
+from tabularium.validations.spec.publication_formats import FORMATS
 
 loaded, out = load_spec(sys.argv[1]), Path(sys.argv[2])
 tables = {}
@@ -28,7 +29,7 @@ for table in loaded.spec.tables:
     frame = published_table(layout, Estimate(values, np.ones((layout.nodes, 1))), values % 7, whole=True,
                             quality=loaded.spec.publication.quality)
     tables[table.name] = PublishedTable(table, layout, frame, "exact")
-assert {*OF_ROWS, *OF_TABLES} == set(loaded.spec.publication.formats)
+assert set(FORMATS) == set(loaded.spec.publication.formats)
 write_formats(loaded, tables, out)
 """
 

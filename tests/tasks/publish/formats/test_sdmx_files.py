@@ -17,11 +17,11 @@ from pysdmx.io import read_sdmx
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.formats.format_files import files_of
-from tabularium.tasks.publish.formats.writers import write_formats
+from tabularium.tasks.publish.formats.base import write_formats
+from tabularium.tasks.publish.formats.sdmx.cubes import original_code
 from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
-from tabularium.validations.domains.sdmx_names import original_code
 from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.spec.publication_formats import files_of
 from tests.validations.spec.spec_samples import write_spec
 
 AREAS = 'code,label,parent\n0,"Country & <all>",\nN/W,North,0\nS,South,0\nN1,Nörd,N/W\nN$2,Northfield,N/W\nS 1,Southbridge,S\n'

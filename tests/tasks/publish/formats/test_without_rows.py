@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.tasks.publish.formats import sdmx_cubes
-from tabularium.tasks.publish.formats.without_rows import write_without_rows
+from tabularium.tasks.publish.formats.base import write_without_rows
+from tabularium.tasks.publish.formats.sdmx import cubes
 from tests.validations.spec.spec_samples import changed, load
 
 FORMATS = "[csv, parquet, xlsx, sdmx, catalogue]"
@@ -29,6 +29,6 @@ def test_every_format_is_written_without_rows(tmp_path: Path, monkeypatch: pytes
     assert {"last.csv", "last.parquet", "last.sdmx.csv", "homes.csv", "structure.sdmx.xml"} <= names
     assert len((written / "last.csv").read_text().splitlines()) == 1
     # Ids that are drawn up apart would meet in one structure: the writer refuses it, and so the dry run.
-    monkeypatch.setattr(sdmx_cubes, "dimension_ids", lambda spec: sdmx_cubes.component_ids(spec.columns))
+    monkeypatch.setattr(cubes, "dimension_ids", lambda spec: cubes.component_ids(spec.columns))
     with pytest.raises(Exception, match="MEASURE_M"):
         write_without_rows(loaded, written)
