@@ -43,6 +43,7 @@ from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.sign_release import settled_statement, sign_release
+from tabularium.validations.redaction import bare_errors
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger
@@ -64,6 +65,7 @@ class LaidOut:
     tallies_fence: int
 
     @classmethod
+    @bare_errors
     def of(cls, home: Home, release_id: str) -> LaidOut:
         """Read it from the home.
 
@@ -76,12 +78,11 @@ class LaidOut:
         try:
             return cls(**json.loads(path.read_bytes()))
         except (OSError, ValueError, TypeError):
-            failure = PublicationError(
+            raise PublicationError(
                 "where this draft lies is not known in this home",
                 where=f"release {release_id}",
                 hint=f"give the home that laid it out (--home), or restore {path} from the backup",
-            )
-        raise failure
+            ) from None
 
 
 def draft_folder(run: Run, release_id: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -114,6 +114,16 @@ class Labels:
                 pa.array(at - np.int32(low)), texts.slice(low, high - low + 1)
             )
         return columns
+
+
+def crossed(codes: Mapping[str, Sequence[str]], first: int, last: int) -> dict[str, pa.DictionaryArray]:
+    """Return the codes of some rows, the last one left out, where dimensions are crossed as in a `Shape`."""
+    rows, found, inner = np.arange(first, last), {}, 1
+    for name in reversed(codes):
+        places = pa.array((rows // inner % max(len(codes[name]), 1)).astype(np.int32))
+        found[name] = pa.DictionaryArray.from_arrays(places, pa.array(list(codes[name]), pa.string()))
+        inner *= max(len(codes[name]), 1)
+    return found
 
 
 class _Places:
@@ -232,6 +242,15 @@ class Shape:
         """Return the column of flags that stands behind the margins of a measure."""
         place = self.measures.index(column) if self.flagged and column in self.measures else 0
         return [f"{self.measures[place - 1]}_{QUALITY}"] if place % 2 else []
+
+    @property
+    def dimensions(self) -> dict[str, tuple[str, ...]]:
+        """Column of codes -> the codes that are published, as rows cross them, the last one fastest."""
+        if self.layout is None:
+            return {}
+        along, others = self.layout.along, {each.name: each.codes for each in self.layout.others}
+        nodes = {} if along is None else {along.name: tuple(along.node_codes[node] for node in self.nodes)}
+        return {**nodes, **others}
 
     @property
     def texts(self) -> list[str]:

@@ -20,7 +20,7 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate, OtherFormat, Rehearsed
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.redaction import os_errors_as
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 _MALFORMED = (
     LookupError,
@@ -247,6 +247,7 @@ def certificate_in(folder: Path) -> tuple[bytes, Certificate]:
     return certificate_at(folder / CERTIFICATE)
 
 
+@bare_errors
 def certificate_at(path: Path) -> tuple[bytes, Certificate]:
     """Return a certificate, raw and read, in its release folder or alone.
 
@@ -264,14 +265,14 @@ def certificate_at(path: Path) -> tuple[bytes, Certificate]:
         )
     with readable(folder):
         raw = public_folder.read(folder, name)
-    failure: TabulariumError
     try:
         return raw, (Rehearsed if name == REHEARSAL else Certificate).read(raw)
     except OtherFormat as error:
-        failure = PublicationError(f"{name} {error}", where=str(folder), hint="use the version that made it")
+        raise PublicationError(
+            f"{name} {error}", where=str(folder), hint="use the version that made it"
+        ) from None
     except Unreadable as error:
-        failure = damaged(folder, f"{name} {error}")
-    raise failure
+        raise damaged(folder, f"{name} {error}") from None
 
 
 @contextmanager
@@ -280,10 +281,7 @@ def readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except Unreadable as error:
-        failure = damaged(folder, str(error))
-    else:
-        return
-    raise failure
+        raise damaged(folder, str(error)) from None
 
 
 @contextmanager
@@ -296,10 +294,9 @@ def well_formed(folder: Path) -> Iterator[None]:
     except _MALFORMED as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         at = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
-        failure = damaged(folder, f"{CERTIFICATE}, or a file beside it, says what no release says ({at})")
-    else:
-        return
-    raise failure
+        raise damaged(
+            folder, f"{CERTIFICATE}, or a file beside it, says what no release says ({at})"
+        ) from None
 
 
 def damaged(folder: Path, what: str) -> PublicationError:

@@ -37,10 +37,7 @@ def failing() -> Iterator[None]:
     try:
         yield
     except Unreadable as error:
-        failure = Failed(str(error))
-    else:
-        return
-    raise failure
+        raise Failed(str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)

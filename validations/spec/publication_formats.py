@@ -142,6 +142,21 @@ def _format(name: str) -> PublicationFormat:
     return found
 
 
+def _sound() -> Iterator[PublicationFormat]:
+    """Yield the formats that load: one that does not is named when a spec wants it."""
+    for name in FORMATS:
+        try:
+            found = FORMATS[name]
+        except InputError:
+            continue
+        yield found
+
+
+def complete_formats() -> list[str]:
+    """Return the names of formats of which a release needs one."""
+    return [each.name for each in _sound() if each.complete]
+
+
 def files_of(spec: ReleaseSpec) -> set[str]:
     """Return the names of the files of tables in a release of this spec, in the formats that are known."""
     known = (FORMATS[name] for name in spec.publication.formats if name in FORMATS)
@@ -150,10 +165,10 @@ def files_of(spec: ReleaseSpec) -> set[str]:
 
 def kind_of(name: str) -> FileKind | None:
     """Return the kind of a file at the top of a release folder; None where no format writes such."""
-    kinds = [kind for each in FORMATS.values() for kind in each.kinds if name.endswith(kind.ending)]
+    kinds = [kind for each in _sound() for kind in each.kinds if name.endswith(kind.ending)]
     return max(kinds, key=lambda kind: len(kind.ending), default=None)
 
 
 def reserved_names() -> set[str]:
     """Return the names that no table may have, because a format gives them to a file of the release."""
-    return {kind.stem for each in FORMATS.values() for kind in each.kinds if kind.stem is not None}
+    return {kind.stem for each in _sound() for kind in each.kinds if kind.stem is not None}

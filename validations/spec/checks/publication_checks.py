@@ -7,7 +7,7 @@ import os
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.parts.output_options import MeasureLimits, Publication, Quality, Review
 from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.spec.publication_formats import FORMATS, complete_formats
 
 
 def check_publication(draft: Draft) -> None:
@@ -20,11 +20,11 @@ def check_publication(draft: Draft) -> None:
         draft.add(("measurements_of",), "is of a revision only, and there is no reason for one", hint)
     formats = draft.publication.formats if draft.publication is not None else ("csv",)
     path = ("publication", "formats")
-    complete = {name for name, each in FORMATS.items() if each.complete}
+    complete = complete_formats()
     if not formats:
         draft.add(path, "is empty", "write at least one, for instance csv")
-    elif not complete & set(formats):
-        what = f"neither {' nor '.join(name for name in FORMATS if name in complete)} is here"
+    elif not set(complete) & set(formats):
+        what = f"neither {' nor '.join(complete)} is here"
         draft.add(path, what, "add one of them: every other reader needs it")
     if len(set(formats)) < len(formats):
         draft.add(path, "a format is here twice", "write every format once")
