@@ -119,7 +119,7 @@ class Labels:
 def crossed(codes: Mapping[str, Sequence[str]], first: int, last: int) -> dict[str, pa.DictionaryArray]:
     """Return the codes of some rows, the last one left out, where dimensions are crossed as in a `Shape`."""
     rows, found, inner = np.arange(first, last), {}, 1
-    for name in reversed(codes):
+    for name in reversed(list(codes)):
         places = pa.array((rows // inner % max(len(codes[name]), 1)).astype(np.int32))
         found[name] = pa.DictionaryArray.from_arrays(places, pa.array(list(codes[name]), pa.string()))
         inner *= max(len(codes[name]), 1)
