@@ -8,11 +8,11 @@ import pytest
 
 from tabularium.tasks.publish.formats.base import write_without_rows
 from tabularium.tasks.publish.formats.sdmx import cubes
+from tabularium.validations.spec.publication_formats import FORMATS
 from tests.validations.spec.spec_samples import changed, load
 
-FORMATS = "[csv, parquet, xlsx, sdmx, catalogue]"
 MORE = (
-    f'publication: {{formats: {FORMATS}, quality: {{suppress: "50%"}}, sdmx: {{agency: TEST}}}}\n'
+    f'publication: {{formats: [{", ".join(FORMATS)}], quality: {{suppress: "50%"}}, sdmx: {{agency: TEST}}}}\n'
     'histograms: [{name: homes, of: home, share: "1/10"}]\n'
 )
 ADDED = "  measure_m: {from: sex, categories: [x, y]}\ntables:\n  - {name: last, dimensions: [measure_m], SHARES}\n"
