@@ -199,10 +199,9 @@ def _options(
         try:
             Path.cwd()
         except OSError:
-            failure = InputError("the folder you are in is gone", where="tabularium", hint="cd to another")
-        else:
-            return
-        raise failure
+            raise InputError(
+                "the folder you are in is gone", where="tabularium", hint="cd to another"
+            ) from None
 
 
 def main(*arguments: Any) -> None:

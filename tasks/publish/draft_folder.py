@@ -23,21 +23,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabularium.ledger import AwaitingReview, Draft
-from tabularium.ledger.durable_files import make_folder, sync_folder
+from tabularium.ledger.durable_files import make_folder
 from tabularium.ledger.refusals import unknown_release
-from tabularium.mechanisms.errors import LedgerError, PlaceClosed, PublicationError, TabulariumError
+from tabularium.mechanisms.errors import LedgerError, PublicationError
 from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger
 from tabularium.tasks.publish.kept_documents import keep_statement
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.release_folder import (
     PUBLIC,
     Access,
-    aside_of,
     check_release,
     check_statement,
-    clear_remains,
-    make_durable,
-    make_readable_folder,
+    new_folder,
     release_folder,
     try_writing,
 )
@@ -46,6 +43,7 @@ from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.sign_release import settled_statement, sign_release
+from tabularium.validations.redaction import bare_errors
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger
@@ -67,6 +65,7 @@ class LaidOut:
     tallies_fence: int
 
     @classmethod
+    @bare_errors
     def of(cls, home: Home, release_id: str) -> LaidOut:
         """Read it from the home.
 
@@ -79,12 +78,11 @@ class LaidOut:
         try:
             return cls(**json.loads(path.read_bytes()))
         except (OSError, ValueError, TypeError):
-            failure = PublicationError(
+            raise PublicationError(
                 "where this draft lies is not known in this home",
                 where=f"release {release_id}",
                 hint=f"give the home that laid it out (--home), or restore {path} from the backup",
-            )
-        raise failure
+            ) from None
 
 
 def draft_folder(run: Run, release_id: str) -> Path:
@@ -225,31 +223,12 @@ def remove_draft(home: Home, release_id: str) -> None:
 def _copy(home: Home, ledger: Ledger, source: Path, target: Path, draft: Draft) -> None:
     """Put a copy of a draft into its place, signed, if every byte of it is the one that was accepted."""
     require_whole(source, draft)
-    aside = aside_of(target)
-    failure: TabulariumError
-    try:
-        make_readable_folder(target.parent)
-        clear_remains(target)
-        shutil.copytree(source, aside, copy_function=shutil.copyfile)
+    what = "the accepted draft could not be published: {reason}"
+    hint = "make room or give the right to write there, and accept it again, or run again"
+    with new_folder(target, what=what, hint=hint) as aside:
+        shutil.copytree(source, aside, copy_function=shutil.copyfile, dirs_exist_ok=True)
         require_whole(aside, draft)
         sign_release(home, ledger, aside)
-        make_durable(aside)
-        aside.rename(target)
-        sync_folder(target.parent)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        if isinstance(error, shutil.Error):  # of the first file that could not be copied
-            reason = str(error.args[0][0][2])
-        failure = PlaceClosed(
-            f"the accepted draft could not be published: {reason}",
-            where=str(target.parent),
-            hint="make room or give the right to write there, and accept it again, or run again",
-        )
-    else:
-        return
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    raise failure
 
 
 def require_whole(folder: Path, draft: Draft) -> None:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from pathlib import Path
 
-from tabularium.ledger.durable_files import sync_folder
-from tabularium.mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
+from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.check.check import Checked
 from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger
 from tabularium.tasks.margins.margins import MarginsHandle
@@ -23,12 +21,10 @@ from tabularium.tasks.publish.draft_folder import place_of
 from tabularium.tasks.publish.kept_documents import kept_documents
 from tabularium.tasks.publish.publish import PublishedHandle, write_files
 from tabularium.tasks.publish.release_folder import (
-    aside_of,
     check_release,
     digest_of,
     files_in,
-    make_durable,
-    make_readable_folder,
+    new_folder,
 )
 from tabularium.tasks.published_heads import StampedHead, leave_head
 from tabularium.tasks.runtime.run import Run
@@ -67,32 +63,16 @@ def rebuild(
         charge = ledger.charge(measured.release_id)
     drafted = charge is not None and charge.state == "measured"
     target, access = place_of(run, measured.release_id, reviewed=drafted)
-    aside = aside_of(target)
-    failure: TabulariumError
-    try:
-        make_readable_folder(target.parent, access)
-        aside.mkdir(mode=0o700)
+    what = "the release could not be written again: {reason}"
+    hint = "make room or give the right to write there, and run again"
+    with new_folder(target, access, what=what, hint=hint) as aside:
         write_files(run, measured, estimates, margins, checked, aside)
         for name, content in kept.items():
             (aside / name).write_bytes(content)
         _compare(aside, certificate)
         digest = check_release(aside, measured.release_id, measured.digest)
-        make_durable(aside, access)
         leave_head(run, measured.release_id, StampedHead.said(certificate.ledger.head))
-        aside.rename(target)
-        sync_folder(target.parent)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PlaceClosed(
-            f"the release could not be written again: {reason}",
-            where=str(target.parent),
-            hint="make room or give the right to write there, and run again",
-        )
-    else:
-        return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    raise failure
+    return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
 
 
 def _kept(run: Run, release_id: str) -> dict[str, bytes] | None:

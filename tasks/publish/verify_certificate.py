@@ -40,7 +40,6 @@ from tabularium.tasks.publish.certificate import (
 )
 from tabularium.tasks.publish.certificate.account_section import reservation_in, unfit
 from tabularium.tasks.publish.certificate.spending import budgets, by_measurement
-from tabularium.tasks.publish.formats.format_files import files_of
 from tabularium.tasks.publish.guarantee import FIXED_PLANS
 from tabularium.tasks.publish.release_folder import certificate_at, damaged
 from tabularium.tasks.published_heads import StampedHead
@@ -56,6 +55,7 @@ from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import RowCountRule
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.publication_formats import files_of
 from tabularium.validations.spec.yaml_lines import Document
 from tabularium.validations.suites.microdata_findings import CHANGE
 from tabularium.validations.universes.universe import counted_in

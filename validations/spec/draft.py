@@ -6,7 +6,7 @@ another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -28,11 +28,11 @@ from tabularium.validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 T = TypeVar("T")
-#: What else lies in the folder of a release: a test holds the two together.
+#: What else lies in the folder of a release, beside files of formats: a test holds the two together.
 RESERVED = frozenset(
     {
         *("certificate", "codes", "figures", "invariants", "measurements", "rounding_exceptions"),
-        *("catalogue", "registry", "report", "statement", "structure", "tables"),
+        *("registry", "report", "statement"),
     }
 )
 
@@ -154,15 +154,16 @@ class Draft:
         about = _read(About, self.document.data.get("about", {}))
         return "en" if about is None else about.language
 
-    def check_names(self) -> None:
+    def check_names(self, reserved: Collection[str]) -> None:
         """Check that no two tables, histograms or lists of public numbers bear the same name.
 
-        Their files lie together: nor may one be called as something else in a release folder is.
+        Their files lie together: nor may one be called as something else in a release folder is, of which
+        formats have ``reserved``.
         """
         first: dict[str, tuple[str, int]] = {}
         for kind in ("table", "histogram", "invariant", "figure"):
             for place, entry in getattr(self, f"{kind}s"):
-                if entry.name in RESERVED:
+                if entry.name in RESERVED or entry.name in reserved:
                     what = "something else in the folder of a release has this name"
                     self.add((f"{kind}s", place, "name"), what, f"call the {kind} otherwise")
                 other, number = first.setdefault(entry.name, (kind, place))

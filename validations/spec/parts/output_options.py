@@ -21,8 +21,6 @@ from tabularium.validations.spec.values import (
     refuse,
 )
 
-PublishedFormat = Literal["csv", "parquet", "sdmx", "xlsx", "catalogue"]
-
 WebAddress = Annotated[
     Text, *matching(r"https?://[^\s<>\"{}|\\^`]+", "write an address, for instance https://example.org/data")
 ]
@@ -250,9 +248,7 @@ class Publication(Part):
     folder: Text = Field(
         default="releases", description="Where releases are written; relative to the spec file."
     )
-    formats: tuple[PublishedFormat, ...] = Field(
-        default=("csv", "parquet"), description="How the tables are written."
-    )
+    formats: tuple[Text, ...] = Field(default=("csv", "parquet"), description="How the tables are written.")
     sdmx: SdmxOptions = Field(
         default_factory=SdmxOptions, description="How the structure of the tables is named in SDMX."
     )

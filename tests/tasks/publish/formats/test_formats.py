@@ -17,7 +17,7 @@ import pytest
 from csvw import CSVW
 from rdflib import DCAT, DCTERMS, RDF, Graph, Namespace, URIRef
 
-from tabularium.tasks.publish.formats.dcat_catalogue import language_address
+from tabularium.tasks.publish.dcat import language_address
 from tests.tasks.publish.formats.a_release import a_release
 
 TABLES = ("area_age_sex", "age_sex", "sizes_of_areas")

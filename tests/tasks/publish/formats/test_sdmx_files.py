@@ -17,12 +17,14 @@ from pysdmx.io import read_sdmx
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.formats.format_files import files_of
-from tabularium.tasks.publish.formats.writers import write_formats
+from tabularium.tasks.publish.formats.base import write_formats, write_without_rows
+from tabularium.tasks.publish.formats.sdmx import cubes
+from tabularium.tasks.publish.formats.sdmx.cubes import original_code
 from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
-from tabularium.validations.domains.sdmx_names import original_code
 from tabularium.validations.spec.load import Loaded, load_spec
-from tests.validations.spec.spec_samples import write_spec
+from tabularium.validations.spec.publication_formats import files_of
+from tests.tasks.publish.formats.test_without_rows import ADDED, MEASURES
+from tests.validations.spec.spec_samples import changed, load, write_spec
 
 AREAS = 'code,label,parent\n0,"Country & <all>",\nN/W,North,0\nS,South,0\nN1,Nörd,N/W\nN$2,Northfield,N/W\nS 1,Southbridge,S\n'
 SPEC = """\
@@ -149,6 +151,18 @@ def test_codes_keep_label_parent_and_what_they_were(published: Published) -> Non
     assert str(codes["S$201"].annotations[0].text) == "S 1"
     assert codes["S"].annotations == []
     assert 'xml:lang="fr"' in (aside / "structure.sdmx.xml").read_text()
+
+
+def test_ids_that_meet_in_one_structure_are_refused_without_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where those of measures are drawn up apart: the writer finds it, and so the dry run."""
+    text = changed("tables:\n", ADDED.replace("SHARES", MEASURES)).replace('"1/3"\n', '"7/30"\n')
+    loaded = load(tmp_path, f"{text}publication: {{formats: [csv, sdmx]}}\n")
+    write_without_rows(loaded, tmp_path)
+    monkeypatch.setattr(cubes, "dimension_ids", lambda spec: cubes.component_ids(spec.columns))
+    with pytest.raises(Exception, match="MEASURE_M"):
+        write_without_rows(loaded, tmp_path)
 
 
 def test_names_of_structures(published: Published) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.formats.workbook import sheet_names, write_workbook
+from tabularium.tasks.publish.formats.xlsx import Xlsx, sheet_names
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tests.validations.spec.spec_samples import SPEC, block, changed, load, problems_of
@@ -54,4 +54,4 @@ def test_a_histogram_that_no_sheet_holds_is_refused_when_it_is_known(tmp_path: P
     frame = pa.table({"size": range(1_048_576), "number": [1] * 1_048_576})
     table = PublishedTable(entry, Layout.of_histogram(entry), Frame.of(frame), "none")
     with pytest.raises(PublicationError, match=r"table sizes: has 1048576 rows.*take xlsx out"):
-        write_workbook(loaded, {"sizes": table}, tmp_path)
+        Xlsx().finish(loaded, {"sizes": table}, tmp_path)

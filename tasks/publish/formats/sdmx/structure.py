@@ -40,9 +40,8 @@ from pysdmx.model import (
 from pysdmx.model.code import LevelType
 from pysdmx.model.message import Header
 
-from tabularium.tasks.publish.formats.sdmx_cubes import STATUS, Cube, product_id
+from tabularium.tasks.publish.formats.sdmx.cubes import STATUS, Cube, code_id, product_id
 from tabularium.validations.domains.domains import CategoryDomain, Domain, HierarchyDomain
-from tabularium.validations.domains.sdmx_names import code_id
 from tabularium.validations.spec.load import Loaded
 
 _FORMATS = {"xml": Format.STRUCTURE_SDMX_ML_3_0, "json": Format.STRUCTURE_SDMX_JSON_2_0_0}

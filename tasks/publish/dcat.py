@@ -1,24 +1,19 @@
-"""DCAT: ``catalogue.jsonld``, the release as a dataset whose files are its distributions, for data portals.
+"""DCAT: a release as a dataset whose files are its distributions, for data portals.
 
 Source: W3C Recommendation "Data Catalog Vocabulary (DCAT) Version 3", with the properties that DCAT-AP 3
-asks for. Addresses are relative to the file, so that it is right wherever the folder is put. Nothing in the
-graph is blank: everything has a name, and the text is sorted, so that the same release gives the same bytes.
+asks for. Nothing in the graph is blank: everything has a name.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tabularium.tasks.arrival.calendar_periods import first_and_last
-from tabularium.tasks.publish.formats.column_meanings import title_of, title_of_release, title_with_period
-from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.release_folder import digest_of
-from tabularium.validations.spec.load import Loaded
+from tabularium.tasks.publish.data_dictionary import title_with_period
 from tabularium.validations.spec.parts.output_options import About
+from tabularium.validations.spec.publication_formats import kind_of
 
 NAME = "catalogue.jsonld"
 _IANA = "https://www.iana.org/assignments/media-types/"
@@ -36,19 +31,6 @@ CONTEXT = {
     "vcard": _VCARD,
     "xsd": "http://www.w3.org/2001/XMLSchema#",
 }
-#: Ending -> media type, file type of the EU's list, and what the file is.
-_ENDINGS = {
-    ".sdmx.csv": ("application/vnd.sdmx.data+csv", "CSV", "SDMX-CSV 2.0"),
-    ".csv": ("text/csv", "CSV", "CSV"),
-    ".parquet": ("application/vnd.apache.parquet", "PARQUET", "Parquet"),
-    ".sdmx.xml": ("application/vnd.sdmx.structure+xml", "XML", "SDMX-ML 3.0, structure"),
-    ".sdmx.json": ("application/vnd.sdmx.structure+json", "JSON", "SDMX-JSON 2.0, structure"),
-    ".xlsx": (
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-        "XLSX",
-        "Excel workbook",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -59,33 +41,6 @@ class File:
     address: str
     size: int
     digest: str
-
-
-def write_catalogue(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: Path) -> None:
-    """Write ``catalogue.jsonld`` over the files of tables that lie in the folder already."""
-    (aside / NAME).write_text(_text(loaded, tables, aside), encoding="utf-8")
-
-
-def _text(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: Path) -> str:
-    from rdflib import Graph
-
-    graph = Graph()
-    about = loaded.spec.about
-    add_dataset(graph, "", about, loaded.spec.product, loaded.spec.period)
-    for path in sorted(each for each in aside.iterdir() if each.is_file()):
-        ending = ending_of(path.name)
-        if ending is not None:
-            table = tables.get(path.name.removesuffix(ending))
-            of = title_of_release(loaded) if table is None else title_of(table.entry)
-            file = File(path.name, path.name, path.stat().st_size, digest_of(path))
-            add_distribution(graph, "", about, file, of)
-    found = json.loads(graph.serialize(format="json-ld", context=CONTEXT, auto_compact=False))
-    return json.dumps(_in_order(found), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
-
-
-def ending_of(name: str) -> str | None:
-    """Return the ending by which a file is one of tables; None of any other file."""
-    return next((each for each in _ENDINGS if name.endswith(each)), None)
 
 
 def language_address(tag: str) -> str:
@@ -150,21 +105,26 @@ def add_dataset(graph: Any, base: str, about: About, product: str, period: str) 
         graph.add((when, which, Literal(day.isoformat(), datatype=XSD.date)))
 
 
-def add_distribution(graph: Any, base: str, about: About, file: File, title: str) -> None:
-    """Add a file of tables to the dataset that is named in ``base``; ``title`` says what it holds."""
+def add_distribution(graph: Any, base: str, about: About, file: File, titles: Mapping[str, str]) -> None:
+    """Add a file of tables to the dataset that is named in ``base``; one that holds none is left out.
+
+    ``titles``: of each table, and of the whole release under the name ``""``.
+    """
     from rdflib import DCAT, DCTERMS, RDF, XSD, Literal, Namespace, URIRef
 
-    spdx = Namespace(_SPDX)
-    media, file_type, words = _ENDINGS[ending_of(file.name) or ""]
+    kind = kind_of(file.name)
+    if kind is None or not kind.title:
+        return
+    title, spdx = titles.get(file.name.removesuffix(kind.ending), titles[""]), Namespace(_SPDX)
     address = URIRef(file.address)
     this, sum_ = (URIRef(f"{base}{start}{file.name}") for start in ("#", "#sha256-"))
     graph.add((URIRef(f"{base}#dataset"), DCAT.distribution, this))
     graph.add((this, RDF.type, DCAT.Distribution))
-    graph.add((this, DCTERMS.title, Literal(f"{title} ({words})", lang=about.language)))
+    graph.add((this, DCTERMS.title, Literal(f"{title} ({kind.title})", lang=about.language)))
     graph.add((this, DCAT.accessURL, address))
     graph.add((this, DCAT.downloadURL, address))
-    graph.add((this, DCAT.mediaType, URIRef(_IANA + media)))
-    graph.add((this, DCTERMS["format"], URIRef(_TYPES + file_type)))
+    graph.add((this, DCAT.mediaType, URIRef(_IANA + kind.media_type)))
+    graph.add((this, DCTERMS["format"], URIRef(_TYPES + kind.file_type)))
     graph.add((this, DCAT.byteSize, Literal(str(file.size), datatype=XSD.nonNegativeInteger)))
     graph.add((this, spdx.checksum, sum_))
     graph.add((sum_, RDF.type, spdx.Checksum))
@@ -172,13 +132,6 @@ def add_distribution(graph: Any, base: str, about: About, file: File, title: str
     graph.add((sum_, spdx.checksumValue, Literal(file.digest, datatype=XSD.hexBinary)))
     if about.licence is not None:
         graph.add((this, DCTERMS.license, URIRef(about.licence)))
-
-
-def _in_order(node: Any) -> Any:
-    """Sort the lists of a document: in RDF they are sets, whose order nobody keeps."""
-    if isinstance(node, list):
-        return sorted((_in_order(each) for each in node), key=lambda each: json.dumps(each, sort_keys=True))
-    return {key: _in_order(value) for key, value in node.items()} if isinstance(node, dict) else node
 
 
 _PAIRS = """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabularium.validations.domains.sdmx_names import (
+from tabularium.tasks.publish.formats.sdmx.cubes import (
     RESERVED,
     code_id,
     component_ids,
