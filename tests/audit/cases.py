@@ -5,13 +5,15 @@ A mechanism in the registry without an entry here fails the build.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from tabularium.mechanisms import MECHANISMS
 from tabularium.mechanisms.accounting.transcript import CHOICES, Event
 from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
 from tabularium.mechanisms.limits import LARGEST_COUNT
@@ -313,3 +315,24 @@ CASES: dict[str, Case] = {
     ),
 }
 CASES = {name: replace(case, large=case.large or LARGE) for name, case in CASES.items()}
+
+
+def forms(*, further: Any = ()) -> Iterator[Any]:
+    """Each name, set of parameters, definition of privacy; ``further`` marks all but the first of the definitions."""
+    for name, case in CASES.items():
+        definitions = MECHANISMS[name].definitions
+        for number, parameters in enumerate(case.parameters):
+            for definition in definitions:
+                marks = further if definition != definitions[0] else ()
+                yield pytest.param(
+                    name, parameters, definition, id=f"{name}-{number}-{definition}", marks=marks
+                )
+
+
+every_form = pytest.mark.parametrize(("name", "parameters", "definition"), list(forms()))
+
+
+def some_counts(case: Case) -> Iterator[Counts]:
+    """Small counts in every shape."""
+    for shape in case.shapes:
+        yield np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape) % 5

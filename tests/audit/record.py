@@ -36,7 +36,7 @@ from tests.audit.estimates import FALSE_ALARM, FEWER_RUNS, RUNS, loss_from_outpu
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge
 from tests.audit.test_measures import MEAN, SUM, WEIGHTS
 from tests.audit.test_regions import COUNTS, ONE, OTHER, with_records
-from tests.audit.test_statistical import BUDGET, ONE_CELL, forms
+from tests.audit.test_statistical import BUDGET, ONE_CELL, forms, must_show
 
 FILE = Path(installed_code.__file__).with_name("audits.json")
 EVERY = 8  # of the hand-made pairs; `make audit` puts the mechanism through all of them
@@ -108,8 +108,7 @@ def shown(name: str, definition: Definition) -> dict[str, Any]:
     """Bound the loss from outputs; raise where the bound is above what was paid."""
     case = CASES[name]
     mechanism = build(name, **case.parameters[0])
-    shows = case.shows if definition == mechanism.definitions[0] else case.shows_zcdp
-    pair, runs = (case.worst, RUNS) if shows else (ONE_CELL, FEWER_RUNS)
+    pair, runs = (case.worst, RUNS) if must_show(name, definition) else (ONE_CELL, FEWER_RUNS)
     return bounded_by_outputs(mechanism, pair, definition, runs)
 
 
