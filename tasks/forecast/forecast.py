@@ -6,11 +6,15 @@
                                                          ├─▶ margins ─▶ warnings of useless numbers
     size of the spec, or a published release ─▶ cells ───┘
 
-Variances are those of :mod:`tabularium.tasks.plan`. Nothing here opens data.
+Variances are those of :mod:`tabularium.tasks.plan`. Nothing here opens data. Sums and counts have the margin
+of their noise, whatever the size of a cell. The others are put through the tests that a release puts them
+through, with the numbers that the cell is expected to have; each kind of measure says which. Weights are not
+known: every record is taken to have the largest one, and what comes of it is the least margin there can be.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,14 +24,69 @@ import numpy as np
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
+from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import EMPTY, chance_if_empty
 from tabularium.tasks.forecast.cell_sizes import CellSizes, small_of
-from tabularium.tasks.forecast.number_margins import NumberMargin
 from tabularium.tasks.plan.array_margins import ArrayMargin
 from tabularium.tasks.plan.planned_model import PlannedModel, depends_on_data
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import SIZES, Measure, Noise, noise_scale
 from tabularium.validations.spec.parts.table_parts import Table
+
+
+@dataclass(frozen=True)
+class NumberMargin:
+    """How the margin of one number follows: a count where ``reading`` has no measure.
+
+    Attributes
+    ----------
+    reading
+        Of its array, with the bounds of its group alone.
+    noise
+        In it.
+    """
+
+    reading: ArrayMargin
+    noise: Noise
+
+    @property
+    def of_noise_alone(self) -> bool:
+        """Whether it is the same in cells of all sizes."""
+        return self.reading.measure is None or self.reading.measure.linear
+
+    @property
+    def at_least(self) -> bool:
+        """Whether weights, which nobody knows before, could only widen it."""
+        measure = self.reading.measure
+        return measure is not None and measure.weight is not None and not self.of_noise_alone
+
+    def shown(self, records: float, times: float = 1.0) -> bool:
+        """Whether a mean or rate of so many records is told from noise, and published; as :meth:`margin`."""
+        noise, measure = self.noise.smaller(times), self.reading.measure
+        compared = None if measure is None else measure.expected_comparison(records, noise)
+        return compared is None or float(chance_if_empty(*map(np.array, compared))) <= EMPTY
+
+    def margin(self, records: float, times: float = 1.0) -> float:
+        """Return the margin in a cell of so many records, in the unit of what is published.
+
+        Parameters
+        ----------
+        records
+            In the cell; of a rate over other numbers what it is over.
+        times
+            Were the noise so many times smaller.
+        """
+        noise, measure = self.noise.smaller(times), self.reading.measure
+        if measure is None or measure.linear:
+            half = float(margins(noise.variance, self.reading.level, whole=self.reading.whole, **noise.alone))
+            return self.reading.shown(half * self.reading.step)
+        if not records > 0:
+            return math.inf
+        half = measure.expected_half(records, noise, self.reading.level)
+        unit = 10.0**measure.decimals
+        return math.ceil(half * unit - 1e-6) / unit
+
 
 NEXT_TO_NOTHING = 1e-6
 """Loss in the place of one that buys an error nobody knows before: what is measured so says nothing."""
