@@ -89,8 +89,8 @@ def looked(check: Check, subject: Any) -> Finding:
         raise
     except ImportError as error:  # of this installation; it says nothing of the release
         lacking = not_installed(error)
-        needed = f"mend {error.name}, which cannot be imported" if lacking is None else lacking.hint
-        return Finding(check.group, check.what, "unchecked", needed, not_installed=True)
+        told = f"mend {error.name}, which cannot be imported" if lacking is None else lacking.hint
+        return Finding(check.group, check.what, "unchecked", told, not_installed=True)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
