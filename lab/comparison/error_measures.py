@@ -91,7 +91,7 @@ def _relative(true: Values, wrong: Values, least: float) -> Values:
 
 def _thousandth(truth: Values) -> float:
     """Return the least denominator of Xu et al. 2013 (figure 18) and Xiao et al. 2010 (figure 14)."""
-    return max(1.0, truth.sum() / 1000)
+    return max(1.0, float(truth.sum()) / 1000)
 
 
 def _by_range_length(error: Error, truth: Values, release: Values) -> Points:
