@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import log2, prod
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.noise.synthetic import generator
 
 Values = NDArray[np.float64]
+Boxes = tuple[NDArray[np.int64], NDArray[np.int64]]
 Points = dict[float | str, float]
 """Error by place on the axis; one entry named ``""`` for a measure that is one number."""
 
@@ -71,55 +73,45 @@ def _sorted_alike(truth: Values, release: Values) -> tuple[Values, Values]:
     return one, other
 
 
-def _lengths(bins: int) -> list[int]:
-    return [1 << power for power in range(int(log2(bins)) + 1)]
+# An error of sums, from what they truly are and what the release is off by; ``least`` bounds a denominator.
+Error = Callable[[Values, Values, float], Values]
 
 
-def _by_range_length(truth: Values, release: Values, error: Callable[[Values, Values], Values]) -> Points:
+def _absolute(true: Values, wrong: Values, least: float) -> Values:
+    return np.abs(wrong)
+
+
+def _squared(true: Values, wrong: Values, least: float) -> Values:
+    return wrong**2
+
+
+def _relative(true: Values, wrong: Values, least: float) -> Values:
+    return np.abs(wrong) / np.maximum(true, least)
+
+
+def _thousandth(truth: Values) -> float:
+    """Return the least denominator of Xu et al. 2013 (figure 18) and Xiao et al. 2010 (figure 14)."""
+    return max(1.0, float(truth.sum()) / 1000)
+
+
+def _by_range_length(error: Error, truth: Values, release: Values) -> Points:
     """Return the mean ``error`` of all ranges of neighbouring bins, by length, in the order of the cells."""
     running = np.concatenate([[0.0], np.cumsum((release - truth).reshape(-1))])
     true = np.concatenate([[0.0], np.cumsum(truth.reshape(-1))])
+    least = _thousandth(truth)
     return {
         float(length): float(
-            error(true[length:] - true[:-length], running[length:] - running[:-length]).mean()
+            error(true[length:] - true[:-length], running[length:] - running[:-length], least).mean()
         )
-        for length in _lengths(truth.size)
+        for length in (1 << power for power in range(int(log2(truth.size)) + 1))
     }
 
 
-def squared_by_range_length(truth: Values, release: Values) -> Points:
-    """Return the mean squared error of a range's sum, over all ranges of each length."""
-    return _by_range_length(truth, release, lambda true, wrong: wrong**2)
-
-
-def absolute_by_range_length(truth: Values, release: Values) -> Points:
-    """Return the mean |error| of a range's sum, over all ranges of each length."""
-    return _by_range_length(truth, release, lambda true, wrong: np.abs(wrong))
-
-
-def relative_by_range_length(truth: Values, release: Values) -> Points:
-    """Return the mean |error| / max(sum, a thousandth of all) of a range (Xu et al. 2013, figure 18)."""
-    least = max(1.0, truth.sum() / 1000)
-    return _by_range_length(truth, release, lambda true, wrong: np.abs(wrong) / np.maximum(true, least))
-
-
-def _by_size(truth: Values, error: Values) -> Points:
-    classes: Points = {}
-    for name, (low, high) in _SIZE_CLASSES.items():
-        inside = (truth >= low) & (truth <= high)
-        if inside.any():
-            classes[name] = float(error[inside].mean())
-    return classes
-
-
-def absolute_by_size(truth: Values, release: Values) -> Points:
-    """Return the mean |error| of the bins by the size of their true count."""
-    return _by_size(truth, np.abs(release - truth))
-
-
-def relative_by_size(truth: Values, release: Values) -> Points:
-    """Return the mean |error| / max(count, 1) of the bins by the size of the true count."""
-    return _by_size(truth, np.abs(release - truth) / np.maximum(truth, 1.0))
+def _by_size(error: Error, truth: Values, release: Values) -> Points:
+    """Return the mean ``error`` of the bins by the size of their true count."""
+    errors = error(truth, release - truth, 1.0)
+    inside = {name: (truth >= low) & (truth <= high) for name, (low, high) in _SIZE_CLASSES.items()}
+    return {name: float(errors[some].mean()) for name, some in inside.items() if some.any()}
 
 
 def _rectangle_sums(table: Values, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Values:
@@ -135,7 +127,7 @@ def _rectangle_sums(table: Values, lows: NDArray[np.int64], highs: NDArray[np.in
     return found
 
 
-def random_rectangles(shape: tuple[int, ...], seed: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def random_rectangles(shape: tuple[int, ...], seed: int = 1) -> Boxes:
     """Return 2 000 seeded boxes: lows and highs, each (boxes, axes), none of them empty."""
     rng = generator(seed)
     ends = np.stack(
@@ -144,7 +136,7 @@ def random_rectangles(shape: tuple[int, ...], seed: int = 1) -> tuple[NDArray[np
     return ends[0].astype(np.int64), ends[1].astype(np.int64) + 1
 
 
-def short_rectangles(shape: tuple[int, ...], seed: int = 2) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def short_rectangles(shape: tuple[int, ...], seed: int = 2) -> Boxes:
     """Return 2 000 seeded boxes of 2 to 64 cells along each axis (at most all): lows and highs."""
     rng = generator(seed)
     lows, highs = [], []
@@ -156,21 +148,15 @@ def short_rectangles(shape: tuple[int, ...], seed: int = 2) -> tuple[NDArray[np.
     return np.stack(lows, axis=1), np.stack(highs, axis=1)
 
 
-def absolute_of_short_rectangles(truth: Values, release: Values) -> float:
-    """Return the mean |error| of the sums over short random boxes."""
-    return float(np.abs(_rectangle_sums(release - truth, *short_rectangles(truth.shape))).mean())
+def _of_boxes(boxes: Callable[..., Boxes], error: Error, truth: Values, release: Values) -> float:
+    """Return the mean ``error`` of the sums over boxes."""
+    chosen = boxes(truth.shape)
+    true, wrong = (_rectangle_sums(each, *chosen) for each in (truth, release - truth))
+    return float(error(true, wrong, _thousandth(truth)).mean())
 
 
-def absolute_of_rectangles(truth: Values, release: Values) -> float:
-    """Return the mean |error| of the sums over random boxes (Xiao et al. 2010, figure 13)."""
-    return float(np.abs(_rectangle_sums(release - truth, *random_rectangles(truth.shape))).mean())
-
-
-def relative_of_rectangles(truth: Values, release: Values) -> float:
-    """Return the mean |error| of the random boxes, relative to max(sum, a thousandth of all) (figure 14)."""
-    boxes = random_rectangles(truth.shape)
-    wrong = np.abs(_rectangle_sums(release - truth, *boxes))
-    return float((wrong / np.maximum(_rectangle_sums(truth, *boxes), max(1.0, truth.sum() / 1000))).mean())
+absolute_of_rectangles = partial(_of_boxes, random_rectangles, _absolute)
+absolute_of_short_rectangles = partial(_of_boxes, short_rectangles, _absolute)
 
 
 def parity_missed(truth: Values, release: Values) -> float:
@@ -231,16 +217,30 @@ CATALOGUE = {
         Measure(
             "total |error|, sorted", "Σ|error| of the sorted counts", total_absolute_of_sorted, sorted=True
         ),
-        Measure("squared by range", "mean squared error of all ranges", squared_by_range_length, _RANGES),
-        Measure("absolute by range", "mean |error| of all ranges", absolute_by_range_length, _RANGES),
+        Measure(
+            "squared by range",
+            "mean squared error of all ranges",
+            partial(_by_range_length, _squared),
+            _RANGES,
+        ),
+        Measure(
+            "absolute by range", "mean |error| of all ranges", partial(_by_range_length, _absolute), _RANGES
+        ),
         Measure(
             "relative by range",
             "mean |error| / max(sum, n/1000) of all ranges",
-            relative_by_range_length,
+            partial(_by_range_length, _relative),
             _RANGES,
         ),
-        Measure("absolute by size", "mean |error| of bins, by true count", absolute_by_size, _SIZES),
-        Measure("relative by size", "mean |error| / max(count, 1), by true count", relative_by_size, _SIZES),
+        Measure(
+            "absolute by size", "mean |error| of bins, by true count", partial(_by_size, _absolute), _SIZES
+        ),
+        Measure(
+            "relative by size",
+            "mean |error| / max(count, 1), by true count",
+            partial(_by_size, _relative),
+            _SIZES,
+        ),
         Measure("rectangles", f"mean |error| of {_RECTANGLES} random boxes", absolute_of_rectangles),
         Measure(
             "short rectangles",
@@ -248,7 +248,9 @@ CATALOGUE = {
             absolute_of_short_rectangles,
         ),
         Measure(
-            "relative rectangles", "of random boxes, |error| over max(sum, n/1000)", relative_of_rectangles
+            "relative rectangles",
+            "of random boxes, |error| over max(sum, n/1000)",
+            partial(_of_boxes, random_rectangles, _relative),
         ),
         Measure("parity missed", "share of runs in which the release shows a wrong parity", parity_missed),
     )
