@@ -94,7 +94,7 @@ def text(amount: Fraction) -> str:
     return f"{amount.numerator}/{amount.denominator}"
 
 
-def short(amount: Fraction) -> str:
+def format_amount(amount: Fraction) -> str:
     """Return an amount as a person writes it: a decimal where it has one of few digits, else a fraction."""
     for digits in range(7):
         if 10**digits % amount.denominator == 0:
@@ -103,7 +103,7 @@ def short(amount: Fraction) -> str:
 
 
 @lru_cache(maxsize=1024)
-def from_text(stored: str) -> Fraction:
+def parse_amount(stored: str) -> Fraction:
     """Read back what :func:`text` wrote, or raise ``ValueError``: no sign, no blank, no leading zero."""
     found = _STORED.fullmatch(stored)
     if found is None:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger import amounts, names
+from tabularium.ledger import amounts, names, rules
 from tabularium.ledger.keys import checked_public, key_id, public_hex
 from tabularium.ledger.records import (
     ATTEMPTS,
@@ -35,19 +34,10 @@ from tabularium.ledger.records import (
     Withdrawal,
     Withheld,
 )
-from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState
-from tabularium.ledger.requirements import (
-    current_charge,
-    get_account,
-    get_open_account,
-    known_charge,
-    require_active,
-    require_allowed,
-    signature_required,
-)
+from tabularium.ledger.refusals import BadValue, Conflict, NotApproved
 from tabularium.ledger.storage import queries
 from tabularium.ledger.transactions import Append, Part
-from tabularium.ledger.views import reserved_for
+from tabularium.ledger.views import current_charge, get_account, known_charge, reserved_for
 
 _SHORTEST = 16  # digits of a head's hash that must be given
 
@@ -72,20 +62,12 @@ class Officers(Part):
         """
         public = checked_public(public_key)
         name = key_id(public)
-        officer = names.line(officer, field="officer")
+        officer = names.check_label(officer, field="officer")
         with self._appending() as append:
-            known = queries.keys(append.connection).get(name)
+            known = append.books.keys.get(name)
             if known is not None and known.active and known.officer == officer:
                 return known
-            if known is not None:
-                raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
-            if name in queries.release_keys(append.connection):
-                raise Conflict(
-                    "signs releases, so it can never be an officer's",
-                    where=f"key {name}",
-                    hint="make a new key",
-                )
-            self._decide(append, "key", {"key": name, "officer": officer, "public_key": public}, by)
+            append.append("key", {"key": name, "officer": officer, "public_key": public}, by)
         return self.keys()[name]
 
     def keys(self) -> dict[str, Key]:
@@ -97,11 +79,11 @@ class Officers(Part):
         """Revoke a key; what it approved counts no more for new charges."""
         reason = _reason(reason)
         with self._appending() as append:
-            known = queries.keys(append.connection).get(key)
+            known = append.books.keys.get(key)
             if known is None:
                 raise _never_enrolled(key, "", "keys")
             if known.active:
-                self._decide(append, "revocation", {"key": key, "reason": reason}, by)
+                append.append("revocation", {"key": key, "reason": reason}, by)
         return self.keys()[key]
 
     def enrol_release_key(self, public_key: str, *, agency: str, by: Ed25519PrivateKey) -> ReleaseKey:
@@ -117,20 +99,12 @@ class Officers(Part):
         """
         public = checked_public(public_key)
         name = key_id(public)
-        agency = names.line(agency, field="agency")
+        agency = names.check_label(agency, field="agency")
         with self._appending() as append:
-            known = queries.release_keys(append.connection).get(name)
+            known = append.books.release_keys.get(name)
             if known is not None and known.active and known.agency == agency:
                 return known
-            if known is not None:
-                raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
-            if name in queries.keys(append.connection) or name == key_id(public_hex(by)):
-                raise Conflict(
-                    "is an officer's, so it can never sign releases",
-                    where=f"key {name}",
-                    hint="make a key of the agency's own: tabularium ledger release-key new",
-                )
-            self._decide(append, "release_key", {"agency": agency, "key": name, "public_key": public}, by)
+            append.append("release_key", {"agency": agency, "key": name, "public_key": public}, by)
         return self.release_keys()[name]
 
     def release_keys(self) -> dict[str, ReleaseKey]:
@@ -145,11 +119,11 @@ class Officers(Part):
         """
         reason = _reason(reason)
         with self._appending() as append:
-            known = queries.release_keys(append.connection).get(key)
+            known = append.books.release_keys.get(key)
             if known is None:
                 raise _never_enrolled(key, " for releases", "release-key")
             if known.active:
-                self._decide(append, "revocation", {"key": key, "reason": reason}, by)
+                append.append("revocation", {"key": key, "reason": reason}, by)
         return self.release_keys()[key]
 
     def approve(
@@ -195,26 +169,20 @@ class Officers(Part):
         reason: str | None,
         product: str | None = None,
     ) -> Approval:
-        digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
+        digest = names.check_text(spec_digest, field="spec_digest")
         reason = None if reason is None else _reason(reason)
         signer = key_id(public_hex(by))
         with self._appending() as append:
-            known = get_open_account(append.connection, account)
-            most = None
-            if amount is not None:
-                most = amounts.multiple(amount, known.terms.quantum, field="amount")
-            require_active(append.connection, signer)
-            last = queries.approval(append.connection, known.name, digest)
-            if kind == "unapproval" and (last is None or not last.approved):
-                raise NotApproved(
-                    "is not approved", where=f"spec {digest}", hint="there is nothing to take back"
-                )
+            terms = rules.require_account(append.books, names.check_label(account, field="account")).terms
+            most = None if amount is None else amounts.multiple(amount, terms.quantum, field="amount")
+            rules.require_active(append.books, signer)
+            last = queries.approval(append.connection, terms.name, digest)
             stands = kind == "approval" and last is not None and last.approved and last.amount == most
-            if not (stands and last is not None and _is_signed(last, known.terms, product, signer)):
+            if not (stands and last is not None and _is_signed(last, terms, product, signer)):
                 text = None if most is None else amounts.text(most)
-                fields = {"amount": text, "reason": reason, "spec_digest": digest}
-                self._decide(append, kind, {**known.stated(), **fields}, by)
-        found = self.approval(known.name, digest)
+                fields = {"account": terms.name, "amount": text, "reason": reason, "spec_digest": digest}
+                append.append(kind, fields, by)
+        found = self.approval(terms.name, digest)
         if found is None:
             raise NotApproved("is not approved", where=f"spec {digest}", hint="approve it again")
         return found
@@ -246,32 +214,21 @@ class Officers(Part):
         reason = _reason(reason)
         with self._appending() as append:
             charge = known_charge(append.connection, release_id)
-            where = f"release {release_id}"
-            if charge.state != "drawing":
-                raise WrongState(
-                    "is not being drawn",
-                    where=where,
-                    hint="there is nothing to allow; run it, or see: tabularium ledger show",
-                )
-            allowed = queries.attempts_allowed(append.connection, charge)
-            if charge.fence < allowed:
+            allowed = append.books.attempts(charge.account, release_id)
+            if charge.state == "drawing" and charge.fence < allowed:
                 return allowed
-            known, allowed = get_account(append.connection, charge.account), charge.fence + ATTEMPTS
-            fields = {"allowed": allowed, "reason": reason, "release": charge.release_id}
-            what = "allowing more attempts" if signature_required(append.connection, known.terms) else None
-            words = {**known.stated(), **fields}
-            self._decide(append, "attempts", words, by, needs=what, where=where, command="allow-attempts")
-            return allowed
+            fields = {"account": charge.account, "reason": reason, "release": charge.release_id}
+            append.append("attempts", {**fields, "allowed": charge.fence + ATTEMPTS}, by)
+            return charge.fence + ATTEMPTS
 
     def ask_for_evidence(self, charge: Charge, *, by: Ed25519PrivateKey, reason: str | None = None) -> None:
         """Record that an officer asks from which input a release was made."""
         reason = None if reason is None else _reason(reason)
         with self._appending() as append:
-            known = get_account(append.connection, charge.account)
-            fields = {"of_release": charge.release_id, "reason": reason}
-            self._decide(append, "evidence", {**known.stated(), **fields}, by)
+            fields = {"account": charge.account, "of_release": charge.release_id, "reason": reason}
+            append.append("evidence", fields, by)
 
-    def drafted(self, release_id: str, fence: int, *, digest: str, criteria: tuple[str, ...]) -> Draft:
+    def submit_draft(self, release_id: str, fence: int, *, digest: str, criteria: tuple[str, ...]) -> Draft:
         """Record that a measured release is laid out for review; the same draft again changes nothing.
 
         Parameters
@@ -288,25 +245,18 @@ class Officers(Part):
         Conflict
             If another draft of it was laid out.
         """
-        digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
-        listed = [names.line(name, field="criteria") for name in criteria]
+        digest = names.check_text(digest, field="digest")
+        listed = [names.check_label(name, field="criteria") for name in criteria]
         if not listed:
             raise BadValue("is empty", where="criteria", hint="name at least one")
         with self._appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             known = queries.draft(append.connection, charge)
             if known is not None:
-                _require_same_draft(known, digest)
+                rules.require_same_draft(known, digest)
                 return known
-            if charge.state != "measured":
-                raise WrongState(
-                    f"is {charge.state}, and only what is measured is laid out for review",
-                    where=f"release {release_id}",
-                    hint="see: tabularium ledger show",
-                )
             fields = {"criteria": listed, "draft": digest, "release": charge.release_id}
-            account = get_account(append.connection, charge.account)
-            body = append.append("drafted", {**fields, **account.stated()})
+            body = append.append("drafted", {**fields, "account": charge.account})
             return Draft(charge.release_id, digest, tuple(listed), body["at"])
 
     def draft(self, release_id: str) -> Draft | None:
@@ -338,24 +288,23 @@ class Officers(Part):
         """
         signer = key_id(public_hex(by))
         with self._appending() as append:
-            charge, known = _in_review(append.connection, release_id, draft)
+            charge, known = _in_review(append, release_id, draft)
             if known.accepted:
                 return known
-            require_allowed(charge, "published")
-            require_active(append.connection, signer)
-            officer = queries.keys(append.connection)[signer].officer
+            rules.require_active(append.books, signer)
+            officer = append.books.keys[signer].officer
             if officer in {each.officer for each in known.acceptances}:
                 return known
             left = known.needed - len(known.acceptances) - 1
             fields = {
+                "account": charge.account,
                 "consulted": consulted_confidential,
                 "criteria": list(known.criteria),
                 "draft": known.digest,
                 "release": charge.release_id,
                 **({"officers_left": left} if left else {}),
-                **get_account(append.connection, charge.account).stated(),
             }
-            body = self._decide(append, "acceptance", fields, by)
+            body = append.append("acceptance", fields, by)
             acceptances = (*known.acceptances, Acceptance.of(body, officer))
             return replace(known, at=known.at if left else body["at"], acceptances=acceptances)
 
@@ -387,20 +336,11 @@ class Officers(Part):
             As ``accept``.
         """
         with self._appending() as append:
-            charge, known = _in_review(append.connection, release_id, draft)
+            charge, known = _in_review(append, release_id, draft)
             if charge.state == "withheld":
                 return charge
-            require_allowed(charge, "withheld")
-            if known.accepted:  # until then one officer alone may withhold it
-                raise WrongState(
-                    "was accepted, which is not taken back",
-                    where=f"release {release_id}",
-                    hint=f"publish it: tabularium ledger accept {release_id} --key FILE, or run it again",
-                )
-            names.one_of(criterion, known.criteria, field="criterion")
             decided = {"consulted": consulted_confidential, "criterion": criterion, "draft": known.digest}
-            signature = append.signed("withheld", {**charge.fields(), **decided}, by)
-            return append.step(charge, "withheld", {**decided, **signature})
+            return append.step(charge, "withheld", by, decided=decided)
 
     def withheld(self, account: str) -> list[Withheld]:
         """Return the drafts of an account that were withheld, each with what all its charges cost."""
@@ -429,26 +369,20 @@ class Officers(Part):
         reason = _reason(reason)
         with self._appending() as append:
             charge = known_charge(append.connection, release_id)
-            known = queries.withdrawal(append.connection, charge)
+            known = queries.withdrawal(append.connection, charge.account, release_id)
             if known is not None:
                 return known
-            if charge.state != "published":
-                raise WrongState(
-                    f"is {charge.state}, and only what is published is withdrawn",
-                    where=f"release {release_id}",
-                    hint="see: tabularium ledger show",
-                )
-            account = get_account(append.connection, charge.account)
-            fields = {"reason": reason, "release": charge.release_id, **account.stated()}
-            body = self._decide(append, "withdrawn", fields, by)
+            fields = {"account": charge.account, "reason": reason, "release": charge.release_id}
+            body = append.append("withdrawn", fields, by)
             return Withdrawal(charge.release_id, reason, body["by"], body["seq"], body["at"])
 
     def withdrawal(self, release_id: str) -> Withdrawal | None:
         """Return the withdrawal of a release, or ``None`` if it was not withdrawn."""
         with self._reading() as connection:
-            return queries.withdrawal(connection, known_charge(connection, release_id))
+            charge = known_charge(connection, release_id)
+            return queries.withdrawal(connection, charge.account, release_id)
 
-    def separate(
+    def declare_disjoint(
         self,
         population: str,
         other: str,
@@ -469,32 +403,19 @@ class Officers(Part):
         Conflict
             If there is nothing to withdraw.
         """
-        population, other = sorted(names.line(name, field="population") for name in (population, other))
+        population, other = sorted(
+            names.check_label(name, field="population") for name in (population, other)
+        )
         reason = _reason(reason)
         if population == other:
             raise BadValue("is named twice", where=f"population {population}", hint="name two populations")
         signer = key_id(public_hex(by))
         with self._appending() as append:
-            known = queries.populations(append.connection)
-            for name in (population, other):
-                if name not in known:
-                    raise BadValue(
-                        "no account is about this population",
-                        where=f"population {name}",
-                        hint="see: tabularium ledger show",
-                    )
-            require_active(append.connection, signer)
+            rules.require_active(append.books, signer)
             last = queries.separations(append.connection).get((population, other))
-            if not disjoint and (last is None or not last.disjoint):
-                raise Conflict(
-                    "nobody said that they are disjoint",
-                    where=f"populations {population} and {other}",
-                    hint="nothing is to be done",
-                )
             if not (disjoint and last is not None and last.disjoint and last.key == signer):
                 kind = "disjoint" if disjoint else "overlapping"
-                said = {"population": population, "other": other, "reason": reason}
-                self._decide(append, kind, said, by)
+                append.append(kind, {"population": population, "other": other, "reason": reason}, by)
         with self._reading() as connection:
             return queries.separations(connection)[population, other]
 
@@ -540,21 +461,11 @@ class Officers(Part):
                     hint=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or"
                     " witness; if they name another head, this ledger is not the newest",
                 )
-            what = (
-                "confirming that this head is the newest" if signature_required(append.connection) else None
-            )
-            fields = {"mark": append.head.hash}
-            self._decide(append, "confirmed", fields, by, needs=what, where="ledger", command="confirm")
-
-    @staticmethod
-    def _decide(
-        append: Append, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey | None, **needs: Any
-    ) -> dict[str, Any]:
-        return append.append(kind, {**fields, **append.signed(kind, fields, by, **needs)})
+            append.append("confirmed", {"mark": append.head.hash}, by)
 
 
 def _reason(reason: str) -> str:
-    return names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+    return names.check_text(reason, field="reason")
 
 
 def _never_enrolled(key: str, what: str, command: str) -> BadValue:
@@ -572,27 +483,11 @@ def _cost(connection: Connection, ended: Charge) -> Fraction:
     return sum((each.amount for each in charges if each.state != "voided"), Fraction(0))
 
 
-def _in_review(connection: Connection, release_id: str, digest: str) -> tuple[Charge, Draft]:
+def _in_review(append: Append, release_id: str, digest: str) -> tuple[Charge, Draft]:
     """Return a charge and its draft, which must be the one of that digest."""
-    charge = known_charge(connection, release_id)
-    known = queries.draft(connection, charge)
-    if known is None:
-        raise WrongState(
-            f"is {charge.state}, and waits for no review",
-            where=f"release {release_id}",
-            hint="its spec must ask for one: publication.review",
-        )
-    _require_same_draft(known, digest)
-    return charge, known
-
-
-def _require_same_draft(known: Draft, digest: str) -> None:
-    if known.digest != digest:
-        raise Conflict(
-            "another draft of it was laid out for review",
-            where=f"release {known.release_id}",
-            hint="put the draft back as it was laid out, or withhold it",
-        )
+    charge = known_charge(append.connection, release_id)
+    state = rules.require_charge(append.books, release_id)
+    return charge, rules.require_draft(append.books, state, release_id, digest)
 
 
 def _is_signed(stands: Approval, terms: Terms, product: str | None, signer: str) -> bool:

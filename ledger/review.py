@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from tabularium.ledger.composition import affected_parts, top_k_sum
 from tabularium.ledger.ledger import Ledger
-from tabularium.ledger.records import SYMBOLS, Account, Charge, Sums
+from tabularium.ledger.records import SYMBOLS, Account, Charge, Usage
 from tabularium.mechanisms.accounting import Event, epsilon_at
 
 #: At which δ an account of pure ε is reported, unless another is asked for.
@@ -64,8 +64,8 @@ class AccountView:
     epsilon: float
     delta: Fraction
     charges: int
-    periods: dict[str, Sums]
-    products: dict[str, Sums]
+    periods: dict[str, Usage]
+    products: dict[str, Usage]
 
 
 @dataclass(frozen=True)

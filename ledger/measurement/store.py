@@ -67,7 +67,7 @@ class Payload:
             )
         checked = {}
         for name, array in arrays.items():
-            names.line(name, field="array name")
+            names.check_label(name, field="array name")
             if not isinstance(array, np.ndarray) or array.dtype.kind not in _KINDS:
                 raise BadValue("is not an array of numbers", where=f"array {name}", hint="give a NumPy array")
             checked[name] = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
@@ -392,7 +392,7 @@ class MeasurementStore:
 
     def part_path(self, release_id: str, name: str) -> Path:
         """Return where a part of this release stands."""
-        digest = sha256(names.line(name, field="part", longest=names.LONGEST_TEXT).encode()).hexdigest()
+        digest = sha256(names.check_text(name, field="part").encode()).hexdigest()
         return self.folder / names.release_id(release_id) / f"{_PART}{digest[:32]}"
 
     def _write(self, path: Path, whose: FileKey, head: Head, payload: Payload) -> str:

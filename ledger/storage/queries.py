@@ -41,8 +41,8 @@ from tabularium.ledger.records import (
     Key,
     ReleaseKey,
     Separation,
-    Sums,
     Terms,
+    Usage,
     Withdrawal,
     approval_of,
     draft_of,
@@ -152,9 +152,6 @@ _PAGE = (
     .limit(bindparam("limit"))
 )
 ABOUT = last("account", "subject", among=[DECIDES])
-_OF_GROUP = (
-    select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
-)
 _FIRST = select(_c.hash).where(_c.seq == 1)
 
 
@@ -173,21 +170,9 @@ def _each(
     return select(names.c.name, hashed_body.label("hashed_body")).where(names.c.name.is_not(None))
 
 
-_PARTS = _each("part", "account", "subject", among=[_c.part.is_not(None)])
 _PARTS_BEFORE = _each("part", "account", "subject", among=[_c.part.is_not(None)], until=_BEFORE)
 _SCOPES = {scope: _each(scope, "account") for scope in ("period", "product")}
 INSERT = entries.insert()
-
-
-@dataclass(frozen=True)
-class ScopeUsage:
-    """All that a step of a charge depends on, read at once; ``lasts``: the entries, each after its hash."""
-
-    charge: Charge | None
-    terms: Terms | None
-    retired: bool
-    sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
-    lasts: frozenset[str]
 
 
 def head(connection: Connection) -> Head:
@@ -202,27 +187,13 @@ def holds(connection: Connection, named: Head) -> bool:
     return connection.execute(_HASH, {"seq": named.seq}).scalar() == named.hash
 
 
-def standing(connection: Connection, after: int, charge: Charge) -> ScopeUsage:
-    """Return how a charge and all that its caps are compared with stand after entry number ``after``."""
-    found = lasts_before(connection, after + 1, vars(charge))
-    terms, bodies = _body(found.pop("terms")), {name: _body(text) for name, text in found.items()}
-    known = bodies.pop("charge")
-    return ScopeUsage(
-        None if known is None else Charge.of(known),
-        None if terms is None else Terms.of(terms),
-        _is_retired(bodies["account"]),
-        {scope: Sums.of(body, scope) for scope, body in bodies.items()},
-        frozenset(filter(None, found.values())),
-    )
+def lasts_before(connection: Connection, seq: int, named: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the entries before number ``seq`` that one follows, each after its hash.
 
-
-def lasts_before(connection: Connection, seq: int, fields: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the entries before number ``seq`` that one of these fields follows, each after its hash.
-
-    They are those of its charge, the terms of its account, and of its account, period and product.
+    They are those of its charge, the terms of its account, and of its account, period and product, which
+    ``named`` has (or empty texts).
     """
-    asked = {name: fields.get(name, "") for name in ("release_id", "account", "period", "product")}
-    return dict(connection.execute(LASTS_BEFORE, {**asked, "before": seq - 1}).one()._mapping)
+    return dict(connection.execute(LASTS_BEFORE, {**named, "before": seq - 1}).one()._mapping)
 
 
 def parts_before(connection: Connection, seq: int, account: str, group: str) -> dict[str, str]:
@@ -231,15 +202,15 @@ def parts_before(connection: Connection, seq: int, account: str, group: str) -> 
     return {row.name: row.hashed_body for row in found if row.hashed_body is not None}
 
 
-def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Sums:
+def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Usage:
     """Return what is reserved and spent in an account, or in one of its periods or products."""
     if period is not None:
         found = connection.execute(_IN_PERIOD, {"account": account, "period": period})
-        return Sums.of(_body(found.scalar()), "period")
+        return Usage.of(_body(found.scalar()), "period")
     if product is not None:
         found = connection.execute(_IN_PRODUCT, {"account": account, "product": product})
-        return Sums.of(_body(found.scalar()), "product")
-    return Sums.of(_body(connection.execute(_IN_ACCOUNT, {"account": account}).scalar()), "account")
+        return Usage.of(_body(found.scalar()), "product")
+    return Usage.of(_body(connection.execute(_IN_ACCOUNT, {"account": account}).scalar()), "account")
 
 
 def account(connection: Connection, name: str) -> Account | None:
@@ -248,7 +219,7 @@ def account(connection: Connection, name: str) -> Account | None:
     if terms is None:
         return None
     latest = _body(connection.execute(_IN_ACCOUNT, {"account": name}).scalar())
-    stands = Sums.of(latest, "account")
+    stands = Usage.of(latest, "account")
     began = (
         terms
         if terms["kind"] == "account"
@@ -293,22 +264,10 @@ def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
     return any(other is not None and other.state != "voided" for other in others)
 
 
-def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
-    """Return what is reserved and spent in every part of a group of parallel charges."""
-    rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
-    return {row.name: Sums.of(checked_body(row.hashed_body), "part") for row in rows}
-
-
-def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
+def scopes(connection: Connection, account: str, scope: str) -> dict[str, Usage]:
     """Return what is reserved and spent in each period, or each product, of an account."""
     rows = connection.execute(_SCOPES[scope], {"account": account}).all()
-    return {row.name: Sums.of(checked_body(row.hashed_body), scope) for row in rows}
-
-
-def group_bound(connection: Connection, account: str, group: str) -> int | None:
-    """Return in how many parts of a group one unit can be, as its charges say; ``None`` if there are none."""
-    found = _body(connection.execute(_OF_GROUP, {"account": account, "subject": group}).scalar())
-    return None if found is None else found["contributions"]
+    return {row.name: Usage.of(checked_body(row.hashed_body), scope) for row in rows}
 
 
 def first_hash(connection: Connection) -> str:
@@ -316,9 +275,9 @@ def first_hash(connection: Connection) -> str:
     return str(connection.execute(_FIRST).scalar() or GENESIS)
 
 
-def attempts_allowed(connection: Connection, charge: Charge) -> int:
+def attempts_allowed(connection: Connection, account: str, release: str) -> int:
     """Return how often the drawing of a release may begin, as officers have said last."""
-    asked = {"account": charge.account, "subject": subject("attempts", release=charge.release_id)}
+    asked = {"account": account, "subject": subject("attempts", release=release)}
     found = _body(connection.execute(ABOUT, asked).scalar())
     return ATTEMPTS if found is None else int(found["allowed"])
 
@@ -365,7 +324,6 @@ def checked_body(hashed_body: str) -> dict[str, Any]:
 
 _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "release_key", "revocation"))
 _OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
-_KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
 
 
 def keys(connection: Connection) -> dict[str, Key]:
@@ -376,17 +334,6 @@ def keys(connection: Connection) -> dict[str, Key]:
 def release_keys(connection: Connection) -> dict[str, ReleaseKey]:
     """Return every key for releases that was ever enrolled, by its name."""
     return release_keys_of(_bodies(connection))
-
-
-def any_active(connection: Connection) -> bool:
-    """Whether any officer's key is enrolled and not revoked."""
-    return any(key.active for key in keys(connection).values())
-
-
-def is_active(connection: Connection, key: str) -> bool:
-    """Whether an officer's key is enrolled and not revoked."""
-    found = connection.execute(_KEY, {"subject": key}).scalar()
-    return found is not None and checked_body(found)["kind"] == "key"
 
 
 def _bodies(connection: Connection) -> list[dict[str, Any]]:
@@ -415,9 +362,14 @@ def approval(
     before
         As it was when the entry of that number was written; ``None``: now.
     """
-    found = _about(connection, account, spec_digest, *_DECISIONS)
-    decisions = [body for body in found if before is None or body["seq"] < before]
-    return approval_of(decisions, keys(connection) if decisions else {}, before)
+    found = decisions(connection, account, spec_digest)
+    earlier = [body for body in found if before is None or body["seq"] < before]
+    return approval_of(earlier, keys(connection) if earlier else {}, before)
+
+
+def decisions(connection: Connection, account: str, spec_digest: str) -> list[dict[str, Any]]:
+    """Return the approvals of a spec, and the takings back, in order."""
+    return _about(connection, account, spec_digest, *_DECISIONS)
 
 
 def approvals(connection: Connection) -> list[Approval]:
@@ -425,9 +377,9 @@ def approvals(connection: Connection) -> list[Approval]:
     so_far: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     found, known = [], keys(connection)
     for body in map(checked_body, connection.execute(_EVERY_DECISION).scalars()):
-        decisions = so_far[body["account"], body["spec_digest"]]
-        decisions.append(body)
-        found.append(approval_of(decisions, known))
+        on_spec = so_far[body["account"], body["spec_digest"]]
+        on_spec.append(body)
+        found.append(approval_of(on_spec, known))
     return [each for each in found if each is not None]
 
 
@@ -440,12 +392,16 @@ def reviewed_steps(connection: Connection, account: str, product: str, period: s
 
 def draft(connection: Connection, charge: Charge) -> Draft | None:
     """Return the draft of a release, if one was laid out, with who has accepted it."""
-    about = subject("drafted", release=charge.release_id)
-    found = _about(connection, charge.account, about, "drafted", "acceptance")
+    found = draft_entries(connection, charge.account, charge.release_id)
     known = account(connection, charge.account) if found else None
     if known is None:
         return None
     return draft_of(found, keys(connection), known.terms.approvals_for(charge.product))
+
+
+def draft_entries(connection: Connection, account: str, release: str) -> list[dict[str, Any]]:
+    """Return the entry that laid a release out for review, and those that accepted it, in order."""
+    return _about(connection, account, subject("drafted", release=release), "drafted", "acceptance")
 
 
 def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
@@ -477,9 +433,9 @@ def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bo
     return [(Charge.of(body), body["criterion"], body["consulted"]) for body in bodies]
 
 
-def withdrawal(connection: Connection, charge: Charge) -> Withdrawal | None:
+def withdrawal(connection: Connection, account: str, release: str) -> Withdrawal | None:
     """Return the withdrawal of a release, if it was withdrawn."""
-    asked = {"account": charge.account, "subject": subject("withdrawn", release=charge.release_id)}
+    asked = {"account": account, "subject": subject("withdrawn", release=release)}
     found = connection.execute(ABOUT, asked).scalar()
     if found is None:
         return None

@@ -132,7 +132,7 @@ def test_what_follows_a_restore_without_its_confirmation_is_named(signed: bool, 
     assert "follows a restore that nobody has confirmed" in named("restored", {})
     assert "confirms what was not put back" in named("confirmed", {"mark": head.hash})
     if signed:
-        assert "confirms a restore without an officer's signature" in named("confirmed", said)
+        assert "lacks an officer's signature, which confirming" in named("confirmed", said)
         said |= {"by": key_id(public_hex(key)), "turn": 0}
         forged = other.sign(statement(entries[0].hash, "confirmed", said)).hex()
         assert "has a signature that is not its key's" in named("confirmed", said | {"signature": forged})

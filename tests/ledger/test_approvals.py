@@ -1,28 +1,82 @@
-"""Where several officers must sign: who counts, what an account may ask, and what verification finds."""
+"""Approvals: which charge wants one, who counts where several officers must sign, and what they were of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tabularium.ledger import BadValue, ChainBroken, Conflict, Entry, Ledger, NotApproved, WrongState
-from tabularium.ledger.events import make_entry
-from tabularium.ledger.export import export, migrate, restore, verify_export
-from tabularium.ledger.keys import key_id, public_hex, statement
-from tabularium.ledger.records import EMPTY, GENESIS, Head
-from tests.ledger.chain.test_entries import forged
-from tests.ledger.chain.test_verify_forged import AT, DRAWING, MEASURED, RESERVED, TERMS
-from tests.ledger.officers.test_draft_review import CRITERIA, LAID_OUT, lay_out
-from tests.ledger.officers.test_officers import enrolled, key
-from tests.ledger.scene import census, new_place, open_books, postgresql, reserve, sqlite, url, verify_entries
+from tabularium.ledger import BadValue, Conflict, Ledger, NotApproved, WrongState
+from tabularium.ledger.keys import key_id, public_hex
+from tests.ledger.scene import AMOUNT, CRITERIA, census, enrolled, finish, lay_out, reserve
 
 TENTH = Fraction(1, 10)
+
+
+def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -> None:
+    census(books, "strict", needs_approval=True)
+    with pytest.raises(NotApproved, match="no disclosure officer has approved this spec"):
+        books.precheck("strict", amount=Fraction(1, 10), spec_digest="s")
+    with pytest.raises(NotApproved):
+        reserve(books, account="strict")
+    officer = enrolled(books)
+    books.approve("strict", "s", by=officer, amount=Fraction(1, 10))
+    head = books.head()
+    books.approve("strict", "s", by=officer, amount=Fraction(1, 10))
+    assert books.head() == head
+    assert books.precheck("strict", amount=Fraction(1, 10), spec_digest="s").name == "strict"
+    reserve(books, account="strict")
+    with pytest.raises(NotApproved, match="is approved for 1/10 and asks 1/5"):
+        reserve(books, "r2", "strict", amount=Fraction(1, 5))
+    with pytest.raises(NotApproved, match="no disclosure officer"):
+        reserve(books, "r2", "strict", spec_digest="another")
+    books.unapprove("strict", "s", by=officer, reason="found an error")
+    with pytest.raises(NotApproved, match="was taken back"):
+        reserve(books, "r2", "strict")
+    books.precheck("strict", amount=Fraction(1, 10), spec_digest="s")  # to finish what is paid for
+    finish(books)
+    books.approve("strict", "s", by=officer)
+    reserve(books, "r2", "strict", amount=Fraction(1, 5))
+    reserve(books, "other")  # an account without the need is not concerned
+    found = books.verify()
+    assert (found.keys, found.approvals) == (1, 1)
+
+
+def test_an_account_may_ask_for_the_approval_of_exact_facts_alone(books: Ledger) -> None:
+    census(books, "open-eyed", approve_exact=True)
+    reserve(books, "r0", "open-eyed", spec_digest="another")
+    with pytest.raises(NotApproved, match="no disclosure officer has approved this spec"):
+        books.precheck("open-eyed", amount=Fraction(1, 10), spec_digest="s", exact=True)
+    with pytest.raises(NotApproved):
+        reserve(books, "r1", "open-eyed", exact=True)
+    with pytest.raises(NotApproved, match="loosening approve_exact"):
+        books.change_account("open-eyed", approve_exact=False, reason="in the way")
+    books.approve("open-eyed", "s", by=enrolled(books))
+    charge = reserve(books, "r1", "open-eyed", exact=True)
+    assert charge.exact
+    assert books.charge("r1") == charge
+    with pytest.raises(Conflict, match="exact"):
+        reserve(books, "r1", "open-eyed")
+    books.verify()
+
+
+def test_a_revision_is_always_approved(books: Ledger) -> None:
+    """Whatever the account's terms say: that there is a second release of a period is a decision."""
+    reserve(books, "r1")
+    with pytest.raises(NotApproved, match="which revises a release"):
+        reserve(books, "r2", spec_digest="t", revises="late records")
+    with pytest.raises(NotApproved):
+        books.precheck("census", amount=AMOUNT, spec_digest="t", revises="late records")
+    key = enrolled(books)
+    books.approve("census", "t", by=key)
+    assert reserve(books, "r2", spec_digest="t", revises="late records").revises == "late records"
+    assert books.charge("r1").revises is None  # type: ignore[union-attr]
+    with pytest.raises(Conflict, match="another revises"):
+        reserve(books, "r2", spec_digest="t", revises="other records")
+    with pytest.raises(BadValue, match="revises"):
+        reserve(books, "r3", spec_digest="t", revises=" ")
+    books.verify()
 
 
 @pytest.fixture
@@ -187,17 +241,6 @@ def test_the_number_is_raised_and_never_lowered(books: Ledger, officers: list[Ed
     books.verify()
 
 
-def test_an_account_that_opens_again_asks_no_fewer_officers(
-    books: Ledger, officers: list[Ed25519PrivateKey]
-) -> None:
-    first = officers[0]
-    books.retire_account("two", reason="its unit is the household", by=first)
-    with pytest.raises(BadValue, match="approvals: can be raised, not lowered"):
-        census(books, "two", by=first)
-    census(books, "two", approvals=2, unit="household", by=first)
-    books.verify()
-
-
 def test_a_draft_is_published_when_two_officers_have_accepted_it(
     books: Ledger, officers: list[Ed25519PrivateKey]
 ) -> None:
@@ -258,202 +301,6 @@ def test_an_acceptance_counts_no_more_when_its_key_was_revoked_before_the_last(
     books.verify()
 
 
-def test_it_goes_through_an_export_and_a_migration(
-    books: Ledger, officers: list[Ed25519PrivateKey], place: Path
-) -> None:
-    first, second, _ = officers
-    census(books, "mixed", approvals=2, approvals_by_product={"p": 3, "Ä q": 9}, by=first)
-    for by in (first, second):
-        books.approve("two", "s", by=by)
-    lay_out(books, account="two")
-    books.accept("r1", draft="d", by=first)
-    export(books, place / "books.txt")
-    assert verify_export(place / "books.txt") == books.verify()
-    again = new_place(place, "again")
-    restore(place / "books.txt", url(again))
-    assert migrate(url(again)).fault is None
-    with open_books(again) as restored:
-        restored.confirm(books.head().hash, by=first)
-        assert restored.draft("r1") == books.draft("r1")
-        assert restored.account("mixed").terms == books.account("mixed").terms
-        assert restored.approvals() == books.approvals()
-        assert restored.accept("r1", draft="d", by=second).accepted
-        restored.verify()
-
-
-@sqlite
-def test_the_signature_of_an_account_covers_how_many_must_sign(
-    books: Ledger, officers: list[Ed25519PrivateKey]
-) -> None:
-    assert len(officers) == 3
-    lived = [*books.entries()]
-    number = next(entry.seq for entry in lived if entry.body.get("approvals") == 2)
-    for other in ({"approvals": 3}, {"approvals_by_product": {"p": 3}}):
-        with pytest.raises(ChainBroken, match=f"entry {number} has a signature that is not its key's"):
-            verify_entries(forged(lived, number, lambda body, other=other: body | other))  # type: ignore[misc]
-
-
-# What the program would not write
-
-A, B, A_AGAIN = key(), key(), key()
-
-
-class Chain:
-    """Entries that are signed and sealed by hand."""
-
-    def __init__(self, **terms: Any) -> None:
-        self.entries: list[Entry] = []
-        self.put("account", TERMS | terms)
-        for turn, (each, officer) in enumerate(((A, "A. Ro"), (B, "B. Ito"), (A_AGAIN, "A. Ro"))):
-            public = public_hex(each)
-            self.signed("key", A, key=key_id(public), officer=officer, public_key=public, turn=turn)
-
-    def put(self, kind: str, fields: dict[str, Any]) -> None:
-        head = Head(self.entries[-1].seq, self.entries[-1].hash) if self.entries else EMPTY
-        self.entries.append(make_entry(head, kind, AT, fields)[1])
-
-    def signed(self, kind: str, by: Ed25519PrivateKey, **fields: Any) -> Chain:
-        fields["by"] = key_id(public_hex(by))
-        first = self.entries[0].hash if self.entries else GENESIS
-        self.put(kind, {**fields, "signature": by.sign(statement(first, kind, fields)).hex()})
-        return self
-
-    def approve(self, *by: Ed25519PrivateKey, amount: str | None = None, kind: str = "approval") -> Chain:
-        for each in by:
-            turn = sum(entry.body["kind"] in ("approval", "unapproval") for entry in self.entries)
-            about = {"account": "census", "account_reserved": "0/1", "account_spent": "0/1"}
-            reason = "x" if kind == "unapproval" else None
-            self.signed(kind, each, **about, amount=amount, reason=reason, spec_digest="s", turn=turn)
-        return self
-
-    def revoke(self, whose: Ed25519PrivateKey, by: Ed25519PrivateKey) -> Chain:
-        return self.signed("revocation", by, key=key_id(public_hex(whose)), reason="left", turn=3)
-
-    def charge(self) -> Chain:
-        self.put("reserved", RESERVED)
-        return self
-
-    def draft(self) -> Chain:
-        self.approve(A, B).charge()
-        for kind, fields in (("drawing", DRAWING), ("measured", MEASURED), ("drafted", LAID_OUT)):
-            self.put(kind, fields)
-        return self
-
-    def accept(self, by: Ed25519PrivateKey, left: int | None, turn: int = 0) -> Chain:
-        still = {} if left is None else {"officers_left": left}
-        return self.signed("acceptance", by, **LAID_OUT, **still, consulted=False, turn=turn)
-
-    def publish(self) -> Chain:
-        self.put("published", MEASURED | {"publication_digest": "d"})
-        return self
-
-    def retire(self) -> Chain:
-        about = {"account": "census", "account_reserved": "0/1", "account_spent": "0/1"}
-        return self.signed("retired", A, **about, reason="x", turn=0)
-
-    def agree(self, **terms: Any) -> Chain:
-        turn = sum(entry.body["kind"] == "terms" for entry in self.entries)
-        return self.signed("terms", A, **TERMS, **terms, reason="x", turn=turn)
-
-
-TWO: dict[str, Any] = {"approvals": 2, "approvals_by_product": {}}
-FOR_P: dict[str, Any] = {"approvals": 1, "approvals_by_product": {"p": 2, "q": 3}}
-RIGHT: list[Callable[[Chain], Chain]] = [
-    lambda chain: chain.approve(A, B).charge(),
-    lambda chain: chain.approve(A, amount="1/5").approve(B, A_AGAIN, amount="1/10").charge(),
-    lambda chain: chain.approve(A, A_AGAIN, B).revoke(A, B).charge(),
-    lambda chain: chain.draft().accept(A, 1).accept(B, None, 1).publish(),
-    lambda chain: chain.draft().accept(A, 1).revoke(A, B).accept(B, 1, 1).accept(A_AGAIN, None, 2).publish(),
-    lambda chain: chain.draft().accept(A, 1).accept(B, None, 1).revoke(B, A).publish(),
-    lambda chain: chain.agree(approvals=3, approvals_by_product={}),
-    lambda chain: chain.retire().agree(approvals=3, approvals_by_product={}),
-    lambda chain: chain.agree(approvals=2, approvals_by_product={"p": 4, "q": 3}),
-]
-FEWER, LEFT, ENDS = (
-    "charges for a spec that fewer officers",
-    "tells another number of",
-    "ends a draft without",
-)
-TERMS_WRONG = r"(has a field that is missing|asks for a number of officers)"
-WRONG: list[tuple[Callable[[Chain], Chain], str]] = [
-    (lambda chain: chain.approve(A).charge(), FEWER),
-    (lambda chain: chain.approve(A, A_AGAIN, A).charge(), FEWER),
-    (lambda chain: chain.approve(A, B).revoke(B, A).charge(), FEWER),
-    (lambda chain: chain.approve(A, amount="1/5").approve(B, amount="1/10").charge(), FEWER),
-    (
-        lambda chain: (
-            chain.approve(A, amount="1/5").approve(B, amount="1/10").approve(B, amount="1/5").charge()
-        ),
-        FEWER,
-    ),
-    (lambda chain: chain.approve(A, B).approve(B, kind="unapproval").approve(B).charge(), FEWER),
-    (lambda chain: chain.approve(A, B).approve(B, kind="unapproval").charge(), "charges for a spec that"),
-    (lambda chain: chain.draft().accept(A, 1).publish(), ENDS),
-    (lambda chain: chain.draft().accept(A, None), LEFT),
-    (lambda chain: chain.draft().accept(A, 2), LEFT),
-    (lambda chain: chain.draft().accept(A, 1).accept(B, 0, 1), LEFT),
-    (
-        lambda chain: chain.draft().accept(A, 1).accept(A, None, 1),
-        "accepts a draft a second time for one officer",
-    ),
-    (
-        lambda chain: chain.draft().accept(A, 1).accept(A_AGAIN, None, 1),
-        "accepts a draft a second time for one officer",
-    ),
-    (lambda chain: chain.draft().accept(A, 1).revoke(A, B).accept(B, None, 1), LEFT),
-    (
-        lambda chain: chain.draft().accept(A, 1).accept(B, None, 1).accept(A, None, 2),
-        "accepts what waits for",
-    ),
-    (lambda chain: chain.agree(), "lowers how many"),
-    (lambda chain: chain.agree(approvals=1, approvals_by_product={"q": 3}), "lowers how many"),
-    (lambda chain: chain.retire().agree(), "lowers how many"),
-    (lambda chain: chain.agree(approvals=10, approvals_by_product={}), TERMS_WRONG),
-    (lambda chain: chain.agree(approvals=1, approvals_by_product={}), TERMS_WRONG),
-    (lambda chain: chain.agree(approvals=4, approvals_by_product={"p": 4}), TERMS_WRONG),
-]
-both = pytest.mark.parametrize("terms", [TWO, FOR_P], ids=["account", "product"])
-
-
-@both
-@pytest.mark.parametrize("live", RIGHT)
-def test_what_the_broken_twins_are_made_of_is_in_order(
-    live: Callable[[Chain], Chain], terms: dict[str, Any]
-) -> None:
-    verify_entries(live(Chain(**terms)).entries)
-
-
-@both
-@pytest.mark.parametrize(("live", "wrong"), WRONG)
-def test_a_broken_twin_is_named(live: Callable[[Chain], Chain], wrong: str, terms: dict[str, Any]) -> None:
-    entries = live(Chain(**terms)).entries
-    verify_entries(entries[:-1])
-    with pytest.raises(ChainBroken, match=f"entry {len(entries)} {wrong}"):
-        verify_entries(entries)
-
-
-@postgresql
-@both
-def test_the_server_takes_what_is_in_order_and_refuses_the_rest(place: Path, terms: dict[str, Any]) -> None:
-    open_books(place).close()
-    with psycopg.connect(url(place).replace("+psycopg", ""), autocommit=True) as connection:
-
-        def append(entries: list[Entry]) -> None:
-            for entry in entries:
-                connection.execute("SELECT ledger_append(%s, %s)", (entry.text, entry.hash))
-
-        for live in RIGHT:
-            with connection.transaction(force_rollback=True):
-                append(live(Chain(**terms)).entries)
-        for live, wrong in WRONG:
-            with connection.transaction(force_rollback=True):
-                *right, last = live(Chain(**terms)).entries
-                append(right)
-                with pytest.raises(psycopg.Error, match=wrong) as refused:
-                    append([last])
-                assert refused.value.sqlstate == "TB005"
-
-
 def test_a_spec_of_one_officer_is_written_as_ever(books: Ledger) -> None:
     """Whoever asks for no more than one officer finds the entries that there were before."""
     census(books, "plain", approvals=1, approvals_by_product={})
@@ -463,3 +310,29 @@ def test_a_spec_of_one_officer_is_written_as_ever(books: Ledger) -> None:
     for entry in books.entries():
         assert not {"approvals", "approvals_by_product", "officers_left"} & entry.body.keys()
     assert books.draft("r1").criteria == CRITERIA  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("undone", ["nothing", "withdrawn", "revoked", "later"])
+def test_an_approval_counts_that_held_then(books: Ledger, undone: str) -> None:
+    key = enrolled(books)
+    name, other = key_id(public_hex(key)), enrolled(books, by=key)
+    spec = "5" * 64
+    if undone != "later":
+        books.approve("census", spec, by=key, amount=Fraction(1, 10))
+    if undone == "withdrawn":
+        books.unapprove("census", spec, by=key, reason="a test")
+    if undone == "revoked":
+        books.revoke_key(name, reason="a test", by=other)
+    reserve(books, "r1", spec_digest=spec)
+    if undone == "later":
+        books.approve("census", spec, by=key)
+    else:
+        books.unapprove("census", spec, by=other, reason="too late for r1") if undone == "nothing" else None
+    found = books.reservation("r1")
+    assert found is not None
+    if undone != "nothing":
+        assert found.approved is None
+        return
+    assert found.approved is not None
+    assert (found.approved.key, found.approved.most) == (name, Fraction(1, 10))
+    assert found.approved.entry < found.entry
