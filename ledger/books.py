@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Any, Protocol
 
-from tabularium.ledger import events
+from tabularium.ledger import amounts, events
 from tabularium.ledger.composition import Parts
 from tabularium.ledger.records import (
     ATTEMPTS,
@@ -45,6 +45,10 @@ class AccountState:
         """Put terms in force."""
         self.terms = terms
         self.caps = {scope: int(cap * self.per_unit) for scope, cap in terms.caps.items()}
+
+    def quanta(self, amount: str) -> int | None:
+        """Return an amount as a number of quanta; ``None`` if it is no multiple of one."""
+        return _quanta(amount, self.per_unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +103,20 @@ class RunningSums:
     def texts(self) -> dict[str, str]:
         """Return the fields of the entry."""
         return {
-            f"{scope}_{kind}": _text(count, self.per_unit)
-            for scope, counts in self.sums.items()
-            for kind, count in zip(("reserved", "spent"), counts, strict=True)
+            f"{scope}_{kind}": text
+            for scope, sums in self.sums.items()
+            for kind, text in zip(("reserved", "spent"), self.stated(sums), strict=True)
         }
+
+    def stated(self, sums: Quanta) -> tuple[str, str]:
+        """Return what is reserved and spent as an entry has it."""
+        return _text(sums[0], self.per_unit), _text(sums[1], self.per_unit)
+
+
+@lru_cache(maxsize=4096)
+def _quanta(amount: str, per_unit: int) -> int | None:
+    count = amounts.parse_amount(amount) * per_unit
+    return count.numerator if count.denominator == 1 else None
 
 
 @lru_cache(maxsize=4096)

@@ -88,10 +88,11 @@ def apply(books: Books, event: events.Event) -> RunningSums:
 
 def require_sums(event: Any, after: RunningSums) -> None:
     """Refuse an entry that does not repeat the sums after it."""
-    for name, text in after.texts().items():
-        place = event.in_parallel if name.startswith("part_") else event
-        if getattr(place, name) != text:
-            fail(f"has a wrong running sum of its {name.partition('_')[0]}")
+    for scope, sums in after.sums.items():
+        place = event.in_parallel if scope == "part" else event
+        said = getattr(place, f"{scope}_reserved"), getattr(place, f"{scope}_spent")
+        if said != after.stated(sums):
+            fail(f"has a wrong running sum of its {scope}")
 
 
 def follow(books: Books, event: Any) -> None:
@@ -335,23 +336,21 @@ def _add_up(
     books: Books, account: AccountState, entry: ChargeStep, before: ChargeState | None
 ) -> RunningSums:
     """Return every sum that a charge counts in after its step; what begins passes no cap."""
-    count = amounts.parse_amount(entry.amount) * account.per_unit
-    if count.denominator != 1:
+    amount = account.quanta(entry.amount)
+    if amount is None:
         fail("has an amount that is no multiple of its account's quantum")
-    added = usage_delta(entry.kind, before.state if before else None, count.numerator)
+    added = usage_delta(entry.kind, before.state if before else None, amount)
     scopes = {"period": entry.period, "product": entry.product}
-    sums = {"account": account.total} | {
-        scope: books.in_scope(account, scope, name) for scope, name in scopes.items()
-    }
+    sums = {scope: books.in_scope(account, scope, name) for scope, name in scopes.items()}
+    sums["account"] = account.total
     inside = in_period = added
     if entry.in_parallel is not None:
         inside = _in_group(books, account, entry, entry.in_parallel, added, sums)
         in_period = added if composition.period_of(entry.in_parallel.group) is None else inside
+    more = {"account": inside, "period": in_period, "product": added, "part": added}
     after = {
-        scope: (reserved + more[0], spent + more[1])
-        for scope, more in (("account", inside), ("period", in_period), ("product", added), ("part", added))
-        if scope in sums
-        for reserved, spent in (sums[scope],)
+        scope: (reserved + more[scope][0], spent + more[scope][1])
+        for scope, (reserved, spent) in sums.items()
     }
     if before is None and entry.remade is None:
         _require_within_caps(account, {"account": entry.account, **scopes}, sums, after)
@@ -796,7 +795,7 @@ def _decide(books: Books, entry: events.SpecApproval | events.SpecUnapproval) ->
                 "is not approved", where=f"spec {entry.spec_digest}", hint="there is nothing to take back"
             ),
         )
-    if entry.amount is not None and (amounts.parse_amount(entry.amount) * account.per_unit).denominator != 1:
+    if entry.amount is not None and account.quanta(entry.amount) is None:
         fail("has an amount that is no multiple of its account's quantum")
 
 

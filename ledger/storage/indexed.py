@@ -8,7 +8,7 @@ appended past the program a sum that is too low, or a step that cannot be, finds
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import Connection
@@ -87,7 +87,7 @@ class IndexedBooks:
         terms, last = self._last("terms", account=name), self._last("account", account=name)
         if terms is None or last is None:
             return None
-        account = AccountState(Terms.of(checked_body(terms)), retired=checked_body(last)["kind"] == "retired")
+        account = AccountState(Terms.of(_body(terms)), retired=_body(last)["kind"] == "retired")
         account.total = _quanta(account, last, "account")
         return account
 
@@ -102,7 +102,7 @@ class IndexedBooks:
         if not found:
             return None
         self._follow(found.values())
-        bound = int(checked_body(next(iter(found.values())))["contributions"])
+        bound = int(_body(next(iter(found.values())))["contributions"])
         return bound, {part: _quanta(account, text, "part") for part, text in found.items()}
 
     def charge(self, release: str) -> ChargeState | None:
@@ -172,7 +172,7 @@ class IndexedBooks:
         text = self._found[key]
         if text is not None and what != "terms":
             if what != "charge":
-                Usage.of(checked_body(text), what)  # one that it has not is told as such
+                Usage.of(_body(text), what)  # one that it has not is told as such
             self._follow([text])
         return text
 
@@ -214,8 +214,14 @@ def require_continued(connection: Connection, hashed_bodies: Iterable[str]) -> N
             raise chain_broken(f"entry {entry.seq} {broken.rule}") from None
 
 
+@lru_cache(maxsize=64)
+def _body(hashed_body: str) -> Mapping[str, Any]:
+    return checked_body(hashed_body)
+
+
+@lru_cache(maxsize=64)
 def _event(hashed_body: str) -> events.Event:
-    body = checked_body(hashed_body)
+    body = _body(hashed_body)
     try:
         return events.parse(hashed_body[64:])
     except events.NotAnEntry as error:
@@ -223,9 +229,9 @@ def _event(hashed_body: str) -> events.Event:
 
 
 def _quanta(account: AccountState, hashed_body: str, scope: str) -> Quanta:
-    body = checked_body(hashed_body)
-    usage = Usage.of(body, scope)
-    reserved, spent = usage.reserved * account.per_unit, usage.spent * account.per_unit
-    if reserved.denominator != 1 or spent.denominator != 1:
+    body = _body(hashed_body)
+    Usage.of(body, scope)  # refuses what is missing or malformed
+    reserved, spent = (account.quanta(body[f"{scope}_{kind}"]) for kind in ("reserved", "spent"))
+    if reserved is None or spent is None:
         raise chain_broken(f"entry {body['seq']} has an amount that is no multiple of its account's quantum")
-    return reserved.numerator, spent.numerator
+    return reserved, spent

@@ -107,7 +107,7 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
     END IF;
-    -- To give up what is measured and to be reviewed is an officer's to decide, too, and so is what is signed.
+    -- What is signed is an officer's to decide, too, and to give up what is measured and to be reviewed.
     IF (k IN ({_KINDS}) OR b ? 'by' OR k = 'abandoned' AND b -> 'review' = 'true'
             AND jsonb_typeof(b -> 'measurement_digest') = 'string')
         AND session_user <> current_user AND NOT EXISTS (

@@ -1,10 +1,10 @@
 """Rules in SQL: what keeps the writer's role on PostgreSQL from appending what verification would refuse.
 
 :mod:`tabularium.ledger.rules` has every rule; here are those about what a writer may write, steps of charges
-and drafts, each a look at the last entry of something by one step of an index, so that an entry costs the same
+and drafts, each a look at the last entry of something by one step of an index: an entry costs the same
 however long the chain is. Of every entry the form, the chain and the sums are judged. What an officer decides
-(accounts, keys, approvals, …) nobody else may write, and what of it cannot be is left to verification, as
-signatures are. The tables of steps, of what they add and of fields come from where the program has them.
+nobody else may write, and whether it could be is left to the program and to verification, as signatures are.
+The tables of steps, of what they add and of fields come from where the program has them.
 """
 
 from __future__ import annotations
