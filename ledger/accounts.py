@@ -24,8 +24,9 @@ _KEEP: Any = object()  # "leave it as it is", where None means "none"
 class Accounts(Part):
     """Accounts, opened and changed by disclosure officers.
 
-    ``by`` is the enrolled key that signs. Every method raises ``NotApproved`` if a signature is needed and
-    there is none, or ``by`` is not an enrolled key.
+    ``by`` is the enrolled key that signs. What a call is refused for, and with which error and hint, stands
+    with its rule in :mod:`tabularium.ledger.rules` (``NotApproved`` if a signature is needed and there is
+    none, or ``by`` is not an enrolled key), and of terms in :mod:`tabularium.ledger.terms`.
     """
 
     def open_account(
@@ -85,11 +86,6 @@ class Accounts(Part):
             approved.
         approvals_by_product
             The same for the products that ask for more than the account.
-
-        Raises
-        ------
-        Conflict
-            If the account is open on other terms, or was retired after specs were approved for it.
         """
         terms = validate_terms(
             Terms(
@@ -143,17 +139,8 @@ class Accounts(Part):
         reserved already goes on. While an officer's key is enrolled, and while the account needs approvals,
         what loosens any of its terms is signed. How many officers must sign is never lowered.
 
-        Parameters
-        ----------
-        approvals_by_product
-            Of some products; those of others stay, as far as they ask for more than the account.
-
-        Raises
-        ------
-        BadAmount
-            If the new cap is below what is reserved and spent.
-        BadValue
-            If fewer officers would have to sign.
+        ``approvals_by_product``: of some products; those of others stay, as far as they ask for more than the
+        account.
         """
         reason = names.check_text(reason, field="reason")
         asked: dict[str, Any] = {
@@ -194,11 +181,6 @@ class Accounts(Part):
         Nothing may follow but :meth:`open_account` on terms that are right.
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
-
-        Raises
-        ------
-        Conflict
-            If the account was ever charged.
         """
         reason = names.check_text(reason, field="reason")
         with self._appending() as append:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 from typing import Any, Protocol
@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from tabularium.ledger import amounts, events
 from tabularium.ledger.composition import Parts
 from tabularium.ledger.records import (
-    ATTEMPTS,
     FINAL,
     GENESIS,
     NOTHING,
@@ -27,6 +26,8 @@ from tabularium.ledger.records import (
     Quanta,
     ReleaseKey,
     Terms,
+    officer_keys_of,
+    release_keys_of,
     state_after,
 )
 
@@ -173,20 +174,11 @@ class Books(Protocol):
     def was_decided(self, account: str) -> bool:
         """Whether a spec was ever approved for an account."""
 
-    def decisions(self, account: str, spec: str) -> Sequence[Body]:
-        """Return the approvals of a spec, and the takings back, in order."""
-
-    def draft_entries(self, account: str, release: str) -> Sequence[Body]:
-        """Return the entry that laid a release out for review, and those that accepted it."""
+    def said(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
+        """Return the entries of some kinds that are found by a subject, in order."""
 
     def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
         """Return the specs of a product and period whose charges are to be reviewed."""
-
-    def attempts(self, account: str, release: str) -> int:
-        """Return how often the drawing of a release may begin."""
-
-    def is_withdrawn(self, account: str, release: str) -> bool:
-        """Whether a release was withdrawn."""
 
     def turn(self, kind: str, fields: Mapping[str, Any]) -> int:
         """Return how many decisions on the same thing came before one of ``kind`` that says ``fields``."""
@@ -202,14 +194,12 @@ class MemoryBooks:
         self.charges: dict[str, ChargeState] = {}
         self.keys: dict[str, Key] = {}
         self.release_keys: dict[str, ReleaseKey] = {}
+        self._key_entries: list[Body] = []
         self.populations: set[str] = set()
         self.disjoint: set[tuple[str, str]] = set()
-        self.specs: defaultdict[tuple[str, str], list[Body]] = defaultdict(list)
+        self._said: defaultdict[tuple[str, str], list[Body]] = defaultdict(list)
         self._measurements: dict[str, Measurement] = {}  # of those that were published
-        self._drafts: defaultdict[str, list[Body]] = defaultdict(list)
         self._reviews: defaultdict[tuple[str, ...], dict[str, ReviewedSpec]] = defaultdict(dict)
-        self._attempts: dict[str, int] = {}
-        self._withdrawn: set[str] = set()
         self._turns: Counter[tuple[object, ...]] = Counter()
 
     def account(self, name: str) -> AccountState | None:
@@ -238,30 +228,20 @@ class MemoryBooks:
 
     def was_decided(self, account: str) -> bool:
         """Whether a spec was ever approved for an account."""
-        return any(name == account for name, _spec in self.specs)
+        return any(name == account for name, _spec in self.last_decisions())
 
-    def decisions(self, account: str, spec: str) -> Sequence[Body]:
-        """Return the decisions on a spec."""
-        return self.specs.get((account, spec), ())
+    def last_decisions(self) -> dict[tuple[str, str], str]:
+        """Return the last decision on every spec in every account."""
+        said = (body for bodies in self._said.values() for body in bodies if body["kind"] in events.OF_SPECS)
+        return {(body["account"], body["spec_digest"]): body["kind"] for body in said}
 
-    def draft_entries(self, account: str, release: str) -> Sequence[Body]:
-        """Return what was said of a draft."""
-        del account
-        return self._drafts.get(release, ())
+    def said(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
+        """Return what was said about a subject."""
+        return [body for body in self._said.get((account, subject), ()) if body["kind"] in kinds]
 
     def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
         """Return the specs that are to be reviewed."""
         return self._reviews.get((account, product, period), {})
-
-    def attempts(self, account: str, release: str) -> int:
-        """Return how often the drawing of a release may begin."""
-        del account
-        return self._attempts.get(release, ATTEMPTS)
-
-    def is_withdrawn(self, account: str, release: str) -> bool:
-        """Whether a release was withdrawn."""
-        del account
-        return release in self._withdrawn
 
     def turn(self, kind: str, fields: Mapping[str, Any]) -> int:
         """Return how many decisions on the same thing came before."""
@@ -280,41 +260,19 @@ class MemoryBooks:
                 self.accounts[event.account] = AccountState(event.terms)
                 self.populations.add(event.population)
             case events.Enrolment() | events.ReleaseKeyEnrolled() | events.Revocation():
-                self._add_key(event)
+                self._key_entries.append(event.fields())
+                self.keys = officer_keys_of(self._key_entries)
+                self.release_keys = release_keys_of(self._key_entries)
             case events.LedgerRestored() | events.Confirmed():
                 self.unconfirmed = event.kind == "restored"
-            case _:
-                self._add_decision(event)
-        if event.TURNS:
-            self._turns[event.about(event.fields())] += 1
-
-    def _add_key(self, event: events.Enrolment | events.ReleaseKeyEnrolled | events.Revocation) -> None:
-        name = event.key
-        match event:
-            case events.Enrolment():
-                self.keys[name] = Key(name, event.officer, event.public_key, event.at, event.signed.by)
-            case events.ReleaseKeyEnrolled():
-                self.release_keys[name] = ReleaseKey(
-                    name, event.agency, event.public_key, event.seq, event.at
-                )
-            case events.Revocation() if name in self.keys:
-                self.keys[name] = replace(self.keys[name], revoked=event.seq)
-            case _:
-                self.release_keys[name] = replace(self.release_keys[name], revoked=event.seq)
-
-    def _add_decision(self, event: events.Event) -> None:
-        match event:
-            case events.SpecApproval() | events.SpecUnapproval():
-                self.specs[event.account, event.spec_digest].append(event.fields())
-            case events.MoreAttempts():
-                self._attempts[event.release] = event.allowed
-            case events.DraftSubmitted() | events.Acceptance():
-                self._drafts[event.release].append(event.fields())
-            case events.Withdrawing():
-                self._withdrawn.add(event.release)
             case events.PopulationsDisjoint():
                 pair = (event.population, event.other)
                 (self.disjoint.add if event.kind == "disjoint" else self.disjoint.discard)(pair)
+            case _:
+                fields = event.fields()
+                self._said[fields["account"], events.subject_of(fields)].append(fields)
+        if event.TURNS:
+            self._turns[event.about(event.fields())] += 1
 
     def _add_step(self, event: events.ChargeStep, after: RunningSums) -> None:
         account, sums, state = self.accounts[event.account], after.sums, state_after(event.kind)

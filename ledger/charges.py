@@ -42,7 +42,14 @@ from tabularium.ledger.views import (
 
 
 class Charges(Part):
-    """Charges, from ``reserved`` to their last step, and those of what is made again from measurements."""
+    """Charges, from ``reserved`` to their last step, and those of what is made again from measurements.
+
+    What a call is refused for, and with which error and hint, stands with its rule in
+    :mod:`tabularium.ledger.rules`. Beside that ``UnknownRelease`` names what was never reserved,
+    ``StaleFence`` an attempt that another has overtaken, ``UnitMismatch`` an amount that is about another
+    unit than its account, ``PriorUnavailable`` an earlier release that is not, or no more, offered, and
+    ``Conflict`` a release id that stands for something else.
+    """
 
     def reserve(
         self,
@@ -81,26 +88,6 @@ class Charges(Part):
             What the amount is about, to be compared with the account's; ``None``: the account's.
         priors
             The releases that its tables are drawn towards: id -> SHA-256 of the certificate.
-
-        Raises
-        ------
-        UnknownAccount
-            If the account was never opened.
-        BadAmount
-            If the amount is not an exact positive multiple of the account's quantum.
-        UnitMismatch
-            If the amount is about another unit, relation, definition or population than the account's.
-        AccountClosed
-            If the account is not open today.
-        NotApproved
-            If the charge wants an approval (``Terms.wants_approval``), or another spec of this product and
-            period is in review or was withheld, and not as many officers as must have approved the spec.
-        PriorUnavailable
-            If one of ``priors`` is not published, or was withdrawn.
-        BudgetExhausted
-            If a cap would be passed.
-        Conflict
-            If the release id stands for something else, or the account is retired.
         """
         charge = Charge(
             release_id=names.release_id(release_id),
@@ -150,11 +137,6 @@ class Charges(Part):
         another spec's review, where product and period are given. Only ``reserve`` decides. A spec that was
         charged before passes the dates and the approval: its run may only be finishing, or finding, what is
         paid for.
-
-        Raises
-        ------
-        UnknownAccount, BadAmount, UnitMismatch, AccountClosed, NotApproved, Conflict
-            As :meth:`reserve` would.
         """
         asked = amounts.positive(amount, field="amount")
         digest = names.check_text(spec_digest, field="spec_digest")
@@ -190,18 +172,9 @@ class Charges(Part):
         The caller must hold the release (:func:`tabularium.ledger.measurement.release_lock.hold`): a charge
         that is already in ``drawing`` gets the next fence, which shuts out whoever had the one before.
 
-        Parameters
-        ----------
-        expected
-            The fence that the caller saw (0 while reserved): if it has moved on, nothing is written.
-        priors
-            As for :meth:`reserve`. What is drawn in part is spent, and is finished whatever became of them.
-
-        Raises
-        ------
-        NotApproved, PriorUnavailable
-            If drawing began three times, or as often as officers have allowed since; or one of ``priors`` was
-            withdrawn before it began.
+        ``expected``: the fence that the caller saw (0 while reserved): if it has moved on, nothing is
+        written. ``priors``: as for :meth:`reserve`. What is drawn in part is spent, and is finished whatever
+        became of them.
         """
         with self._appending() as append:
             charge = known_charge(append.connection, release_id)
@@ -241,20 +214,9 @@ class Charges(Part):
     ) -> Charge:
         """Record the digest of what was published.
 
-        Parameters
-        ----------
-        statement
-            SHA-256 of the signed statement that was published with it; ``None`` for a release without one.
-        signed_by
-            The key for releases that signed it, which may not be revoked by now: from this entry on a
-            signature counts or never will.
-
-        Raises
-        ------
-        NotApproved
-            If that key was revoked, or never enrolled.
-        Conflict
-            If it was published with another statement.
+        ``statement``: SHA-256 of the signed statement that was published with it; ``None`` for a release
+        without one. ``signed_by``: the key for releases that signed it, which may not be revoked by now: from
+        this entry on a signature counts or never will.
         """
         digest = names.check_text(digest, field="digest")
         statement = None if statement is None else names.sha256(statement, field="statement")
@@ -272,8 +234,6 @@ class Charges(Part):
         """Give back a reservation for which no drawing ever began.
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
-
-        ``NotApproved`` is raised if there is no signature of an enrolled key then.
         """
         return self._end(release_id, "voided", reason, None, by)
 
@@ -290,17 +250,7 @@ class Charges(Part):
         What is to be reviewed is given up once it is measured only by an officer, who signs; what is laid out
         is withheld instead.
 
-        Parameters
-        ----------
-        fence
-            The caller's own fence, if it may not abandon what another attempt has taken over.
-
-        Raises
-        ------
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
-        WrongState
-            If it belongs to a draft about which no officer has decided, or that was accepted.
+        ``fence``: the caller's own fence, if it may not abandon what another attempt has taken over.
         """
         return self._end(release_id, "abandoned", reason, fence, by)
 
@@ -344,21 +294,8 @@ class Charges(Part):
 
         It is ``measured`` at once, with the fence and the digest of those measurements.
 
-        Parameters
-        ----------
-        measurements_of
-            The earlier release: of the same account, product and period, and published.
-        revises, exact, review
-            As for :meth:`tabularium.ledger.charges.Charges.reserve`.
-
-        Raises
-        ------
-        UnknownRelease
-            If there is no such earlier release.
-        WrongState
-            If it was not published, is another product's or period's, or has no measurements of its own.
-        UnknownAccount, NotApproved, Conflict
-            As for ``reserve``.
+        ``measurements_of``: the earlier release: of the same account, product and period, and published.
+        ``revises``, ``exact``, ``review``: as for :meth:`tabularium.ledger.charges.Charges.reserve`.
         """
         charge = _remade(account, release_id, measurements_of, product, period, spec_digest, revises)
         charge = replace(charge, exact=exact, review=review)
@@ -452,12 +389,8 @@ def _require_offered(
 
     What began to be drawn is spent, so that refusing it would help nobody.
 
-    Parameters
-    ----------
-    priors
-        Release id -> SHA-256 of its certificate.
-    charge
-        Of the release that is to be drawn; ``None`` while there is none.
+    ``priors``: release id -> SHA-256 of its certificate. ``charge``: of the release that is to be drawn;
+    ``None`` while there is none.
     """
     if charge is not None and charge.state != "reserved":
         return

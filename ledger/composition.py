@@ -98,10 +98,7 @@ def top_k_sum(parts: Iterable[Number], fold: int) -> Number:
 def group_change(parts: Mapping[str, Quanta], part: str, added: Quanta, fold: int) -> Quanta:
     """Return what (reserved, spent) of a group change by when ``added`` is added to one part of it.
 
-    Parameters
-    ----------
-    parts
-        Every part's own (reserved, spent) before.
+    ``parts``: every part's own (reserved, spent) before.
     """
     reserved, spent = parts.get(part, NOTHING)
     after = {**parts, part: (reserved + added[0], spent + added[1])}

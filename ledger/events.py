@@ -83,11 +83,8 @@ def latest(now: datetime) -> str:
 def next_time(now: datetime, last: str, tolerance: timedelta | None) -> str:
     """Return the time of the next entry, never before the ``last`` one's.
 
-    Raises
-    ------
-    ClockBehind
-        If the clock is further behind than ``tolerance``. With ``None`` any clock is taken: a step that
-        records what has already happened must not fail for a clock.
+    Raises ``ClockBehind`` if the clock is further behind than ``tolerance``. With ``None`` any clock is
+    taken: a step that records what has already happened must not fail for a clock.
     """
     at = format_time(now)
     if at >= last:
@@ -388,7 +385,8 @@ class Retirement(_OfAccount):
 
 
 _OF_KEYS = ("key", "release_key", "revocation")
-_OF_SPECS = ("approval", "unapproval")
+#: The decisions on a spec.
+OF_SPECS = ("approval", "unapproval")
 
 
 class _Signed(Event):
@@ -434,7 +432,7 @@ class SpecApproval(_OfAccount, _Signed):
     """An officer approves a spec, up to an amount if one is named."""
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
-    TURNS = _OF_SPECS
+    TURNS = OF_SPECS
     SAME = ("account", "spec_digest")
 
     kind: Literal["approval"]
@@ -447,7 +445,7 @@ class SpecUnapproval(_OfAccount, _Signed):
     """An officer takes back an approval."""
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
-    TURNS = _OF_SPECS
+    TURNS = OF_SPECS
     SAME = ("account", "spec_digest")
 
     kind: Literal["unapproval"]
@@ -548,7 +546,6 @@ class Confirmed(Event):
     signed: Signature | None = None
 
 
-SpecDecision = SpecApproval | SpecUnapproval
 KINDS: Mapping[str, type[Event]] = {
     **dict.fromkeys(TRANSITIONS, ChargeStep),
     "voided": Voiding,
@@ -599,10 +596,14 @@ COLUMNS = ("kind", "account", "release_id", "product", "period", "subject", "par
 
 def columns(body: Mapping[str, Any]) -> tuple[str | None, ...]:
     """Return what the columns :data:`COLUMNS` must hold beside an entry that says ``body``."""
-    subjects = KINDS[body["kind"]].SUBJECTS
-    subject = next((words.format_map(body) for name, words in subjects.items() if body.get(name)), None)
-    found = {"account": "", **body, "subject": subject}
+    found = {"account": "", **body, "subject": subject_of(body)}
     return tuple(found.get(name) for name in COLUMNS)
+
+
+def subject_of(body: Mapping[str, Any]) -> str | None:
+    """Return what an entry that says ``body`` is found by, if by anything."""
+    subjects = KINDS[body["kind"]].SUBJECTS
+    return next((words.format_map(body) for name, words in subjects.items() if body.get(name)), None)
 
 
 def subject(kind: str, **fields: str) -> str:

@@ -13,6 +13,7 @@ confidential figures were consulted is signed too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -45,8 +46,10 @@ _SHORTEST = 16  # digits of a head's hash that must be given
 class Officers(Part):
     """What officers decide, as methods of the ledger.
 
-    ``by`` is the enrolled key that signs everywhere; ``reason`` is one line that everybody reads. Every
-    method raises ``NotApproved`` if ``by`` is not an enrolled key.
+    ``by`` is the enrolled key that signs everywhere; ``reason`` is one line that everybody reads. What a call
+    is refused for, and with which error and hint, stands with its rule in :mod:`tabularium.ledger.rules`:
+    ``NotApproved`` if ``by`` is not an enrolled key, ``Conflict`` and ``WrongState`` if the ledger says
+    something else.
     """
 
     def enrol_key(self, public_key: str, *, officer: str, by: Ed25519PrivateKey) -> Key:
@@ -54,36 +57,18 @@ class Officers(Part):
 
         The first key, and one that is enrolled while none is active, signs for itself: whoever sets up the
         ledger vouches for it. Enrol two, so that the loss of one can be mended.
-
-        Raises
-        ------
-        Conflict
-            If the key was enrolled before, to sign releases too; a revoked key never comes back.
         """
-        public = checked_public(public_key)
-        name = key_id(public)
         officer = names.check_label(officer, field="officer")
-        with self._appending() as append:
-            known = append.books.keys.get(name)
-            if known is not None and known.active and known.officer == officer:
-                return known
-            append.append("key", {"key": name, "officer": officer, "public_key": public}, by)
-        return self.keys()[name]
+        key = self._enrol("key", public_key, by, officer=officer)
+        return self.keys()[key]
 
     def keys(self) -> dict[str, Key]:
         """Return every officer's key that was ever enrolled, by its name."""
-        with self._reading() as connection:
-            return queries.keys(connection)
+        return self._read(queries.keys)
 
     def revoke_key(self, key: str, *, reason: str, by: Ed25519PrivateKey) -> Key:
         """Revoke a key; what it approved counts no more for new charges."""
-        reason = _reason(reason)
-        with self._appending() as append:
-            known = append.books.keys.get(key)
-            if known is None:
-                raise _never_enrolled(key, "", "keys")
-            if known.active:
-                append.append("revocation", {"key": key, "reason": reason}, by)
+        self._revoke(key, self.keys(), ("", "keys"), reason, by)
         return self.keys()[key]
 
     def enrol_release_key(self, public_key: str, *, agency: str, by: Ed25519PrivateKey) -> ReleaseKey:
@@ -91,40 +76,51 @@ class Officers(Part):
 
         It may sign from then on; a key that is enrolled already goes on beside it. Its private half lies
         where releases are published.
-
-        Raises
-        ------
-        Conflict
-            If the key was enrolled before, or is an officer's; a revoked key never comes back.
         """
-        public = checked_public(public_key)
-        name = key_id(public)
         agency = names.check_label(agency, field="agency")
-        with self._appending() as append:
-            known = append.books.release_keys.get(name)
-            if known is not None and known.active and known.agency == agency:
-                return known
-            append.append("release_key", {"agency": agency, "key": name, "public_key": public}, by)
-        return self.release_keys()[name]
+        key = self._enrol("release_key", public_key, by, agency=agency)
+        return self.release_keys()[key]
 
     def release_keys(self) -> dict[str, ReleaseKey]:
         """Return every key for releases that was ever enrolled, by its name."""
-        with self._reading() as connection:
-            return queries.release_keys(connection)
+        return self._read(queries.release_keys)
 
     def revoke_release_key(self, key: str, *, reason: str, by: Ed25519PrivateKey) -> ReleaseKey:
         """Revoke a key for releases: what is published from now on cannot be signed with it.
 
         What was published before stays signed.
         """
-        reason = _reason(reason)
-        with self._appending() as append:
-            known = append.books.release_keys.get(key)
-            if known is None:
-                raise _never_enrolled(key, " for releases", "release-key")
-            if known.active:
-                append.append("revocation", {"key": key, "reason": reason}, by)
+        self._revoke(key, self.release_keys(), (" for releases", "release-key"), reason, by)
         return self.release_keys()[key]
+
+    def _enrol(self, kind: str, public_key: str, by: Ed25519PrivateKey, **holder: str) -> str:
+        """Enrol a key of a holder, and return its name; the same again changes nothing."""
+        public = checked_public(public_key)
+        key = key_id(public)
+        with self._appending() as append:
+            known = (append.books.keys if kind == "key" else append.books.release_keys).get(key)
+            if known is None or not known.active or holder.items() - vars(known).items():
+                append.append(kind, {**holder, "key": key, "public_key": public}, by)
+        return key
+
+    def _revoke(
+        self,
+        key: str,
+        known: Mapping[str, Key | ReleaseKey],
+        words: tuple[str, str],
+        reason: str,
+        by: Ed25519PrivateKey,
+    ) -> None:
+        reason = _reason(reason)
+        if key not in known:
+            raise BadValue(
+                f"was never enrolled{words[0]}",
+                where=f"key {key}",
+                hint=f"give all 32 digits, as in: tabularium ledger {words[1]}",
+            )
+        with self._appending() as append:
+            if (append.books.keys.get(key) or append.books.release_keys[key]).active:
+                append.append("revocation", {"key": key, "reason": reason}, by)
 
     def approve(
         self,
@@ -141,17 +137,8 @@ class Officers(Part):
         Where several officers must, the approvals of the same amount count together, since the last time that
         one was taken back; ``signers`` of what is returned are those.
 
-        Parameters
-        ----------
-        amount
-            The most that one charge for it may cost; ``None`` for any.
-        product
-            What the spec is of, where that is known: it says how many officers must approve it.
-
-        Raises
-        ------
-        Conflict
-            If as many other officers as must have approved it for this amount.
+        ``amount``: the most that one charge for it may cost; ``None`` for any. ``product``: what the spec is
+        of, where that is known: it says how many officers must approve it.
         """
         return self._decide_on_spec("approval", account, spec_digest, by, amount, reason, product)
 
@@ -192,29 +179,22 @@ class Officers(Part):
 
         They must be as many as the account's ``terms.approvals_for(product)``.
         """
-        with self._reading() as connection:
-            return queries.approval(connection, account, spec_digest)
+        return self._read(queries.approval, account, spec_digest)
 
     def approvals(self) -> list[Approval]:
         """Return every approval, and every taking back of one, in order."""
-        with self._reading() as connection:
-            return queries.approvals(connection)
+        return self._read(queries.approvals)
 
     def allow_attempts(self, release_id: str, *, reason: str, by: Ed25519PrivateKey | None = None) -> int:
         """Let a release be drawn some times more whose attempts are used up; return how often in all.
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed. Where
         attempts are left nothing is written.
-
-        Raises
-        ------
-        WrongState
-            If it is not being drawn.
         """
         reason = _reason(reason)
         with self._appending() as append:
             charge = known_charge(append.connection, release_id)
-            allowed = append.books.attempts(charge.account, release_id)
+            allowed = rules.attempts_allowed(append.books, charge.account, release_id)
             if charge.state == "drawing" and charge.fence < allowed:
                 return allowed
             fields = {"account": charge.account, "reason": reason, "release": charge.release_id}
@@ -231,19 +211,7 @@ class Officers(Part):
     def submit_draft(self, release_id: str, fence: int, *, digest: str, criteria: tuple[str, ...]) -> Draft:
         """Record that a measured release is laid out for review; the same draft again changes nothing.
 
-        Parameters
-        ----------
-        digest
-            SHA-256 of its certificate.
-        criteria
-            For what it may be withheld.
-
-        Raises
-        ------
-        WrongState
-            If the release is not measured, or ended.
-        Conflict
-            If another draft of it was laid out.
+        ``digest``: SHA-256 of its certificate. ``criteria``: for what it may be withheld.
         """
         digest = names.check_text(digest, field="digest")
         listed = [names.check_label(name, field="criteria") for name in criteria]
@@ -272,19 +240,8 @@ class Officers(Part):
         It is accepted once as many different officers have signed as the product asks for; what is returned
         tells how many have.
 
-        Parameters
-        ----------
-        draft
-            SHA-256 of the certificate that the officer was shown.
-        consulted_confidential
-            Whether confidential figures were consulted.
-
-        Raises
-        ------
-        WrongState
-            If it waits for no review, or was withheld.
-        Conflict
-            If that is not the draft that was laid out.
+        ``draft``: SHA-256 of the certificate that the officer was shown. ``consulted_confidential``: whether
+        confidential figures were consulted.
         """
         signer = key_id(public_hex(by))
         with self._appending() as append:
@@ -319,21 +276,8 @@ class Officers(Part):
     ) -> Charge:
         """End a draft: its budget stays spent, and it is never published.
 
-        Parameters
-        ----------
-        criterion
-            For what: one of those it was laid out with.
-        draft, consulted_confidential
-            As for ``accept``.
-
-        Raises
-        ------
-        WrongState
-            If it waits for no review, or was accepted.
-        BadValue
-            If the criterion is not one of its own.
-        Conflict
-            As ``accept``.
+        ``criterion``: for what: one of those it was laid out with. ``draft``, ``consulted_confidential``: as
+        for ``accept``.
         """
         with self._appending() as append:
             charge, known = _in_review(append, release_id, draft)
@@ -360,11 +304,6 @@ class Officers(Part):
 
         Nothing is undone. The noisy numbers are out, so the budget stays spent, and the folder stays as it
         was published, for whoever has used it.
-
-        Raises
-        ------
-        WrongState
-            If it is not published.
         """
         reason = _reason(reason)
         with self._appending() as append:
@@ -395,13 +334,6 @@ class Officers(Part):
 
         It holds while its key is enrolled. Where nobody has said so, whoever is in one population may be in
         the other too, and what both lose is added. The same said again by the same key is no new entry.
-
-        Raises
-        ------
-        BadValue
-            If the two are one, or no account is about one of them.
-        Conflict
-            If there is nothing to withdraw.
         """
         population, other = sorted(
             names.check_label(name, field="population") for name in (population, other)
@@ -431,19 +363,7 @@ class Officers(Part):
         has the head from elsewhere, from the newest certificate, an export that was given away, another
         machine's witness. While an officer's key is enrolled it is an officer, who signs.
 
-        Parameters
-        ----------
-        head
-            The hash of the head that was put back, or its first 16 digits and more.
-
-        Raises
-        ------
-        Conflict
-            If the ledger was not put back, or that is done.
-        BadValue
-            If another hash is said.
-        ReadOnly
-            If it is read-only for another reason.
+        ``head``: the hash of the head that was put back, or its first 16 digits and more.
         """
         with self._appending(confirming=True) as append:
             known = queries.unconfirmed(append.connection)
@@ -466,14 +386,6 @@ class Officers(Part):
 
 def _reason(reason: str) -> str:
     return names.check_text(reason, field="reason")
-
-
-def _never_enrolled(key: str, what: str, command: str) -> BadValue:
-    return BadValue(
-        f"was never enrolled{what}",
-        where=f"key {key}",
-        hint=f"give all 32 digits, as in: tabularium ledger {command}",
-    )
 
 
 def _cost(connection: Connection, ended: Charge) -> Fraction:

@@ -122,10 +122,7 @@ class Usage:
     def of(cls, body: Mapping[str, Any] | None, scope: str) -> Usage:
         """Read the sums of ``scope`` (account, period, product or part) from an entry's body.
 
-        Raises
-        ------
-        ChainBroken
-            If one of them is missing or malformed.
+        Raises ``ChainBroken`` if one of them is missing or malformed.
         """
         if body is None:
             return cls()
@@ -211,10 +208,7 @@ class Terms:
     def left_in(self, scope: Scope, sums: Usage | None) -> Fraction | None:
         """Return what the cap of one period or product leaves; ``None`` where there is no such cap.
 
-        Parameters
-        ----------
-        sums
-            Of that period or product; ``None`` before its first charge.
+        ``sums``: of that period or product; ``None`` before its first charge.
         """
         cap = self.cap_in(scope)
         return None if cap is None else max(cap - (sums or Usage()).used, Fraction(0))
@@ -671,10 +665,7 @@ class ReleaseKey:
 def release_keys_of(bodies: Iterable[Mapping[str, Any]]) -> dict[str, ReleaseKey]:
     """Return every key for releases that entries tell of, by its name; other entries are passed over.
 
-    Parameters
-    ----------
-    bodies
-        What entries of a verified chain say, in order.
+    ``bodies``: what entries of a verified chain say, in order.
     """
     found: dict[str, ReleaseKey] = {}
     for body in bodies:
@@ -706,12 +697,8 @@ def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | No
 
     An approval of another amount begins anew, as one that follows a withdrawal: all have signed the same.
 
-    Parameters
-    ----------
-    decisions
-        What the entries say, in order.
-    at
-        The entry before which keys must not have been revoked; ``None``: now.
+    ``decisions``: what the entries say, in order. ``at``: the entry before which keys must not have been
+    revoked; ``None``: now.
     """
     last: Body | None = None
     standing: list[Body] = []
@@ -745,10 +732,7 @@ def draft_of(bodies: Sequence[Body], keys: Mapping[str, Key], needed: int = MOST
     What is accepted stays so: from then on it is asked neither which keys were revoked later, nor how many
     officers must sign by now.
 
-    Parameters
-    ----------
-    needed
-        How many officers must accept it, as far as it is not accepted.
+    ``needed``: how many officers must accept it, as far as it is not accepted.
     """
     if not bodies:
         return None

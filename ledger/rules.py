@@ -11,7 +11,7 @@ names with the number of the entry, and the refusal with its hint, for whoever a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -19,11 +19,12 @@ from typing import Any, NoReturn
 from tabularium.ledger import amounts, composition, events
 from tabularium.ledger import keys as signing
 from tabularium.ledger.books import AccountState, Books, ChargeState, Measurement, RunningSums
-from tabularium.ledger.events import ChargeStep
+from tabularium.ledger.events import OF_SPECS, ChargeStep, subject
 from tabularium.ledger.records import (
     ATTEMPTS,
     NOTHING,
     TRANSITIONS,
+    Body,
     Draft,
     Quanta,
     Terms,
@@ -70,10 +71,7 @@ def fail(rule: str, refusal: LedgerError | None = None) -> NoReturn:
 def apply(books: Books, event: events.Event) -> RunningSums:
     """Judge an entry against those before it; return the sums after it, which it must repeat.
 
-    Raises
-    ------
-    RuleBroken
-        Naming the rule that it breaks.
+    Raises ``RuleBroken``, naming the rule that it breaks.
     """
     if books.unconfirmed and not isinstance(event, events.Confirmed):
         fail("follows a restore that nobody has confirmed")
@@ -270,7 +268,7 @@ def require_approved(
     """
     if not (unreviewed or terms.wants_approval(product=product, exact=exact, revises=revises)):
         return
-    last = approval_of(books.decisions(terms.name, spec_digest), books.keys)
+    last = approval_of(books.said(terms.name, spec_digest, *OF_SPECS), books.keys)
     needed = terms.approvals_for(product)
     fault = "missing" if last is None else last.fault(amount, needed)
     if fault is None:
@@ -312,13 +310,19 @@ def another_is_open(books: Books, account: str, product: str, period: str, spec_
     return any(each.open for spec, each in specs.items() if spec != spec_digest)
 
 
+def attempts_allowed(books: Books, account: str, release: str) -> int:
+    """Return how often the drawing of a release may begin, as officers have said last."""
+    said = books.said(account, subject("attempts", release=release), "attempts")
+    return int(said[-1]["allowed"]) if said else ATTEMPTS
+
+
 def require_attempt(books: Books, account: str, release: str, begun: int) -> None:
     """Refuse to begin drawing more often than three times, unless officers have allowed more.
 
     If a crash hung on the noise, what is stored in the end would be chosen among as many draws as there were
     attempts.
     """
-    if begun < ATTEMPTS or begun < books.attempts(account, release):
+    if begun < ATTEMPTS or begun < attempts_allowed(books, account, release):
         return
     known = books.account(account)
     fail(
@@ -436,8 +440,12 @@ def _inquire(books: Books, entry: events.InputInquiry) -> None:
 _OFFICER_DECIDES = "let one run: tabularium ledger accept RELEASE --key FILE, or tabularium ledger withhold"
 
 
+def _drafted(books: Books, account: str, release: str) -> Sequence[Body]:
+    return books.said(account, subject("drafted", release=release), "drafted", "acceptance")
+
+
 def _draft(books: Books, account: str, product: str, release: str) -> Draft | None:
-    said, known = books.draft_entries(account, release), books.account(account)
+    said, known = _drafted(books, account, release), books.account(account)
     if not said or known is None:
         return None
     return draft_of(said, books.keys, known.terms.approvals_for(product))
@@ -488,7 +496,7 @@ def _of_its_spec(books: Books, entry: ChargeStep) -> list[Draft]:
 
 def _require_no_draft(books: Books, entry: ChargeStep) -> None:
     """Refuse to end otherwise what belongs to a draft that waits for an officer, or was accepted."""
-    waits = [bool(books.draft_entries(entry.account, entry.release_id))]
+    waits = [bool(_drafted(books, entry.account, entry.release_id))]
     if entry.review:
         for draft in _of_its_spec(books, entry):
             charge = books.charge(draft.release_id)
@@ -545,7 +553,7 @@ def _submit_draft(books: Books, entry: events.DraftSubmitted) -> None:
                 hint="see: tabularium ledger show",
             ),
         )
-    if books.draft_entries(entry.account, entry.release) or not entry.criteria:
+    if _drafted(books, entry.account, entry.release) or not entry.criteria:
         fail("lays out a draft a second time, or without criteria")
 
 
@@ -604,7 +612,7 @@ def _withdraw(books: Books, entry: events.Withdrawing) -> None:
                 hint="see: tabularium ledger show",
             ),
         )
-    if books.is_withdrawn(entry.account, entry.release):
+    if books.said(entry.account, subject("withdrawn", release=entry.release), "withdrawn"):
         fail("withdraws what was withdrawn before")
 
 
@@ -762,7 +770,7 @@ def _enrol(books: Books, entry: events.Enrolment | events.ReleaseKeyEnrolled) ->
     """A new key is enrolled, of an officer or for releases; no key is ever both, or enrolled twice."""
     if not signing.can_sign(entry.public_key) or entry.key != signing.key_id(entry.public_key):
         fail("enrols a key for which anybody can sign, or under another name")
-    officers = entry.key in books.keys
+    officers = entry.key in books.keys or (entry.kind == "release_key" and entry.key == entry.signed.by)
     if not officers and entry.key not in books.release_keys:
         return
     if officers != (entry.kind == "key"):
@@ -787,7 +795,7 @@ def _revoke(books: Books, entry: events.Revocation) -> None:
 def _decide(books: Books, entry: events.SpecApproval | events.SpecUnapproval) -> None:
     """An officer approves a spec, or takes back an approval that stands."""
     account = require_account(books, entry.account)
-    decisions = books.decisions(entry.account, entry.spec_digest)
+    decisions = books.said(entry.account, entry.spec_digest, *OF_SPECS)
     if entry.kind == "unapproval" and not (decisions and decisions[-1]["kind"] == "approval"):
         fail(
             "takes back an approval that does not stand",
@@ -814,7 +822,7 @@ def _allow_attempts(books: Books, entry: events.MoreAttempts) -> _Favour | None:
             ),
         )
     if (charge.fence, charge.fence + ATTEMPTS) != (
-        *(books.attempts(entry.account, entry.release), entry.allowed),
+        *(attempts_allowed(books, entry.account, entry.release), entry.allowed),
     ):
         fail("allows attempts before those there were are used up, or more than one may")
     if not signature_required(books, account.terms):

@@ -19,14 +19,9 @@ def validate_terms(terms: Terms) -> Terms:
 
     The account's name and its unit are for whoever writes or reads them to judge: they never change.
 
-    Raises
-    ------
-    BadAmount
-        If the quantum is not 1/q, a cap is not a positive multiple of it, or δ is missing, needless or not
-        below one.
-    BadValue
-        If a word is none of those there are, a day is none, the account would close before it opens, or no
-        such number of officers can be asked for.
+    Raises ``BadAmount`` if the quantum is not 1/q, a cap is not a positive multiple of it, or δ is missing,
+    needless or not below one. Raises ``BadValue`` if a word is none of those there are, a day is none, the
+    account would close before it opens, or no such number of officers can be asked for.
     """
     step = amounts.quantum(terms.quantum)
     found = replace(
@@ -53,10 +48,7 @@ def validate_terms(terms: Terms) -> Terms:
 def raised(before: Terms, approvals: int, by_product: Mapping[str, int]) -> Terms:
     """Return terms with more officers who must sign; products that ask for no more are left out.
 
-    Raises
-    ------
-    BadValue
-        If it would be fewer for any product.
+    Raises ``BadValue`` if it would be fewer for any product.
     """
     for number in (approvals, *by_product.values()):
         _officers(number, 1, "approvals")
@@ -88,10 +80,7 @@ def require_same_units(
     (4ρ under zCDP), and not the other way: under ``replace`` the number of units is public. What protects one
     record at ε protects a unit of at most c records at cε (c²ρ); the ledger does not know c.
 
-    Raises
-    ------
-    UnitMismatch
-        Naming what differs, and the conversion that would make the charge fit.
+    Raises ``UnitMismatch``, naming what differs, and the conversion that would make the charge fit.
     """
     asked = {"unit": unit, "relation": relation, "definition": definition, "population": population}
     there = {name: getattr(terms, name) for name in asked}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
@@ -29,6 +29,9 @@ from tabularium.ledger.storage.indexed import IndexedBooks, require_recent
 from tabularium.ledger.storage.queries import ChainHead
 from tabularium.ledger.verify import Verified, in_time, verify_rows
 from tabularium.ledger.witness import WitnessDamaged
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
 #: Why a ledger that was put back accepts no entry, and what mends that.
@@ -80,10 +83,7 @@ class Append:
         in_time
             Whether the clock may not be behind; ``None``: as its kind needs it.
 
-        Raises
-        ------
-        LedgerError
-            Whatever the rules refuse it for.
+        Raises ``LedgerError``: whatever the rules refuse it for.
         """
         in_time = kind in IN_TIME if in_time is None else in_time
         at = next_time(self._now, self.start.at, self._tolerance if in_time else None)
@@ -106,10 +106,7 @@ class Append:
     ) -> Charge:
         """Append that ``charge`` took ``step``; its other fields are as they shall be afterwards.
 
-        Parameters
-        ----------
-        decided
-            What an officer decided about it.
+        ``decided``: what an officer decided about it.
         """
         return Charge.of(self.append(step, {**charge.fields(), **(decided or {})}, by))
 
@@ -152,13 +149,9 @@ class Transactions:
     def appending(self, *, charging: bool = False, confirming: bool = False) -> Iterator[Append]:
         """Take the right to append; afterwards, and only if something was appended, tell the witness.
 
-        Parameters
-        ----------
-        charging
-            Whether a charge begins: then the last entries must follow from those before them. What is
-            appended from here on is looked at where it counts.
-        confirming
-            Whether to append to a ledger that was put back, and waits for just this entry.
+        ``charging``: whether a charge begins: then the last entries must follow from those before them. What
+        is appended from here on is looked at where it counts. ``confirming``: whether to append to a ledger
+        that was put back, and waits for just this entry.
         """
         if not (confirming and self.read_only == UNCONFIRMED):
             self.require_writable()
@@ -273,3 +266,10 @@ class Part:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._reading, self._appending = transactions.reading, transactions.appending
+
+    def _read(
+        self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Ask one question of one consistent view."""
+        with self._reading() as connection:
+            return question(connection, *args, **kwargs)

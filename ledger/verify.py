@@ -75,18 +75,11 @@ class Verification:
     ) -> None:
         """Check the next entry, as a row of a table or a line of a file has it.
 
-        Parameters
-        ----------
-        number, prev, named, text
-            The entry's number, the hash of the one before, its own hash, and its text; of whatever type.
-        columns
-            What stands in the columns :data:`tabularium.ledger.events.COLUMNS` beside it, if there
-            are any.
+        ``number``, ``prev``, ``named``, ``text``: the entry's number, the hash of the one before, its own
+        hash, and its text; of whatever type. ``columns``: what stands in the columns
+        :data:`tabularium.ledger.events.COLUMNS` beside it, if there are any.
 
-        Raises
-        ------
-        ChainBroken
-            Naming the entry and the rule that it breaks.
+        Raises ``ChainBroken``, naming the entry and the rule that it breaks.
         """
         seq = self.head.seq + 1
         if number != seq:
@@ -128,7 +121,7 @@ class Verification:
             charges=len(state.charges),
             keys=sum(key.active for key in state.keys.values()),
             release_keys=sum(key.active for key in state.release_keys.values()),
-            approvals=sum(last["kind"] == "approval" for *_, last in state.specs.values()),
+            approvals=sum(kind == "approval" for kind in state.last_decisions().values()),
             ahead=self._ahead,
         )
 

@@ -19,7 +19,6 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, 
 from tabularium.ledger import names
 from tabularium.ledger.events import canonical_text
 from tabularium.ledger.records import (
-    ATTEMPTS,
     Account,
     Approved,
     Charge,
@@ -30,7 +29,7 @@ from tabularium.ledger.records import (
     Usage,
 )
 from tabularium.ledger.refusals import Conflict, StaleFence, unknown_account, unknown_release
-from tabularium.ledger.rules import key_option
+from tabularium.ledger.rules import attempts_allowed, key_option
 from tabularium.ledger.storage import queries
 from tabularium.ledger.storage.indexed import IndexedBooks, require_continued
 from tabularium.ledger.storage.queries import HASHED_BODY, PAGE, checked_body, withdrawal
@@ -100,10 +99,8 @@ class Views(Part):
     def account(self, name: str) -> Account:
         """Return an account's terms and sums, or raise ``UnknownAccount``.
 
-        Raises
-        ------
-        ChainBroken
-            If its last entry, or one of the ledger's last, does not follow from those before it.
+        Raises ``ChainBroken`` if its last entry, or one of the ledger's last, does not follow from those
+        before it.
         """
         with self._reading() as connection:
             self._transactions.require_continued(connection)
@@ -117,40 +114,30 @@ class Views(Part):
 
     def sums(self, account: str, *, period: str | None = None, product: str | None = None) -> Usage:
         """Return what is reserved and spent in an account, or in one of its periods or products."""
-        with self._reading() as connection:
-            return queries.sums(connection, account, period=period, product=product)
+        return self._read(queries.sums, account, period=period, product=product)
 
     def periods(self, account: str) -> dict[str, Usage]:
         """Return what is reserved and spent in every period of an account that was charged."""
-        with self._reading() as connection:
-            return queries.scopes(connection, names.check_label(account, field="account"), "period")
+        return self._read(queries.scopes, names.check_label(account, field="account"), "period")
 
     def products(self, account: str) -> dict[str, Usage]:
         """Return what is reserved and spent in every product of an account that was charged."""
-        with self._reading() as connection:
-            return queries.scopes(connection, names.check_label(account, field="account"), "product")
+        return self._read(queries.scopes, names.check_label(account, field="account"), "product")
 
     def charge(self, release_id: str) -> Charge | None:
         """Return a release's charge, or ``None`` if it was never reserved."""
-        with self._reading() as connection:
-            return queries.charge(connection, names.release_id(release_id))
+        return self._read(queries.charge, names.release_id(release_id))
 
     def attempts_used_up(self, charge: Charge) -> bool:
         """Whether drawing began as often as it may: an officer must allow more attempts."""
         with self._reading() as connection:
-            return (
-                charge.state == "drawing"
-                and charge.fence >= ATTEMPTS
-                and charge.fence >= queries.attempts_allowed(connection, charge.account, charge.release_id)
-            )
+            allowed = attempts_allowed(books_of(connection), charge.account, charge.release_id)
+        return charge.state == "drawing" and charge.fence >= allowed
 
     def key_option(self, account: str | None = None) -> str:
         """Return `` --key FILE`` where what favours the spending of an account needs an officer's key.
 
-        Parameters
-        ----------
-        account
-            None for opening one.
+        ``account``: ``None`` for opening one.
         """
         with self._reading() as connection:
             terms = None if account is None else get_account(connection, account).terms
@@ -158,18 +145,15 @@ class Views(Part):
 
     def head(self) -> Head:
         """Return the last entry's number and hash."""
-        with self._reading() as connection:
-            return queries.head(connection)
+        return self._read(queries.head)
 
     def chain(self) -> str:
         """Return the hash of the first entry, which names this ledger; zeros while it is empty."""
-        with self._reading() as connection:
-            return queries.first_hash(connection)
+        return self._read(queries.first_hash)
 
     def holds(self, head: Head) -> bool:
         """Whether the chain holds the entry that ``head`` names."""
-        with self._reading() as connection:
-            return queries.holds(connection, head)
+        return self._read(queries.holds, head)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Go through the entries after number ``after``; no connection is held meanwhile."""
@@ -289,8 +273,7 @@ class Views(Part):
 
     def is_paid(self, account: str, spec_digest: str) -> bool:
         """Whether a spec was charged, and not all of that given back: its release costs nothing more."""
-        with self._reading() as connection:
-            return is_paid(connection, account, spec_digest)
+        return self._read(is_paid, account, spec_digest)
 
     def budgeted(self, account: str) -> Iterator[Charge]:
         """Go through the steps that take or give back budget of an account.

@@ -136,13 +136,9 @@ class IndexedBooks:
         """Whether a spec was ever approved for an account."""
         return queries.any_decision(self._connection, account)
 
-    def decisions(self, account: str, spec: str) -> Sequence[Body]:
-        """Return the decisions on a spec."""
-        return queries.decisions(self._connection, account, spec)
-
-    def draft_entries(self, account: str, release: str) -> Sequence[Body]:
-        """Return what was said of a draft."""
-        return queries.draft_entries(self._connection, account, release)
+    def said(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
+        """Return what was said about a subject."""
+        return queries.said(self._connection, account, subject, *kinds)
 
     def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
         """Return the specs that are to be reviewed."""
@@ -152,14 +148,6 @@ class IndexedBooks:
             spec.states.add(step.state)
             spec.releases.add(step.release_id)
         return found
-
-    def attempts(self, account: str, release: str) -> int:
-        """Return how often the drawing of a release may begin."""
-        return queries.attempts_allowed(self._connection, account, release)
-
-    def is_withdrawn(self, account: str, release: str) -> bool:
-        """Whether a release was withdrawn."""
-        return queries.withdrawal(self._connection, account, release) is not None
 
     def turn(self, kind: str, fields: Mapping[str, Any]) -> int:
         """Return how many decisions on the same thing came before."""
@@ -197,10 +185,7 @@ def require_recent(connection: Connection, after: int = 0) -> int:
 def require_continued(connection: Connection, hashed_bodies: Iterable[str]) -> None:
     """Hold entries against what they follow from.
 
-    Raises
-    ------
-    ChainBroken
-        Naming the entry and the rule that it breaks.
+    Raises ``ChainBroken``, naming the entry and the rule that it breaks.
     """
     for text in hashed_bodies:
         entry = _event(text)

@@ -27,9 +27,8 @@ from sqlalchemy import (
     tuple_,
 )
 
-from tabularium.ledger.events import COLUMNS, KINDS, columns, hash_matches, subject
+from tabularium.ledger.events import COLUMNS, KINDS, OF_SPECS, columns, hash_matches, subject
 from tabularium.ledger.records import (
-    ATTEMPTS,
     EMPTY,
     GENESIS,
     Account,
@@ -140,7 +139,7 @@ _ACCOUNTS = (
     .group_by(_c.account)
     .order_by(func.min(_c.seq))
 )
-_DECIDED = select(_c.seq).where(_ACCOUNT, _c.kind.in_(("approval", "unapproval"))).limit(1)
+_DECIDED = select(_c.seq).where(_ACCOUNT, _c.kind.in_(OF_SPECS)).limit(1)
 _CHARGED = select(_c.seq).where(_ACCOUNT, _c.kind == "reserved").limit(1)
 _PAGE = (
     select(
@@ -275,13 +274,6 @@ def first_hash(connection: Connection) -> str:
     return str(connection.execute(_FIRST).scalar() or GENESIS)
 
 
-def attempts_allowed(connection: Connection, account: str, release: str) -> int:
-    """Return how often the drawing of a release may begin, as officers have said last."""
-    asked = {"account": account, "subject": subject("attempts", release=release)}
-    found = _body(connection.execute(ABOUT, asked).scalar())
-    return ATTEMPTS if found is None else int(found["allowed"])
-
-
 def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
     """Return the next entries after number ``after``: seq, prev, hash, body, and the columns beside them."""
     return connection.execute(_PAGE, {"after": after, "limit": limit}).all()
@@ -348,8 +340,7 @@ REVIEWED = select(HASHED_BODY).where(
 )
 _TERMS_STATED = select(HASHED_BODY).where(STATES_TERMS)
 _SAID = select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
-_DECISIONS = ("approval", "unapproval")
-_EVERY_DECISION = select(HASHED_BODY).where(_c.kind.in_(_DECISIONS)).order_by(_c.seq)
+_EVERY_DECISION = select(HASHED_BODY).where(_c.kind.in_(OF_SPECS)).order_by(_c.seq)
 
 
 def approval(
@@ -357,19 +348,11 @@ def approval(
 ) -> Approval | None:
     """Return the last word on a spec in an account: its approval, or that it was taken back.
 
-    Parameters
-    ----------
-    before
-        As it was when the entry of that number was written; ``None``: now.
+    ``before``: as it was when the entry of that number was written; ``None``: now.
     """
-    found = decisions(connection, account, spec_digest)
+    found = said(connection, account, spec_digest, *OF_SPECS)
     earlier = [body for body in found if before is None or body["seq"] < before]
     return approval_of(earlier, keys(connection) if earlier else {}, before)
-
-
-def decisions(connection: Connection, account: str, spec_digest: str) -> list[dict[str, Any]]:
-    """Return the approvals of a spec, and the takings back, in order."""
-    return _about(connection, account, spec_digest, *_DECISIONS)
 
 
 def approvals(connection: Connection) -> list[Approval]:
@@ -392,16 +375,13 @@ def reviewed_steps(connection: Connection, account: str, product: str, period: s
 
 def draft(connection: Connection, charge: Charge) -> Draft | None:
     """Return the draft of a release, if one was laid out, with who has accepted it."""
-    found = draft_entries(connection, charge.account, charge.release_id)
+    found = said(
+        connection, charge.account, subject("drafted", release=charge.release_id), "drafted", "acceptance"
+    )
     known = account(connection, charge.account) if found else None
     if known is None:
         return None
     return draft_of(found, keys(connection), known.terms.approvals_for(charge.product))
-
-
-def draft_entries(connection: Connection, account: str, release: str) -> list[dict[str, Any]]:
-    """Return the entry that laid a release out for review, and those that accepted it, in order."""
-    return _about(connection, account, subject("drafted", release=release), "drafted", "acceptance")
 
 
 def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
@@ -417,7 +397,8 @@ def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
     return sum(all(body[name] == fields[name] for name in event.SAME) for body in bodies)
 
 
-def _about(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
+def said(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
+    """Return the entries of some kinds that are found by a subject, in order."""
     asked = {"account": account, "subject": subject}
     found = [checked_body(text) for text in connection.execute(REVIEWED, asked).scalars()]
     return sorted((body for body in found if body["kind"] in kinds), key=lambda body: body["seq"])
