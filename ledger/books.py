@@ -156,7 +156,7 @@ class Books(Protocol):
     def account(self, name: str) -> AccountState | None:
         """Return an account."""
 
-    def in_scope(self, account: AccountState, scope: str, name: str) -> Quanta:
+    def usage(self, account: AccountState, scope: str, name: str) -> Quanta:
         """Return what is reserved and spent in one period or product."""
 
     def group(self, account: AccountState, name: str) -> Parts | None:
@@ -197,7 +197,7 @@ class MemoryBooks:
         self._key_entries: list[Body] = []
         self.populations: set[str] = set()
         self.disjoint: set[tuple[str, str]] = set()
-        self._said: defaultdict[tuple[str, str], list[Body]] = defaultdict(list)
+        self._said: defaultdict[tuple[str, str | None], list[Body]] = defaultdict(list)
         self._measurements: dict[str, Measurement] = {}  # of those that were published
         self._reviews: defaultdict[tuple[str, ...], dict[str, ReviewedSpec]] = defaultdict(dict)
         self._turns: Counter[tuple[object, ...]] = Counter()
@@ -206,7 +206,7 @@ class MemoryBooks:
         """Return an account."""
         return self.accounts.get(name)
 
-    def in_scope(self, account: AccountState, scope: str, name: str) -> Quanta:
+    def usage(self, account: AccountState, scope: str, name: str) -> Quanta:
         """Return what is reserved and spent in one period or product."""
         return account.scopes.get((scope, name), NOTHING)
 

@@ -55,7 +55,7 @@ CHANGEABLE = (
 
 
 @dataclass(frozen=True)
-class _Favour:
+class _NeedsSignature:
     """What of an entry needs an officer's signature: said of ``where``, and signed with ``command``."""
 
     what: str
@@ -125,7 +125,7 @@ def _as_before(books: Books, event: Any) -> RunningSums:
 # Charges
 
 
-def _take_step(books: Books, entry: ChargeStep) -> tuple[_Favour | None, RunningSums]:
+def _take_step(books: Books, entry: ChargeStep) -> tuple[_NeedsSignature | None, RunningSums]:
     account, before = _continued(books, entry)
     where, needs = f"release {entry.release_id}", None
     if isinstance(entry, events.Withholding):
@@ -135,9 +135,9 @@ def _take_step(books: Books, entry: ChargeStep) -> tuple[_Favour | None, Running
     elif isinstance(entry, events.Abandoning):
         _require_no_draft(books, entry)
         if entry.kind == "voided" and signature_required(books, account.terms):
-            needs = _Favour("voiding a charge", where, "void")
+            needs = _NeedsSignature("voiding a charge", where, "void")
         elif entry.kind == "abandoned" and entry.review and entry.measurement_digest is not None:
-            needs = _Favour("giving up what is measured and to be reviewed", where, "abandon")
+            needs = _NeedsSignature("giving up what is measured and to be reviewed", where, "abandon")
     elif entry.kind == "drawing":
         require_attempt(books, entry.account, entry.release_id, entry.fence - 1)
     elif before is None:
@@ -345,7 +345,7 @@ def _add_up(
         fail("has an amount that is no multiple of its account's quantum")
     added = usage_delta(entry.kind, before.state if before else None, amount)
     scopes = {"period": entry.period, "product": entry.product}
-    sums = {scope: books.in_scope(account, scope, name) for scope, name in scopes.items()}
+    sums = {scope: books.usage(account, scope, name) for scope, name in scopes.items()}
     sums["account"] = account.total
     inside = in_period = added
     if entry.in_parallel is not None:
@@ -632,20 +632,20 @@ def require_account(books: Books, name: str) -> AccountState:
     return found
 
 
-def _open_account(books: Books, entry: events.Opening) -> _Favour | None:
+def _open_account(books: Books, entry: events.Opening) -> _NeedsSignature | None:
     """An account is opened once; while an officer has a key, with a signature."""
     if books.account(entry.account) is not None:
         fail("opens an account that is open")
     return _opening(books, entry.account)
 
 
-def _opening(books: Books, name: str) -> _Favour | None:
+def _opening(books: Books, name: str) -> _NeedsSignature | None:
     if not signature_required(books):
         return None
-    return _Favour("opening an account", f"account {name}", "open")
+    return _NeedsSignature("opening an account", f"account {name}", "open")
 
 
-def _change_terms(books: Books, entry: events.NewTerms) -> _Favour | None:
+def _change_terms(books: Books, entry: events.NewTerms) -> _NeedsSignature | None:
     """Caps, dates and the need of approval may change; what loosens them may need a signature.
 
     An account that was retired opens again on any terms, if no spec was ever approved for it. How many
@@ -683,11 +683,11 @@ def _change_terms(books: Books, entry: events.NewTerms) -> _Favour | None:
         )
     relaxed = before.relaxed_terms(after)
     if relaxed and signature_required(books, before):
-        return _Favour(f"loosening {', '.join(relaxed)}", where, "change")
+        return _NeedsSignature(f"loosening {', '.join(relaxed)}", where, "change")
     return None
 
 
-def _retire_account(books: Books, entry: events.Retirement) -> _Favour | None:
+def _retire_account(books: Books, entry: events.Retirement) -> _NeedsSignature | None:
     """An account may be retired while it was never charged; nothing follows but that it opens again."""
     account, where = require_account(books, entry.account), f"account {entry.account}"
     if books.was_charged(entry.account):
@@ -701,7 +701,7 @@ def _retire_account(books: Books, entry: events.Retirement) -> _Favour | None:
         )
     if not signature_required(books, account.terms):
         return None
-    return _Favour("retiring an account", where, "retire")
+    return _NeedsSignature("retiring an account", where, "retire")
 
 
 # Officers' decisions
@@ -737,7 +737,7 @@ def require_active(books: Books, key: str) -> None:
         )
 
 
-def _require_signed(books: Books, event: events.Event, needs: _Favour | None) -> None:
+def _require_signed(books: Books, event: events.Event, needs: _NeedsSignature | None) -> None:
     """Refuse an entry without the signature that it needs, or with one that is old or not its key's.
 
     The first key, and one that is enrolled while none is active, signs for itself.
@@ -807,7 +807,7 @@ def _decide(books: Books, entry: events.SpecApproval | events.SpecUnapproval) ->
         fail("has an amount that is no multiple of its account's quantum")
 
 
-def _allow_attempts(books: Books, entry: events.MoreAttempts) -> _Favour | None:
+def _allow_attempts(books: Books, entry: events.MoreAttempts) -> _NeedsSignature | None:
     """More attempts are allowed for a release that has used up its own, which may need a signature."""
     account = require_account(books, entry.account)
     charge = _of_account(books, entry.account, entry.release)
@@ -827,7 +827,7 @@ def _allow_attempts(books: Books, entry: events.MoreAttempts) -> _Favour | None:
         fail("allows attempts before those there were are used up, or more than one may")
     if not signature_required(books, account.terms):
         return None
-    return _Favour("allowing more attempts", where, "allow-attempts")
+    return _NeedsSignature("allowing more attempts", where, "allow-attempts")
 
 
 def _declare_disjoint(books: Books, entry: events.PopulationsDisjoint) -> None:
@@ -853,17 +853,17 @@ def _declare_disjoint(books: Books, entry: events.PopulationsDisjoint) -> None:
         )
 
 
-def _confirm(books: Books, entry: events.Confirmed) -> _Favour | None:
+def _confirm(books: Books, entry: events.Confirmed) -> _NeedsSignature | None:
     """A restore is confirmed at once, while an officer has a key with a signature."""
     if not books.unconfirmed or entry.mark != entry.prev:
         fail("confirms what was not put back")
     if not signature_required(books):
         return None
-    return _Favour("confirming that this head is the newest", "ledger", "confirm")
+    return _NeedsSignature("confirming that this head is the newest", "ledger", "confirm")
 
 
 #: What judges an entry that is no step of a charge; it returns what of it needs an officer's signature.
-_RULES: Mapping[type[events.Event], Callable[[Books, Any], _Favour | None]] = {
+_RULES: Mapping[type[events.Event], Callable[[Books, Any], _NeedsSignature | None]] = {
     events.Opening: _open_account,
     events.NewTerms: _change_terms,
     events.Retirement: _retire_account,

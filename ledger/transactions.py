@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from tabularium.ledger import rules
 from tabularium.ledger.events import (
     IN_TIME,
+    NotAnEntry,
     columns,
     event_of,
     latest,
@@ -22,7 +23,7 @@ from tabularium.ledger.events import (
 )
 from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import GENESIS, TRANSITIONS, Charge, Entry, Head
-from tabularium.ledger.refusals import RESTORE, ChainBroken, ReadOnly, RuleBroken
+from tabularium.ledger.refusals import RESTORE, BadValue, ChainBroken, ReadOnly, RuleBroken
 from tabularium.ledger.storage import queries
 from tabularium.ledger.storage.database import NOT_A_LEDGER, Database
 from tabularium.ledger.storage.indexed import IndexedBooks, require_recent
@@ -91,7 +92,11 @@ class Append:
         if TRANSITIONS.get(kind) == (None,):
             said["reserved_at"] = at
         self.books.expect(said)
-        after = rules.apply(self.books, event_of(make_body(self.head, kind, at, said)))
+        try:
+            event = event_of(make_body(self.head, kind, at, said))
+        except NotAnEntry as error:
+            raise BadValue(str(error), where=f"entry {kind}", hint="give it as it is documented") from None
+        after = rules.apply(self.books, event)
         body, entry = make_entry(self.head, kind, at, {**said, **after.texts()})
         self.entry, self.head = (entry, columns(body)), Head(entry.seq, entry.hash)
         return body

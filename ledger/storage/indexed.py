@@ -91,7 +91,7 @@ class IndexedBooks:
         account.total = _quanta(account, last, "account")
         return account
 
-    def in_scope(self, account: AccountState, scope: str, name: str) -> Quanta:
+    def usage(self, account: AccountState, scope: str, name: str) -> Quanta:
         """Return what is reserved and spent in one period or product."""
         last = self._last(scope, account=account.terms.name, **{scope: name})
         return NOTHING if last is None else _quanta(account, last, scope)

@@ -266,6 +266,12 @@ def test_the_unknown_is_named(books: Ledger) -> None:
     assert books.charges("nobody") == []
 
 
+def test_what_no_entry_may_say_is_refused_by_name(books: Ledger) -> None:
+    with pytest.raises(BadValue, match="entry reserved: has a field that is missing or malformed: exact"):
+        reserve(books, exact=1)
+    assert books.head().seq == 1
+
+
 def test_a_reason_is_needed(books: Ledger) -> None:
     reserve(books)
     with pytest.raises(BadValue, match="reason"):

@@ -43,7 +43,7 @@ def test_racing_processes_meet_the_cap_exactly(folder: Path) -> None:
 
 @both
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "steps"), [("once", (7, 17)), ("twice", (13, 41))])
+@pytest.mark.parametrize(("how", "steps"), [("once", (13, 29)), ("twice", (19, 41))])
 def test_a_kill_at_every_boundary_ends_in_one_charge_and_one_release(
     folder: Path, engine: str, how: str, steps: tuple[int, int]
 ) -> None:
