@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pickle
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -22,10 +22,14 @@ import psycopg
 import pytest
 
 from tabularium.ledger import ChainBroken, Entry, Ledger, events, rules
+from tabularium.ledger.books import MemoryBooks, RunningSums
 from tabularium.ledger.events import FIXED, ChargeStep, NotAnEntry, canonical, digest, parse
 from tabularium.ledger.export import MAGIC, _last_line, verify_export
 from tabularium.ledger.keys import is_signed, key_id, public_hex, statement
 from tabularium.ledger.records import EMPTY, GENESIS, Head
+from tabularium.ledger.refusals import RuleBroken
+from tabularium.ledger.storage import queries
+from tabularium.ledger.storage.indexed import IndexedBooks
 from tabularium.ledger.verify import Verification
 from tests.ledger.one_life import AGENCY, FIRST, SECOND, Mutation, mutations
 from tests.ledger.scene import open_books, postgresql, url, verify_entries
@@ -394,6 +398,39 @@ def test_each_rule_is_named(lived: list[Entry], rule: str, lie: Any) -> None:
     entries = forged(lived, *lie)
     with pytest.raises(ChainBroken, match=f"entry {len(entries)} {rule}"):
         verify_entries(entries)
+
+
+def test_books_behind_indexes_and_in_memory_judge_alike(lived: list[Entry], place: Path) -> None:
+    """Whoever appends asks a database what whoever verifies has in memory."""
+    lies: defaultdict[int, list[tuple[str, events.Event]]] = defaultdict(list)
+    for rule, lie in LIES:
+        entries = forged(lived, *lie)
+        lies[len(entries)].append((rule, parse(entries[-1].text)))
+    memory, restored = MemoryBooks(), False
+    with open_books(place) as books:
+        database = books._transactions.database
+        for entry in lived:
+            event = parse(entry.text)
+
+            def judged(event: events.Event, seq: int = entry.seq, restored: bool = restored) -> RunningSums:
+                with database.read() as connection:
+                    indexed = IndexedBooks(connection, seq, unconfirmed=restored)
+                    indexed.expect(event.fields())
+                    after = rules.apply(indexed, event)
+                rules.require_sums(event, after)
+                return after
+
+            for rule, lie_event in lies[entry.seq]:
+                with pytest.raises(RuleBroken) as told:
+                    judged(lie_event)
+                assert told.value.rule.startswith(rule)
+            after = rules.apply(memory, event)
+            assert judged(event) == after
+            memory.add(event, after)
+            memory.first = lived[0].hash
+            with database.write() as connection:
+                queries.insert(connection, [(entry, events.columns(entry.body))])
+            restored = entry.body["kind"] == "restored"
 
 
 def test_no_rule_is_left_out() -> None:
