@@ -226,7 +226,7 @@ class Charges(Part):
                 require_same("release", release_id, {"statement": statement}, charge.fields())
                 return charge
             if signed_by is not None:
-                _require_active_release_key(append.books, signed_by)
+                require_active_release_key(append.books, signed_by)
             done = replace(charge, publication_digest=digest, statement=statement)
             return append.step(done, "published")
 
@@ -414,7 +414,7 @@ def _require_offered(
         raise PriorUnavailable(what, where=f"prior {release}", hint=f"{hint}; {left}")
 
 
-def _require_active_release_key(books: IndexedBooks, key: str) -> None:
+def require_active_release_key(books: IndexedBooks, key: str) -> None:
     """Refuse a key for releases with which nothing may be published any more."""
     known = books.release_keys.get(key)
     if known is None or not known.active:
