@@ -107,19 +107,17 @@ def follow(books: Books, event: Any) -> None:
     known = books.account(event.account)
     if event.kind == "account" and known is not None:
         fail("opens an account that is open")
-    if event.kind not in ("account", "terms") or (event.kind == "terms" and known is None):
-        require_account(books, event.account)
+    if event.kind != "account" and not (event.kind == "terms" and known is not None):
+        require_account(books, event.account)  # one that was retired opens again by terms
     require_sums(event, _as_before(books, event))
 
 
 def _as_before(books: Books, event: Any) -> RunningSums:
     """Return the sums that an entry leaves as they are."""
     known = books.account(event.account)
-    return (
-        RunningSums({"account": NOTHING})
-        if known is None
-        else RunningSums({"account": known.total}, known.per_unit)
-    )
+    if known is None:
+        return RunningSums({"account": NOTHING})
+    return RunningSums({"account": known.total}, known.per_unit)
 
 
 # Charges
@@ -770,18 +768,15 @@ def _enrol(books: Books, entry: events.Enrolment | events.ReleaseKeyEnrolled) ->
     """A new key is enrolled, of an officer or for releases; no key is ever both, or enrolled twice."""
     if not signing.can_sign(entry.public_key) or entry.key != signing.key_id(entry.public_key):
         fail("enrols a key for which anybody can sign, or under another name")
-    officers = entry.key in books.keys or (entry.kind == "release_key" and entry.key == entry.signed.by)
-    if not officers and entry.key not in books.release_keys:
+    is_officers = entry.key in books.keys or (entry.kind == "release_key" and entry.key == entry.signed.by)
+    if not is_officers and entry.key not in books.release_keys:
         return
-    if officers != (entry.kind == "key"):
-        what, hint = (
-            "is an officer's, so it can never sign releases",
-            ("make a key of the agency's own: tabularium ledger release-key new"),
-        )
-        if entry.kind == "key":
-            what, hint = "signs releases, so it can never be an officer's", "make a new key"
-    else:
-        what, hint = "was enrolled before", "make a new key"
+    what, hint = "was enrolled before", "make a new key"
+    if is_officers and entry.kind == "release_key":
+        what = "is an officer's, so it can never sign releases"
+        hint = "make a key of the agency's own: tabularium ledger release-key new"
+    elif not is_officers and entry.kind == "key":
+        what = "signs releases, so it can never be an officer's"
     fail("enrols a key that is known", Conflict(what, where=f"key {entry.key}", hint=hint))
 
 
