@@ -2,8 +2,8 @@
 
 Who appends asks a database, a few steps of an index at a time
 (:class:`tabularium.ledger.storage.indexed.IndexedBooks`); who reads the chain from its first entry on keeps
-:class:`MemoryBooks`, which grow with the number of charges (a name each, and a few values while one is open),
-not with the number of entries. Amounts are whole numbers of the account's quantum.
+:class:`MemoryBooks`, which grow with the number of charges (a name each, and a few values while one is open)
+and of decisions, not with the number of entries. Amounts are whole numbers of the account's quantum.
 """
 
 from __future__ import annotations
