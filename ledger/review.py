@@ -27,7 +27,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tabularium.ledger.composition import affected_parts, top_k_sum
-from tabularium.ledger.records import SYMBOLS, Account, Charge, Sums
+from tabularium.ledger.records import SYMBOLS, Account, Charge, Usage
 from tabularium.mechanisms.accounting import Event, epsilon_at
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class AccountView:
     epsilon: float
     delta: Fraction
     charges: int
-    periods: dict[str, Sums]
-    products: dict[str, Sums]
+    periods: dict[str, Usage]
+    products: dict[str, Usage]
 
 
 @dataclass(frozen=True)

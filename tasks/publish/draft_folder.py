@@ -163,7 +163,7 @@ def lay_out(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, 
     record.unlink(missing_ok=True)
     make_once(record, json.dumps(asdict(laid_out)).encode())
     with open_ledger(run) as ledger:
-        ledger.drafted(name, measured.fence, digest=certificate, criteria=review.criteria)
+        ledger.submit_draft(name, measured.fence, digest=certificate, criteria=review.criteria)
     note(f"the draft lies in {draft}, for {review.group or 'its owner alone'} to read")
 
 

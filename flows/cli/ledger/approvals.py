@@ -221,7 +221,7 @@ def disjoint(
     """Say, signed, that nobody is in both populations, so that `ledger review` need not add them."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
-        ledger.separate(population, other, reason=reason, by=by, disjoint=not withdraw)
+        ledger.declare_disjoint(population, other, reason=reason, by=by, disjoint=not withdraw)
         now = "added again" if withdraw else "reported apart"
         say(f"The populations {population} and {other} are {now}; see: tabularium ledger review")
 

@@ -104,3 +104,24 @@ def test_voided_charges_of_a_group_take_nothing(books: Ledger) -> None:
     view = Reviewer(books).account("census", Fraction(1, 10**9))
     assert (view.plain, view.charges) == (5 * AMOUNT / 10, 3)
     assert view.epsilon == pytest.approx(0.05)
+
+
+def test_the_figures_are_those_of_the_entry_and_never_change(books: Ledger) -> None:
+    assert books.reservation("r1") is None
+    cap = books.account("census").cap
+    amount = reserve(books, "r1").amount
+    finish(books, "r1")
+    reserve(books, "gone")
+    books.void("gone", reason="a test")
+    reserve(books, "r2")
+    found = books.reservation("r2")
+    assert found is not None
+    body = {entry.seq: entry.body for entry in books.entries()}[found.entry]
+    assert (body["kind"], body["release_id"], body["at"]) == ("reserved", "r2", found.at)
+    assert (found.before.used, found.after.used) == (amount, 2 * amount)
+    assert (found.charges, found.releases, found.terms.cap) == (2, 1, cap)
+    finish(books, "r2")
+    reserve(books, "r3")
+    books.change_account("census", cap=cap - Fraction(1, 1000), reason="a test")
+    assert books.reservation("r2") == found
+    assert books.reservation("r1") != found

@@ -5,21 +5,34 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from tabularium.ledger import ChainBroken, Conflict, Head, Ledger, LedgerError, ReadOnly, StorageFailed
-from tabularium.ledger.export import export, restore, verify_export
-from tests.ledger.chain.long_chain import write_export
-from tests.ledger.officers.test_officers import enrolled
+from benchmarks.bench_ledger import damage
+from tabularium.ledger import (
+    ChainBroken,
+    Conflict,
+    Entry,
+    Head,
+    Ledger,
+    LedgerError,
+    ReadOnly,
+    StorageFailed,
+)
+from tabularium.ledger.export import MAGIC, _last_line, export, migrate, restore, verify_export
+from tabularium.ledger.records import release_keys_of
+from tests.ledger.long_chain import write_export
+from tests.ledger.one_life import FIRST
 from tests.ledger.scene import (
+    both,
     census,
+    enrolled,
     finish,
     forget_witnesses,
     open_books,
     reserve,
-    sqlite,
     url,
     witness_file,
 )
@@ -53,7 +66,6 @@ def test_an_export_says_what_the_ledger_says(small: Ledger, place: Path) -> None
         verify_export(place / "nowhere.txt")
 
 
-@sqlite
 def test_every_changed_byte_of_an_export_is_found(small: Ledger, place: Path) -> None:
     file = place / "books.txt"
     export(small, file)
@@ -67,7 +79,6 @@ def test_every_changed_byte_of_an_export_is_found(small: Ledger, place: Path) ->
     check(file, whole)
 
 
-@sqlite
 def test_deleted_and_inserted_bytes_and_cuts_are_found(small: Ledger, place: Path) -> None:
     file = place / "books.txt"
     export(small, file)
@@ -83,7 +94,6 @@ def test_deleted_and_inserted_bytes_and_cuts_are_found(small: Ledger, place: Pat
             check(file, whole + more)
 
 
-@sqlite
 def test_every_omission_exchange_and_repetition_of_lines_is_found(small: Ledger, place: Path) -> None:
     file = place / "books.txt"
     export(small, file)
@@ -105,7 +115,6 @@ def check(file: Path, content: bytes) -> None:
     verify_export(file)
 
 
-@sqlite
 def test_random_damage_to_a_long_export_is_found(place: Path) -> None:
     file, chance = place / "long.txt", random.Random(11)
     head = write_export(file, 1500)
@@ -135,6 +144,7 @@ def test_random_damage_to_a_long_export_is_found(place: Path) -> None:
             check(file, damages[number % 4]())
 
 
+@both
 def test_an_export_is_restored_into_an_empty_database(small: Ledger, place: Path) -> None:
     file, other = place / "books.txt", place / "other"
     export(small, file)
@@ -158,7 +168,6 @@ def test_an_export_is_restored_into_an_empty_database(small: Ledger, place: Path
         assert empty.head().seq == 0
 
 
-@sqlite
 def test_an_export_older_than_a_known_head_is_not_restored(small: Ledger, place: Path) -> None:
     file = place / "books.txt"
     export(small, file)
@@ -198,3 +207,28 @@ def test_an_altered_entry_is_exported_and_then_named(place: Path) -> None:
             export(books, place / "more.txt")
         assert not (place / "more.txt").exists()
         assert not list(place.glob(".more*"))
+
+
+@both
+def test_a_whole_life_goes_through_an_export(lived: list[Entry], place: Path) -> None:
+    """Drafts, withdrawals, approvals, keys and terms with it: everything is read from the entries."""
+    lines = MAGIC + b"".join(f"{entry.hash} {entry.text}\n".encode() for entry in lived)
+    file = place / "life.txt"
+    file.write_bytes(lines + _last_line(lived[-1].head, sha256(lines).hexdigest()))
+    told: list[Entry] = []
+    found = verify_export(file, see=told.append)
+    assert told == lived
+    restore(file, url(place))
+    assert migrate(url(place)).fault is None
+    with open_books(place) as books:
+        books.confirm(lived[-1].hash, by=FIRST)
+        assert [*books.entries()][: len(lived)] == lived
+        assert books.verify().entries == found.entries + 2
+        assert books.release_keys() == release_keys_of(entry.body for entry in lived)
+        assert (books.draft("accepted") or pytest.fail()).accepted and books.withdrawal("r1") is not None
+
+
+@pytest.mark.audit
+def test_a_thousand_damages_of_a_long_export_are_seen(tmp_path: Path) -> None:
+    """Full size of what is tried above on a short one."""
+    damage(tmp_path, entries=20_000, times=1000)

@@ -10,12 +10,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Ledger, NotApproved, ReadOnly
-from tabularium.ledger.events import make_entry
 from tabularium.ledger.export import export, restore
-from tabularium.ledger.keys import key_id, public_hex, statement
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.records import Head
-from tabularium.ledger.refusals import BadValue, ChainBroken, Conflict
-from tests.ledger.scene import verify_entries
+from tabularium.ledger.refusals import BadValue, Conflict
 from tests.ledger.storage.postgres import Server
 
 
@@ -108,36 +106,6 @@ def test_a_backup_of_a_ledger_that_waits_waits_too(tmp_path: Path) -> None:
         assert books.head().seq == head.seq + 1 and books.read_only is not None
         books.confirm(head.hash)
         account(books, "health")
-
-
-@pytest.mark.parametrize("signed", [False, True])
-def test_what_follows_a_restore_without_its_confirmation_is_named(signed: bool, tmp_path: Path) -> None:
-    """Whoever appends past the program is found by anybody who verifies the ledger or an export of it."""
-    key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    place, head = put_back(tmp_path, key if signed else None)
-    with opened(place) as books:
-        entries = list(books.entries())
-        said: dict[str, object] = {"mark": books.head().hash}
-
-    def named(kind: str, fields: dict[str, object]) -> str:
-        last = entries[-1]
-        forged = make_entry(Head(last.seq, last.hash), kind, last.body["at"], fields)[1]
-        with pytest.raises(ChainBroken) as caught:
-            verify_entries([*entries, forged])
-        return caught.value.what
-
-    again = {name: entries[0].body[name] for name in entries[0].body if name not in ("seq", "prev", "v")}
-    again = {name: value for name, value in again.items() if name not in ("at", "kind")} | {"account": "new"}
-    assert "follows a restore that nobody has confirmed" in named("account", again)
-    assert "follows a restore that nobody has confirmed" in named("restored", {})
-    assert "confirms what was not put back" in named("confirmed", {"mark": head.hash})
-    if signed:
-        assert "confirms a restore without an officer's signature" in named("confirmed", said)
-        said |= {"by": key_id(public_hex(key)), "turn": 0}
-        forged = other.sign(statement(entries[0].hash, "confirmed", said)).hex()
-        assert "has a signature that is not its key's" in named("confirmed", said | {"signature": forged})
-    entries = entries[: head.seq]
-    assert "confirms what was not put back" in named("confirmed", {"mark": head.hash})
 
 
 def test_every_machine_sees_it_by_whatever_url(

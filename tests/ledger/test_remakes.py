@@ -22,18 +22,16 @@ from tabularium.ledger import (
     UnknownRelease,
     WrongState,
 )
-from tabularium.ledger.export import export, restore, verify_export
 from tests.ledger.measurement.boundaries import Boundaries, in_child, wait_for
-from tests.ledger.officers.test_officers import enrolled
 from tests.ledger.scene import (
     census,
+    enrolled,
     finish,
     new_place,
     open_books,
     postgresql,
     remove_place,
     reserve,
-    url,
 )
 from tests.ledger.storage.logins import LogIn
 
@@ -138,7 +136,7 @@ def test_only_what_was_published_is_a_source(books: Ledger, officer: Ed25519Priv
     refused(WrongState, "is abandoned, and only what was published")
     reserve(books, "r3", review=True, spec_digest="reviewed")
     books.measured("r3", books.drawing("r3"), digest="m")
-    books.drafted("r3", 1, digest="d", criteria=("implausible",))
+    books.submit_draft("r3", 1, digest="d", criteria=("implausible",))
     refused(WrongState, "is measured, and only what was published", of="r3")
     books.withhold("r3", draft="d", criterion="implausible", by=officer)
     refused(WrongState, "is withheld, and only what was published", of="r3")
@@ -186,7 +184,7 @@ def test_what_was_withdrawn_is_mended_so_and_what_is_remade_is_no_source(
 
 def test_it_may_be_reviewed_and_withheld(approved: Ledger, officer: Ed25519PrivateKey) -> None:
     remake(approved, review=True)
-    draft = approved.drafted("r2", 1, digest="d", criteria=("implausible",))
+    draft = approved.submit_draft("r2", 1, digest="d", criteria=("implausible",))
     with pytest.raises(WrongState, match="unless an officer decides"):
         approved.published("r2", 1, digest="d")
     with pytest.raises(NotApproved, match="to be reviewed"):
@@ -194,16 +192,6 @@ def test_it_may_be_reviewed_and_withheld(approved: Ledger, officer: Ed25519Priva
     approved.withhold("r2", draft=draft.digest, criterion="implausible", by=officer)
     assert [each.amount for each in approved.withheld("census")] == [0]
     approved.verify()
-
-
-def test_it_goes_through_an_export(place: Path, approved: Ledger) -> None:
-    made = remake(approved)
-    export(approved, place / "books.txt")
-    assert verify_export(place / "books.txt") == approved.verify()
-    again = new_place(place, "again")
-    restore(place / "books.txt", url(again))
-    with open_books(again) as restored:
-        assert restored.charge("r2") == made
 
 
 def test_a_cap_that_is_below_what_is_used_does_not_stand_in_its_way(

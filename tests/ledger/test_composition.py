@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +11,7 @@ from hypothesis import strategies as st
 
 from tabularium.ledger import BadValue, BudgetExhausted, Conflict, Ledger, Partition
 from tabularium.ledger.composition import group_change, top_k_sum
-from tabularium.ledger.review import Reviewer
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite
+from tests.ledger.scene import census, finish, open_books, reserve
 
 TENTH = Fraction(1, 10)
 
@@ -99,7 +96,6 @@ def test_a_cap_is_held_against_what_the_group_costs(books: Ledger) -> None:
     books.verify()
 
 
-@sqlite
 @pytest.mark.parametrize(
     "bad",
     [
@@ -171,93 +167,3 @@ def test_random_lives_of_parallel_charges_verify(
         fold = bound * (2 if relation == "replace" else 1)
         assert used(books) == sum(sorted(parts.values(), reverse=True)[:fold])
         books.verify()
-
-
-# The reviewer's view
-
-
-def test_the_view_of_pure_charges_is_tighter_than_their_sum(books: Ledger) -> None:
-    census(books, "long", cap=Fraction(100))
-    for number in range(100):
-        reserve(books, f"r{number}", "long", period=f"{2020 + number % 10}")
-    view = Reviewer(books).account("long", Fraction(1, 10**6))
-    assert (view.plain, view.charges) == (10, 100)
-    # Advanced composition (Dwork, Rothblum, Vadhan 2010) at δ = 10^-6 is a bound that the tightest must meet,
-    # and 100 randomised responses at ε = 0.1 are worth at least what their mean log-odds are.
-    advanced = 0.1 * math.sqrt(2 * 100 * math.log(1e6)) + 100 * 0.1 * (math.exp(0.1) - 1)
-    assert 100 * 0.1 * math.tanh(0.05) < view.epsilon < advanced < 10
-    assert view.periods["2021"].used == 1
-
-
-def test_the_view_of_rho_is_converted_at_the_accounts_delta(books: Ledger) -> None:
-    census(books, "other", definition="zcdp", delta=Fraction(1, 10**6), unit="household")
-    reserve(books, "r1", "other", amount=TENTH)
-    reserve(books, "r2", "other", amount=TENTH)
-    reserve(books, "r3", "other", amount=TENTH)
-    books.void("r3", "mistake")
-    view = Reviewer(books).account("other")
-    # Bun and Steinke 2016, Proposition 1.3: ρ + 2√(ρ ln 1/δ); the conversion used is tighter, but not below
-    # what Gaussian noise of that ρ truly loses.
-    assert view.plain == 2 * TENTH
-    assert 2.4 < view.epsilon < 0.2 + 2 * math.sqrt(0.2 * math.log(1e6))
-
-
-def test_the_view_of_a_unit_covers_all_accounts(books: Ledger) -> None:
-    census(books, "other", definition="zcdp", delta=Fraction(1, 10**6))
-    census(books, "houses", unit="household")
-    reserve(books, "r1", amount=2 * TENTH, product="p")
-    reserve(books, "r2", "other", product="q")
-    reserve(books, "r3", "houses")
-    person, household = Reviewer(books).units(Fraction(1, 10**6))
-    assert (person.unit, person.accounts, person.plain) == ("person", ["census", "other"], None)
-    assert person.rho == TENTH + Fraction(1, 50)
-    assert person.products == {"p": 2 * TENTH, "q": TENTH}
-    assert sum(person.years.values()) == 3 * TENTH
-    assert (household.unit, household.plain) == ("household", TENTH)
-    assert 0.0999 < household.epsilon <= 0.1
-
-
-def test_a_units_total_counts_every_account_under_replace(books: Ledger) -> None:
-    """To replace a person is to remove one and add one: twice the ε, four times the ρ."""
-    delta = Fraction(1, 10**6)
-    census(books, "survey", relation="replace")
-    census(books, "wages", definition="zcdp", delta=delta)
-    for account, amount in (("census", TENTH), ("survey", 3 * TENTH), ("wages", Fraction(1, 50))):
-        reserve(books, account, account, amount=amount)
-    part_of_it, total = Reviewer(books).units(delta)
-    assert (part_of_it.relation, part_of_it.accounts) == ("add-remove", ["census", "wages"])
-    assert not part_of_it.whole and part_of_it.rho == TENTH**2 / 2 + Fraction(1, 50)
-    assert (total.relation, total.accounts, total.whole) == ("replace", ["census", "survey", "wages"], True)
-    assert total.rho == (2 * TENTH) ** 2 / 2 + (3 * TENTH) ** 2 / 2 + 4 * Fraction(1, 50)
-    assert total.plain is None
-    assert total.products == {"p": 2 * TENTH + 3 * TENTH + 4 * Fraction(1, 50)}
-    assert total.epsilon > part_of_it.epsilon
-
-
-def test_a_total_of_pure_accounts_doubles_what_parallel_parts_cost(books: Ledger) -> None:
-    for name in "abc":
-        reserve(books, name, **part(name, 2))
-    census(books, "survey", relation="replace")
-    reserve(books, "s", "survey")
-    _part, total = Reviewer(books).units(Fraction(1, 10**9))
-    assert (total.plain, total.whole) == (2 * 2 * TENTH + TENTH, True)
-    assert 0.4 < total.epsilon <= 0.5
-
-
-def test_a_group_counts_in_the_view_as_its_dearest_parts(books: Ledger) -> None:
-    for name in "abc":
-        reserve(books, name, **part(name))
-    view = Reviewer(books).account("census", Fraction(1, 10**9))
-    assert (view.plain, view.charges) == (TENTH, 3)
-    assert view.epsilon == pytest.approx(0.1)
-
-
-@sqlite
-def test_many_different_amounts_are_still_bounded(books: Ledger, place: Path) -> None:
-    del place
-    census(books, "fine", cap=Fraction(1000))
-    for number in range(230):
-        reserve(books, f"r{number}", "fine", amount=Fraction(number + 1, 10000))
-    view = Reviewer(books).account("fine")
-    assert view.plain == Fraction(230 * 231, 2 * 10000)
-    assert 0 < view.epsilon <= float(view.plain) * (1 + 1e-12)

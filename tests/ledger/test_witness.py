@@ -15,12 +15,12 @@ from tabularium.ledger.export import restore as restored
 from tabularium.ledger.witness import HeadFile, Witness, WitnessDamaged
 from tests.ledger.scene import (
     behind_the_triggers,
+    both,
     database,
     forget_witnesses,
     open_books,
     postgresql,
     reserve,
-    sqlite,
     url,
     witness_file,
 )
@@ -90,6 +90,7 @@ def test_a_file_whose_end_no_torn_write_leaves_is_damaged(witness: HeadFile) -> 
     assert {path.name for path in witness.path.parent.iterdir()} <= {witness.path.name, "url"}
 
 
+@both
 def test_a_damaged_witness_stops_new_entries(books: Ledger, place: Path) -> None:
     witness_file(place).write_bytes(b"#" * 8192)
     with pytest.raises(WitnessDamaged):
@@ -100,6 +101,7 @@ def test_a_damaged_witness_stops_new_entries(books: Ledger, place: Path) -> None
         reserve(again)
 
 
+@both
 def test_the_witness_names_the_head_after_every_commit(books: Ledger, place: Path) -> None:
     witness = HeadFile(witness_file(place), wait=0.1)
     for release in ("r1", "r2"):
@@ -107,6 +109,7 @@ def test_the_witness_names_the_head_after_every_commit(books: Ledger, place: Pat
         assert witness.latest() == books.head()
 
 
+@both
 def test_a_witness_behind_the_ledger_is_harmless(books: Ledger, place: Path) -> None:
     """As after a crash between the commit and the witness."""
     before = witness_file(place).read_bytes()
@@ -122,6 +125,7 @@ def test_a_witness_behind_the_ledger_is_harmless(books: Ledger, place: Path) -> 
     assert witness_file(place).exists()
 
 
+@both
 def test_a_charge_between_the_witness_and_the_view_is_no_old_copy(
     books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +171,7 @@ def statements(place: Path, *statements: str) -> None:
             connection.execute(statement)  # type: ignore[call-overload]
 
 
+@both
 def test_a_restored_old_backup_opens_read_only(books: Ledger, place: Path) -> None:
     copy = backup(books, place)
     reserve(books)
@@ -187,6 +192,7 @@ def test_a_restored_old_backup_opens_read_only(books: Ledger, place: Path) -> No
             again.verify()
 
 
+@both
 def test_heads_from_elsewhere_make_an_old_ledger_read_only(books: Ledger, place: Path) -> None:
     copy = backup(books, place)
     old = books.head()
@@ -203,7 +209,6 @@ def test_heads_from_elsewhere_make_an_old_ledger_read_only(books: Ledger, place:
         assert again.read_only is None
 
 
-@sqlite
 def test_of_two_copies_of_a_file_one_goes_on(books: Ledger, place: Path) -> None:
     """Each has its own witness beside it; the folder of witnesses has the chain's."""
     reserve(books, "r0")
@@ -214,7 +219,6 @@ def test_of_two_copies_of_a_file_one_goes_on(books: Ledger, place: Path) -> None
         reserve(copy, "b", amount=Fraction(7, 10))
 
 
-@sqlite
 def test_a_folder_of_witnesses_that_is_named_later_knows_from_the_next_entry_on(
     books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +236,6 @@ def test_a_folder_of_witnesses_that_is_named_later_knows_from_the_next_entry_on(
         assert HeadFile(kept, wait=1).latest() == again.head()
 
 
-@sqlite
 @pytest.mark.parametrize("spoilt", ["a file", "no folder of its own", "damaged"])
 def test_a_folder_of_witnesses_that_cannot_be_written_stops_before_anything_is_committed(
     books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch, spoilt: str
@@ -253,7 +256,6 @@ def test_a_folder_of_witnesses_that_cannot_be_written_stops_before_anything_is_c
     assert books.head() == before
 
 
-@sqlite
 def test_whoever_only_reads_needs_no_folder_of_witnesses(
     books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,7 +265,6 @@ def test_whoever_only_reads_needs_no_folder_of_witnesses(
     assert not (place / "never made").exists()
 
 
-@sqlite
 def test_a_file_with_two_names_takes_no_entry_under_either(books: Ledger, place: Path) -> None:
     """SQLite names its log after the file: what one name wrote the other would never see."""
     other = place / "two" / "books"
@@ -285,6 +286,7 @@ def test_a_file_with_two_names_takes_no_entry_under_either(books: Ledger, place:
         assert reserve(again, "c").seq == 2
 
 
+@both
 def test_another_ledger_under_the_same_witness_is_read_only(books: Ledger, place: Path) -> None:
     copy = backup(books, place)
     restore(copy, place)
@@ -293,7 +295,6 @@ def test_another_ledger_under_the_same_witness_is_read_only(books: Ledger, place
         new.open_account("census", unit="person", relation="replace", definition="pure", cap=1)  # type: ignore[arg-type]
 
 
-@sqlite
 def test_a_ledger_exchanged_under_a_running_process_takes_no_entry(books: Ledger, place: Path) -> None:
     copy = backup(books, place)
     reserve(books)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tabularium.ledger import amounts
 from tabularium.ledger.events import format_time, make_entry
 from tabularium.ledger.export import MAGIC
-from tabularium.ledger.records import EMPTY, Entry, Head, Sums, Terms, change
+from tabularium.ledger.records import EMPTY, Entry, Head, Terms, usage_delta
 
 PER_UNIT = 10**6
 TRANSITIONS = ("reserved", "drawing", "measured", "published")
@@ -36,7 +36,7 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
     for place in range(number):
         at = format_time(began + timedelta(seconds=300 * place))
         if place == 0:
-            kind, fields = "account", {**terms.fields(), **Sums().texts("account")}
+            kind, fields = "account", {**terms.fields(), "account_reserved": "0/1", "account_spent": "0/1"}
         else:
             charge, turn = divmod(place - 1, 4)
             kind = TRANSITIONS[turn]
@@ -56,7 +56,7 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
                 fields["measurement_digest"] = sha256(b"m%d" % charge).hexdigest()
             else:
                 fields["publication_digest"] = sha256(b"p%d" % charge).hexdigest()
-            added = change(kind, before, 1)
+            added = usage_delta(kind, before, 1)
             for scope, name in (("account", ""), ("period", period), ("product", product)):
                 sum_ = sums.setdefault((scope, name), [0, 0])
                 sum_[0] += added[0]

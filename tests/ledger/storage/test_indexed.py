@@ -1,4 +1,4 @@
-"""Entries that continue the chain and follow from nothing: refused by the server, and never gone on from."""
+"""Entries that continue the chain and follow from nothing: never gone on from, and refused by the server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ import pytest
 from tabularium.ledger import ChainBroken, Entry, Ledger
 from tabularium.ledger.composition import Partition
 from tabularium.ledger.events import columns, make_entry
+from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.storage import queries
 from tests.ledger.scene import (
     behind_the_triggers,
+    both,
     census,
+    enrolled,
     finish,
     open_books,
     postgresql,
@@ -50,7 +53,7 @@ def lived(books: Ledger) -> Ledger:
         measured(books, part, partition=Partition("zones", part), period="2027")
     measured(books, "review", review=True, period="2028", amount=Fraction(1, 100))
     measured(books, "draft", period="2029", amount=Fraction(1, 100))
-    books.drafted("draft", 1, digest="d", criteria=("c",))
+    books.submit_draft("draft", 1, digest="d", criteria=("c",))
     books.change_account(
         "census", cap_per_period=Fraction(4, 10), cap_per_product=Fraction(8, 10), reason="x"
     )
@@ -128,7 +131,7 @@ WRONG_SUMS: dict[str, tuple[str, Forge]] = {
         "running sum",
         lambda books: follow(books, "north", "published", **P, account_spent="0/1"),
     ),
-    "a new charge that counts nowhere": ("running sum", new),
+    "a new charge that counts nowhere": ("running sum|passes the cap", new),
     "a new charge of another account": ("running sum", lambda books: new(books, account="unused")),
     "more than the cap": (
         "passes the cap of its account",
@@ -212,7 +215,7 @@ NO_STEP: dict[str, tuple[str, Forge]] = {
         ),
     ),
     "an account twice": (
-        "opens an account that is open",
+        "opens an account that is open|wrong running sum",
         lambda books: again(books, "account", account="census"),
     ),
     "an unknown account": ("never opened", lambda books: new(books, account="nobody")),
@@ -268,6 +271,7 @@ def plant(books: Ledger, entry: Entry) -> None:
         queries.insert(connection, [(entry, columns(entry.body))])
 
 
+@both
 def test_nobody_goes_on_from_an_entry_that_does_not_follow(lived: Ledger, place: Path) -> None:
     """Whoever may write to the tables put it there: nothing is charged, and nothing shown."""
     before, account = list(lived.entries()), lived.account("census")
@@ -350,4 +354,47 @@ def test_the_server_refuses_an_entry_that_is_written_otherwise(lived: Ledger, lo
                 connection.execute(f"SELECT ledger_append(%s, {hash_})", (text, text))
         assert lived.head() == before
         connection.execute("SELECT ledger_append(%s, %s)", (last.text, last.hash))
+    lived.verify()
+
+
+@postgresql
+def test_the_server_counts_the_officers_who_must_sign(lived: Ledger, log_in: LogIn) -> None:
+    """For a charge of a writer's, and for what is published: each once, by keys that still count."""
+    first = enrolled(lived)
+    second, again, third = (enrolled(lived, officer, first) for officer in ("B. Ito", "A. Ro", "C. Li"))
+    census(lived, "two", approvals_by_product={"p": 2}, by=first)
+    sums = dict.fromkeys((f"{scope}_reserved" for scope in SCOPES), "1/10")
+
+    def told(connection: psycopg.Connection, entry: Entry) -> str:  # type: ignore[type-arg]
+        try:
+            with connection.transaction(force_rollback=True):
+                connection.execute("SELECT ledger_append(%s, %s)", (entry.text, entry.hash))
+        except psycopg.Error as error:
+            return str(error.diag.message_primary)
+        return "taken"
+
+    tenth, fewer, none = Fraction(1, 10), "fewer officers than must have approved", "no officer has approved"
+    with psycopg.connect(log_in("writer").replace("+psycopg", ""), autocommit=True) as connection:
+        for decide, wanted in (
+            (lambda: None, fewer),
+            (lambda: lived.approve("two", "s", by=first), fewer),
+            (lambda: lived.approve("two", "s", by=again), fewer),
+            (lambda: lived.approve("two", "s", by=second, amount=tenth), fewer),
+            (lambda: lived.approve("two", "s", by=first, amount=tenth), "taken"),
+            (lambda: lived.revoke_key(key_id(public_hex(second)), reason="left", by=first), fewer),
+            (lambda: lived.approve("two", "s", by=third, amount=tenth), "taken"),
+            (lambda: lived.approve("two", "s", by=third, amount=tenth / 2), fewer),
+            (lambda: lived.approve("two", "s", by=first, amount=tenth / 2), none),
+            (lambda: lived.unapprove("two", "s", by=first, reason="an error"), "charges for a spec that"),
+            (lambda: lived.approve("two", "s", by=first), fewer),
+            (lambda: lived.approve("two", "s", by=third), "taken"),
+        ):
+            decide()
+            assert wanted in told(connection, new(lived, account="two", **sums))
+        measured(lived, "reviewed", account="two", amount=Fraction(1, 100))
+        lived.submit_draft("reviewed", 1, digest="d", criteria=("c",))
+        for by, wanted in ((first, "ends a draft without"), (third, "taken")):
+            lived.accept("reviewed", draft="d", by=by)
+            assert wanted in told(connection, follow(lived, "reviewed", "published", publication_digest="d"))
+        assert "publishes something else" in told(connection, follow(lived, "reviewed", "published", **P))
     lived.verify()

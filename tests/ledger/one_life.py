@@ -17,9 +17,9 @@ from tabularium.ledger.events import KINDS, OPTIONAL_GROUPS, canonical, digest
 from tabularium.ledger.export import append_restore_marker
 from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.records import EMPTY, Head
-from tests.ledger.scene import census, open_books, reserve
+from tests.ledger.scene import CRITERIA, census, open_books, reserve, step
 
-CRITERIA = ("error-in-processing", "implausible")
+FIRST, SECOND, AGENCY = (Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2, 3))
 _DROPPED: Any = object()
 
 
@@ -28,7 +28,7 @@ def live(folder: Path) -> list[Entry]:
     (folder / "books").mkdir()
     with open_books(folder) as books:
         _without_officers(books)
-        officer, second, agency = (Ed25519PrivateKey.generate() for _ in range(3))
+        officer, second, agency = FIRST, SECOND, AGENCY
         books.enrol_key(public_hex(officer), officer="A. Ro", by=officer)
         books.enrol_key(public_hex(second), officer="B. Ito", by=officer)
         books.enrol_release_key(public_hex(agency), agency="Office", by=officer)
@@ -49,7 +49,7 @@ def live(folder: Path) -> list[Entry]:
 
 def _without_officers(books: Ledger) -> None:
     """What nobody signs: there is no key yet."""
-    census(books, cap=Fraction(8), cap_per_period=Fraction(6), cap_per_product=Fraction(7))
+    census(books, cap=Fraction(8), cap_per_period=Fraction(6), cap_per_product=Fraction(5))
     census(books, "panel", unit="person-period", relation="replace", closes_on="2999-01-01")
     census(books, "strict", needs_approval=True, definition="zcdp", delta=Fraction(1, 10**6))
     census(books, "unused")
@@ -79,6 +79,13 @@ def _with_officers(books: Ledger, by: Ed25519PrivateKey) -> None:
     books.change_account("census", cap=Fraction(9), reason="decree 2", by=by)
     census(books, "unneeded", by=by)
     books.retire_account("unneeded", reason="misnamed", by=by)
+    census(books, "dropped", by=by)
+    books.approve("dropped", "s", by=by)
+    books.retire_account("dropped", reason="misnamed", by=by)
+    step(books, "r7", "drawing", product="q")
+    for _ in range(2):
+        books.drawing("r7")
+    books.allow_attempts("r7", reason="power cuts", by=by)
     books.approve("strict", "s", by=by, amount=Fraction(1, 2))
     reserve(books, "r5", "strict")
     books.void("r5", "mistake", by=by)
@@ -92,7 +99,7 @@ def _with_officers(books: Ledger, by: Ed25519PrivateKey) -> None:
     books.published("r6", 1, digest="r6")
     for release in ("accepted", "withheld"):
         step(books, release, "measured", review=True, product=release, spec_digest=release)
-        books.drafted(release, 1, digest=f"draft of {release}", criteria=CRITERIA)
+        books.submit_draft(release, 1, digest=f"draft of {release}", criteria=CRITERIA)
     books.accept("accepted", draft="draft of accepted", by=by)
     books.published("accepted", 1, digest="draft of accepted")
     books.withhold("withheld", draft="draft of withheld", criterion="implausible", by=by)
@@ -101,8 +108,8 @@ def _with_officers(books: Ledger, by: Ed25519PrivateKey) -> None:
     step(books, "waiting", "measured", review=True, product="waiting", spec_digest="waiting")
     books.withdraw("r1", reason="wrong", by=by)
     books.ask_for_evidence(books.charge("r1"), by=by)  # type: ignore[arg-type]
-    books.separate("census", "hospital", reason="by decree", by=by)
-    books.separate("census", "hospital", reason="an error", by=by, disjoint=False)
+    books.declare_disjoint("census", "hospital", reason="by decree", by=by)
+    books.declare_disjoint("census", "hospital", reason="an error", by=by, disjoint=False)
 
 
 def _with_two_officers(books: Ledger, first: Ed25519PrivateKey, second: Ed25519PrivateKey) -> None:
@@ -112,27 +119,10 @@ def _with_two_officers(books: Ledger, first: Ed25519PrivateKey, second: Ed25519P
     for by in (first, second):
         books.approve("both", "both", by=by, amount=Fraction(1, 10))
     step(books, "both", "measured", "both", review=True, spec_digest="both")
-    books.drafted("both", 1, digest="draft of both", criteria=CRITERIA)
+    books.submit_draft("both", 1, digest="draft of both", criteria=CRITERIA)
     for by in (first, second):
         books.accept("both", draft="draft of both", by=by)
     books.published("both", 1, digest="draft of both")
-
-
-def step(
-    books: Ledger,
-    release: str,
-    until: str,
-    account: str = "census",
-    statement: str | None = None,
-    **content: Any,
-) -> None:
-    """Take a charge of 1/10 as far as ``until``."""
-    reserve(books, release, account, **content)
-    fence = books.drawing(release)
-    if until != "drawing":
-        books.measured(release, fence, digest=f"measurements of {release}")
-    if until == "published":
-        books.published(release, fence, digest=release, statement=statement)
 
 
 @dataclass(frozen=True)

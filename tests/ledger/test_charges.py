@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tabularium.ledger import Ledger, PriorUnavailable
-from tests.ledger.officers.test_officers import enrolled
-from tests.ledger.scene import AMOUNT, CAP, finish, reserve
+from tests.ledger.scene import AMOUNT, CAP, enrolled, finish, reserve
 
 PRIORS = {"r1": "p"}
 
