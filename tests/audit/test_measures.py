@@ -16,16 +16,13 @@ from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.validations.spec.load import Loaded, load_spec
+from tests.audit.cases import MEAN, SUM, WEIGHTS
 from tests.audit.estimates import FEWER_RUNS, loss_from_outputs
 from tests.audit.replays import NotPrivateError, judge, losses_of
 from tests.sizes import runs
 from tests.tasks import front
 
 BUDGET = Fraction(1, 2)
-#: What one record of a sum, a mean and a histogram may add, where Δ is 12.
-SUM = np.array([[0, -40], [7, 3]]), np.array([[0, -52], [7, 3]])
-MEAN = np.array([[30, 18], [0, 0]]), np.array([[35, 25], [0, 0]])
-WEIGHTS = np.array([[0, 0, 100], [5, 0, 0]]), np.array([[0, 12, 100], [5, 0, 0]])
 
 
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
-from tabularium.mechanisms import MECHANISMS, build
+from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.audit.cases import CASES
-from tests.audit.estimates import FEWER_RUNS, RUNS, bound, loss_from_outputs, renyi
+from tests.audit.cases import CASES, mechanism_definitions
+from tests.audit.estimates import (
+    BUDGET,
+    FEWER_RUNS,
+    ONE_CELL,
+    RUNS,
+    bound,
+    loss_from_outputs,
+    must_show,
+    renyi,
+)
 from tests.audit.twins.small import HalfTheScale, HalfTheSigma
 from tests.audit.twins.twin import Twin
-
-BUDGET = {"pure": Fraction(1), "zcdp": Fraction(1, 2)}
-ONE_CELL = ((4,), (5,))  # where most mechanisms have nothing to hide their noise behind
-
-
-def forms() -> Iterator[tuple[str, Definition]]:
-    """Each mechanism (aliases once) under each definition that it knows."""
-    for name in CASES:
-        if MECHANISMS[name].name == name:
-            for definition in MECHANISMS[name].definitions:
-                yield name, definition
-
-
-def must_show(name: str, definition: Definition) -> float:
-    """The share of the budget that must be seen in the outputs of the worst pair."""
-    case = CASES[name]
-    return case.shows if definition == MECHANISMS[name].definitions[0] else case.shows_zcdp
-
 
 # At the usual size the forms of which something must be seen; the others cannot fail but for gross errors.
 every = pytest.mark.parametrize(
     ("name", "definition"),
-    [pytest.param(*form, marks=() if must_show(*form) else pytest.mark.audit) for form in forms()],
+    [
+        pytest.param(*form, marks=() if must_show(*form) else pytest.mark.audit)
+        for form in mechanism_definitions()
+    ],
 )
 
 

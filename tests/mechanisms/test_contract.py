@@ -67,6 +67,97 @@ def test_a_release_of_every_shape(name: str, parameters: Parameters, definition:
         assert difference_between(release, restore(stored).finish(stored)) is None
 
 
+STEPS = np.repeat([90, 3, 40, 0], [16, 20, 9, 19])
+THIRTY = np.arange(30) % 10
+UNEVEN = generator(1).integers(0, 1000, 64)
+PEAKS = np.kron([[40, 0], [0, 15]], np.ones((8, 8), int))
+STRUCTURE: Parameters = {"largest_count": 9, "bins": 4, "structure_share": "3/10"}
+#: What a budget is divided into: each event's purpose, loss, shape and sensitivity (None where it is another matter).
+SPLITS: list[tuple[str, Parameters, Any, str, list[tuple[str, str, Any, Any]]]] = [
+    (
+        *("boost", {"branching": 3, "root": True}, np.arange(10), "1/2"),
+        [(f"level {k}", "1/8", (size,), 1) for k, size in enumerate((1, 2, 4, 10))],
+    ),
+    ("privelet", {}, np.zeros((5, 6), int), "1/2", [("coefficients", "1/2", (5, 6), 16)]),
+    (
+        *("mwem", {"rounds": 2, "total_share": "1/5", "pick_share": "1/4"}, STEPS, "1"),
+        [
+            ("total", "1/5", (1,), 1),
+            *[("round 1: query", "1/10", None, 1), ("round 1: answer", "3/10", None, 1)],
+            *[("round 2: query", "1/10", None, 1), ("round 2: answer", "3/10", None, 1)],
+        ],
+    ),
+    # The parameters' shares; and the paper's two phases of half the budget.
+    (
+        *("kd_tree", {"cells": "1/4", "total": "1/20"}, PEAKS, "1/10"),
+        [("total", "1/200", (), 1), ("cells", "1/40", (16, 16), 1), ("sums", "7/100", None, 1)],
+    ),
+    (
+        *("kd_tree", {"cells": "1/2", "total": 0, "split": "median", "combine": False}, PEAKS, "1/10"),
+        [("cells", "1/20", (16, 16), 1), ("sums", "1/20", None, 1)],
+    ),
+    # A 4 x 8 table: slices across 8 columns, then of two boxes whose longest sides add up to 8 or more.
+    (
+        *("hierarchical_kd_tree", {"height": 2, "structure": "1/3"}, np.ones((4, 8), int), "3/10"),
+        [("level 1", "1/20", (8,), 1), ("level 2", "1/20", None, 1), ("sums", "1/5", (4,), 1)],
+    ),
+    # Levels without anything to cut leave their budget to the sums.
+    (
+        *("hierarchical_kd_tree", {"height": 10}, [5, 1000], "1"),
+        [("level 1", "1/20", (2,), 1), ("sums", "19/20", (2,), 1)],
+    ),
+    ("hierarchical_kd_tree", {"height": 10}, [7], "1", [("sums", "1", (1,), 1)]),
+    ("hierarchical_kd_tree", {"height": 0}, THIRTY, "1", [("sums", "1", (1,), 1)]),
+    # The paper's: 64 bins have 6 levels with ε/24 each, ε/4 for the partition, ε/2 for the sums.
+    (
+        *("p_hpartition", {}, UNEVEN, "3/10"),
+        [
+            ("level 1", "1/80", (1, 64), 2),
+            *((f"level {k}", "1/80", None, 2) for k in range(2, 7)),
+            *[("partition", "3/40", None, 2), ("sums", "3/20", None, 1)],
+        ],
+    ),
+    # Two bins are cut or left at the first level: 9 of 10 levels are not drawn.
+    (
+        *("p_hpartition", {"depth": 10}, [5, 1000], "1"),
+        [("level 1", "1/40", (1, 2), 2), ("partition", "1/4", None, 2), ("sums", "29/40", None, 1)],
+    ),
+    ("p_hpartition", {}, [12], "1/2", [("sums", "1/2", (1,), 1)]),
+    (
+        *("structure_first", STRUCTURE, THIRTY, "1"),
+        [
+            *((f"boundary {k}", "1/10", None, None) for k in (3, 2, 1)),
+            ("sums", "7/10", (4,), 1),
+        ],
+    ),
+    # Structures that are not chosen cost nothing.
+    *(
+        (
+            "structure_first",
+            {"largest_count": 9, "bins": bins},
+            [1, 2, 3, 4, 5, 6],
+            "1",
+            [("sums", "1", (min(bins, 6),), 1)],
+        )
+        for bins in (1, 6, 7)
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters", "counts", "budget", "parts"), SPLITS)
+def test_the_budget_is_divided_as_it_says(
+    name: str, parameters: Parameters, counts: Any, budget: str, parts: list[tuple[str, str, Any, Any]]
+) -> None:
+    events = build(name, **parameters).measure(counts, SeededChannel(budget, seed=1)).transcript
+    found = [(event.purpose, event.loss, event.shape, event.sensitivity) for event in events]
+    assert [(purpose, loss) for purpose, loss, *_ in found] == [
+        (part[0], Fraction(part[1])) for part in parts
+    ]
+    for (*_, shape, sensitivity), (*_, expected, bound) in zip(found, parts, strict=True):
+        assert shape == expected or expected is None
+        assert sensitivity == bound or bound is None
+
+
 # --- counts of every size -------------------------------------------------------------------------------
 
 #: Mechanisms that say less of a table than every cell, or take counts for smaller ones.
@@ -189,7 +280,9 @@ WRITTEN: list[tuple[str, Parameters, Parameters]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "parameters", "written"), WRITTEN)
+@pytest.mark.parametrize(
+    ("name", "parameters", "written"), WRITTEN, ids=[f"{name} {given}" for name, given, _ in WRITTEN]
+)
 def test_its_parameters_build_it_again(name: str, parameters: Parameters, written: Parameters) -> None:
     mechanism = build(name, **parameters)
     found = mechanism.parameters()
@@ -367,7 +460,9 @@ REFUSED: list[tuple[str, Parameters, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "parameters", "says"), REFUSED)
+@pytest.mark.parametrize(
+    ("name", "parameters", "says"), REFUSED, ids=[f"{name:.20} {given}" for name, given, _ in REFUSED]
+)
 def test_bad_parameters_are_refused_by_name(name: str, parameters: Parameters, says: str) -> None:
     with pytest.raises(MechanismError, match=rf"^{says}") as caught:
         build(name, **parameters)

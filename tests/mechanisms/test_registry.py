@@ -10,14 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.cellwise import Identity, laplace_accuracy, xiao_bound
-from tabularium.mechanisms.inference import laplace_margin
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
 from tabularium.mechanisms.registry import preload
@@ -125,41 +122,6 @@ def test_gaussian_variance_against_its_series(parameter: float) -> None:
     z = np.arange(-200, 201)
     weights = np.exp(-(z**2) / (2 * parameter))
     assert gaussian_variance(parameter) == pytest.approx((weights * z**2).sum() / weights.sum(), rel=1e-9)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.floats(0.05, 500), st.sampled_from([0.5, 0.05, 1e-3, 1e-6]))
-def test_the_margin_of_a_cell_is_the_least(scale: float, delta: float) -> None:
-    p = np.exp(-1 / scale)
-
-    def beyond(t: int) -> float:
-        return float(2 * p ** (t + 1) / (1 + p)) if t >= 0 else 1.0
-
-    margin = laplace_margin(scale, 1 - delta)
-    assert beyond(margin) <= delta * (1 + 1e-9)
-    assert margin == 0 or beyond(margin - 1) > delta * (1 - 1e-9)
-
-
-@pytest.mark.parametrize(("scale", "cells"), [(1.0, 2), (2.0, 5), (0.4, 3)])
-def test_the_margin_of_a_sum_against_convolution(scale: float, cells: int) -> None:
-    p = np.exp(-1 / scale)
-    one = (1 - p) / (1 + p) * p ** np.abs(np.arange(-200, 201))
-    total = one
-    for _ in range(cells - 1):
-        total = np.convolve(total, one)
-    centre = total.size // 2
-    for delta in (0.3, 0.05, 1e-4):
-        margin = laplace_margin(scale, 1 - delta, cells)
-        outside = 1 - total[centre - margin : centre + margin + 1].sum()
-        fewer = 1 - total[centre - margin + 1 : centre + margin].sum()
-        assert outside <= delta < fewer
-
-
-def test_sums_of_many_cells_are_nearly_normal() -> None:
-    sd = (7725 * laplace_variance(100.0)) ** 0.5
-    assert laplace_margin(100.0, 1 - 0.05, 7725) == pytest.approx(1.96 * sd, rel=0.002)
-    wide = laplace_margin(1e6, 1 - 0.05, 10**6)
-    assert wide == pytest.approx(1.96 * (10**6 * laplace_variance(1e6)) ** 0.5, rel=0.01)
 
 
 def test_the_paper_and_the_exact_margins_hold_in_simulation() -> None:

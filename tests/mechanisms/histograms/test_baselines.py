@@ -240,17 +240,6 @@ def test_the_papers_tree_has_far_larger_errors():
     assert best == pytest.approx(328, rel=0.02)
 
 
-def test_the_levels_share_the_budget_equally():
-    channel = SeededChannel(Fraction(1, 2), seed=1)
-    build("boost", branching=3, root=True).release(np.arange(10), channel)
-    assert [(event.purpose, event.loss, event.shape) for event in channel.transcript] == [
-        ("level 0", Fraction(1, 8), (1,)),
-        ("level 1", Fraction(1, 8), (2,)),
-        ("level 2", Fraction(1, 8), (4,)),
-        ("level 3", Fraction(1, 8), (10,)),
-    ]
-
-
 def test_tables_are_read_row_by_row():
     counts = np.arange(24).reshape(2, 3, 4)
     table, row = (
@@ -396,13 +385,6 @@ def test_an_axis_is_chosen_where_the_mean_variance_of_a_range_is_smaller():
         )
         if abs(plain - transformed) > 0.05 * plain:
             assert (build("privelet", axes="chosen").axes_for((cells,)) == (0,)) == (transformed < plain)
-
-
-def test_one_draw_with_the_noise_for_all_that_a_record_touches():
-    channel = SeededChannel(Fraction(1, 2), seed=1)
-    build("privelet").release(np.zeros((5, 6), dtype=int), channel)
-    (event,) = channel.transcript
-    assert (event.sensitivity, event.loss, event.shape) == (16, Fraction(1, 2), (5, 6))
 
 
 def test_an_axis_that_the_table_lacks_is_refused():

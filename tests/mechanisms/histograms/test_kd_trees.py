@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from functools import partial
 from math import prod, sqrt
 from typing import Any
 
@@ -17,20 +18,15 @@ from tabularium.mechanisms.channel import SeededChannel, replay
 from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
 from tabularium.mechanisms.histograms.kd_tree import KdTree, within_sums
 from tabularium.mechanisms.limits import LARGEST_COUNT
-from tabularium.mechanisms.measured import Measured, Release
+from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise
+from tests.mechanisms.histograms import measuring
 
 PAPER: dict[str, Any] = {"cells": "1/2", "total": 0, "split": "median", "combine": False}
 
 
-def release(
-    counts: Any, epsilon: Any = 1, *, seed: int = 1, definition: Any = "pure", **parameters: Any
-) -> Release:
-    channel = SeededChannel(epsilon, seed=seed, definition=definition)
-    made = build("kd_tree", **parameters).release(counts, channel)
-    assert channel.remaining == 0
-    return made
+release = partial(measuring.released, "kd_tree")
 
 
 def clusters(side: int = 64) -> np.ndarray:
@@ -55,24 +51,6 @@ def range_error(table: np.ndarray, truth: np.ndarray, ranges: np.ndarray) -> flo
 
 
 # --- budget -------------------------------------------------------------------------------------------
-
-
-def test_the_budget_is_divided_as_the_parameters_say() -> None:
-    events = release(clusters(), "1/10", cells="1/4", total="1/20").transcript
-    assert [event.purpose for event in events] == ["total", "cells", "sums"]
-    assert [event.loss for event in events] == [Fraction(1, 200), Fraction(1, 40), Fraction(7, 100)]
-    assert [event.scale for event in events] == [200, 40, Fraction(100, 7)]
-    assert [event.sensitivity for event in events] == [1, 1, 1]
-    assert [event.shape for event in events[:2]] == [(), (64, 64)]
-    assert spent(events) == Fraction(1, 10)
-
-
-def test_the_paper_has_two_phases_of_half_the_budget() -> None:
-    events = release(clusters(), "1/10", **PAPER).transcript
-    assert [(event.purpose, event.loss) for event in events] == [
-        ("cells", Fraction(1, 20)),
-        ("sums", Fraction(1, 20)),
-    ]
 
 
 def test_under_zcdp_the_noise_is_gaussian() -> None:
@@ -216,13 +194,7 @@ def test_ranges_are_better_than_those_of_cells_and_of_a_hierarchical_tree() -> N
 Box = tuple[tuple[int, int], ...]
 
 
-def measure(
-    counts: Any, epsilon: Any = 1, *, seed: int = 1, definition: Any = "pure", **parameters: Any
-) -> Measured:
-    channel = SeededChannel(epsilon, seed=seed, definition=definition)
-    made = build("hierarchical_kd_tree", **parameters).measure(counts, channel)
-    assert channel.remaining == 0
-    return made
+measure = partial(measuring.measured, "hierarchical_kd_tree")
 
 
 def boxes_of(measured: Measured) -> list[Box]:
@@ -248,27 +220,6 @@ def by_definition(table: np.ndarray, height: int) -> list[Box]:
             made += [(*box[:axis], side, *box[axis + 1 :]) for side in ((low, cut), (cut, high))]
         boxes = made
     return boxes
-
-
-def test_every_level_gets_the_same_and_the_sums_the_rest() -> None:
-    """A 4 x 8 table: slices across 8 columns, then of two boxes whose longest sides add up to 8 or more."""
-    events = measure(np.ones((4, 8), int), "3/10", height=2, structure="1/3").transcript
-    assert [(event.purpose, event.loss) for event in events] == [
-        ("level 1", Fraction(1, 20)),
-        ("level 2", Fraction(1, 20)),
-        ("sums", Fraction(1, 5)),
-    ]
-    assert events[0].shape == (8,)
-    assert events[-1].shape == (4,)
-    assert {event.sensitivity for event in events} == {1}
-
-
-def test_levels_without_anything_to_cut_leave_their_budget_to_the_sums() -> None:
-    events = measure([5, 1000], height=10).transcript
-    assert [event.purpose for event in events] == ["level 1", "sums"]
-    assert [event.loss for event in events] == [Fraction(1, 20), Fraction(19, 20)]
-    assert [event.purpose for event in measure([7], height=10).transcript] == ["sums"]
-    assert [event.purpose for event in measure(np.arange(30), height=0).transcript] == ["sums"]
 
 
 @pytest.mark.parametrize("medians", ["noisy", "chosen"])

@@ -215,18 +215,6 @@ def test_equal_queries_are_averaged():
 # --- rounds -----------------------------------------------------------------------------------------
 
 
-def test_the_budget_is_split_as_it_says():
-    channel = SeededChannel(1, seed=1)
-    build("mwem", rounds=2, total_share="1/5", pick_share="1/4").release(STEPS, channel)
-    assert [(event.purpose, event.primitive, event.loss) for event in channel.transcript] == [
-        ("total", "discrete_laplace", Fraction(1, 5)),
-        ("round 1: query", "permute_and_flip", Fraction(1, 10)),
-        ("round 1: answer", "discrete_laplace", Fraction(3, 10)),
-        ("round 2: query", "permute_and_flip", Fraction(1, 10)),
-        ("round 2: answer", "discrete_laplace", Fraction(3, 10)),
-    ]
-
-
 def test_concentrated_privacy_takes_gaussian_noise():
     channel = SeededChannel(Fraction(1, 2), seed=1, definition="zcdp")
     build("mwem").release(STEPS, channel)

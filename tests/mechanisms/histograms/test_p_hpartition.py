@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from math import ceil, sqrt
 from typing import Any
@@ -21,8 +22,8 @@ from tabularium.mechanisms.channel import Channel, SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
 from tabularium.mechanisms.histograms.deviations import bisection_costs, split_order
 from tabularium.mechanisms.histograms.p_hpartition import Frontier, pruned
-from tabularium.mechanisms.measured import Release
 from tabularium.mechanisms.noise.synthetic import generator
+from tests.mechanisms.histograms import measuring
 from tests.mechanisms.histograms.without_privacy import hpartition_without_privacy
 from tests.sizes import runs
 
@@ -30,51 +31,18 @@ STEPS = np.repeat([7, 0, 40, 2, 90, 91, 3], [5, 40, 8, 30, 20, 9, 16])
 FINEST: dict[str, Any] = {"choice": 0, "balance": 1, "leave_whole": False}
 
 
-def release(
-    counts: Any, epsilon: Any = 1, *, seed: Any = 1, definition: Any = "pure", **parameters: Any
-) -> Release:
-    channel = SeededChannel(epsilon, seed=seed, definition=definition)
-    made = build("p_hpartition", **parameters).release(counts, channel)
-    assert channel.remaining == 0
-    return made
+release = partial(measuring.released, "p_hpartition")
 
 
 # --- budget -------------------------------------------------------------------------------------------
 
 
-def test_the_budget_is_divided_as_in_the_paper() -> None:
-    """64 bins: 6 levels with ε/24 each, ε/4 for the partition, ε/2 for the sums."""
-    events = release(generator(1).integers(0, 1000, 64), "3/10").transcript
-    assert [event.loss for event in events] == [Fraction(1, 80)] * 6 + [Fraction(3, 40), Fraction(3, 20)]
-    assert [event.sensitivity for event in events] == [2] * 7 + [1]
-    assert [event.purpose for event in events] == [*(f"level {k}" for k in range(1, 7)), "partition", "sums"]
-    assert events[0].shape == (1, 64)
-    assert events[-2].shape == (1 + sum(cuts_per_level(64, "3/10")),)
-    assert events[-1].scale == Fraction(20, 3)
-
-
-def cuts_per_level(size: int, epsilon: str) -> list[int]:
-    return list(release(generator(1).integers(0, 1000, size), epsilon).diagnostics["cuts_per_level"])
-
-
-def test_levels_without_anything_to_cut_leave_their_budget_to_the_sums() -> None:
-    """Two bins are cut or left at the first level: 9 of 10 levels are not drawn."""
-    events = release([5, 1000], depth=10).transcript
-    assert [event.purpose for event in events] == ["level 1", "partition", "sums"]
-    assert [event.loss for event in events] == [Fraction(1, 40), Fraction(1, 4), Fraction(29, 40)]
-
-
-def test_one_bin_is_simply_measured() -> None:
-    only = release([12], "1/2")
-    assert [event.loss for event in only.transcript] == [Fraction(1, 2)]
-    assert only.diagnostics["parts"] == 1
-
-
 def test_the_budget_under_zcdp() -> None:
     """ρ/4 over 6 levels: each choice may have ε = √(2ρ/24), more than a 6th of what ρ/4 would buy."""
     rho = Fraction(1, 2)
-    events = release(generator(1).integers(0, 1000, 64), rho, definition="zcdp").transcript
-    level = epsilon_within(rho / 24)
+    made = release(generator(1).integers(0, 1000, 64), rho, definition="zcdp")
+    events, level = made.transcript, epsilon_within(rho / 24)
+    assert events[-2].shape == (1 + sum(made.diagnostics["cuts_per_level"]),)
     assert [event.epsilon for event in events[:6]] == [level] * 6
     assert events[-2].epsilon == epsilon_within(rho / 4)
     assert spent(events) == rho
@@ -137,12 +105,6 @@ class Watched:
         found = self._inner.pick_each(*arguments, **options)
         self.chosen = int(found[0])
         return found
-
-
-def test_with_a_great_budget_every_step_is_found() -> None:
-    """At ε = 10^6 the best cuts are made, and no noise is left."""
-    for parameters in ({}, FINEST):
-        assert release(STEPS, 10**6, **parameters).values.tolist() == STEPS.tolist()
 
 
 def test_a_part_costs_its_noise() -> None:
