@@ -25,6 +25,7 @@ _CLASSES = {
     "parquet": "tabularium.tasks.publish.formats.parquet:Parquet",
     "sdmx": "tabularium.tasks.publish.formats.sdmx.format:Sdmx",
     "xlsx": "tabularium.tasks.publish.formats.xlsx:Xlsx",
+    "px": "tabularium.tasks.publish.formats.px:Px",
     "catalogue": "tabularium.tasks.publish.formats.catalogue:Catalogue",
 }
 
