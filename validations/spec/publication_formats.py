@@ -26,6 +26,7 @@ _CLASSES = {
     "sdmx": "tabularium.tasks.publish.formats.sdmx.format:Sdmx",
     "xlsx": "tabularium.tasks.publish.formats.xlsx:Xlsx",
     "px": "tabularium.tasks.publish.formats.px:Px",
+    "jsonstat": "tabularium.tasks.publish.formats.jsonstat:JsonStat",
     "catalogue": "tabularium.tasks.publish.formats.catalogue:Catalogue",
 }
 
