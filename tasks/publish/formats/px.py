@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.publish.data_dictionary import (
-    ColumnMeaning,
+    DataDictionaryEntry,
     column_meanings,
     confidence,
     title_of,
@@ -292,7 +292,7 @@ def _decimals(table: PublishedTable, shape: Shape, column: str) -> int:
     return min(0 if measure is None else measure.decimals, 6)
 
 
-def _unit(column: ColumnMeaning) -> str:
+def _unit(column: DataDictionaryEntry) -> str:
     return column.unit or ("code" if column.name.endswith(QUALITY) else column.title)
 
 
