@@ -27,7 +27,7 @@ about:
 QUALITY = '{unreliable: "10%", suppress: "25%", at_least: 5}'
 
 
-def a_release(folder: Path, formats: str = "csv, parquet, xlsx, catalogue", quality: str = QUALITY) -> Path:
+def a_release(folder: Path, formats: str = "csv, parquet, catalogue", quality: str = QUALITY) -> Path:
     """Publish it; return its folder."""
     spec, home = write_scene(folder, rows=3000, budget="3")
     text = spec.read_text()
