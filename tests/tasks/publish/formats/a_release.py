@@ -12,6 +12,7 @@ from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
 from tabularium.validations.spec.load import Loaded, load_spec
 from tests.flows.release.scene import publish, write_scene
+from tests.flows.release.test_measures import with_measures
 from tests.validations.spec.spec_samples import write_spec
 
 ABOUT = """\
@@ -111,3 +112,15 @@ def written(
     aside.mkdir()
     write_formats(loaded, tables, aside)
     return loaded, tables, aside
+
+
+def with_all_measures(folder: Path, formats: str) -> Path:
+    """Publish tables with measures of every kind and flags; return the folder."""
+    quality = '{unreliable: "30%", suppress: "60%"}'
+    spec, home = with_measures(
+        folder,
+        edit=lambda text: text.replace(
+            "[csv, parquet, xlsx, sdmx], sdmx: {agency: TEST}", f"[{formats}], quality: {quality}"
+        ),
+    )
+    return Path(publish(spec, home).folder)

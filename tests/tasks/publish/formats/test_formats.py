@@ -17,7 +17,11 @@ from csvw import CSVW
 from rdflib import DCAT, DCTERMS, RDF, Graph, Namespace, URIRef
 
 from tabularium.tasks.publish.dcat import language_address
-from tests.tasks.publish.formats.a_release import a_release
+from tabularium.tasks.publish.formats.base import formats_of
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.spec.publication_formats import FORMATS
+from tests.tasks.publish.formats.a_release import a_release, with_all_measures
 
 TABLES = ("area_age_sex", "age_sex", "sizes_of_areas")
 Rows = list[tuple[Any, ...]]
@@ -176,3 +180,15 @@ def test_the_catalogue_names_every_file_with_size_and_digest(folder: Path) -> No
         "2026-12-31",
         "mailto:data@example.org",
     ]
+
+
+def test_every_format_of_rows_holds_the_margins_and_flags_of_measures(tmp_path: Path) -> None:
+    subject = Subject(with_all_measures(tmp_path, ", ".join(FORMATS)))
+    shape = subject.released.shape("area_age_sex")
+    assert {"mean_income_margin", "upper_margin"} < {*shape.numbers} and "upper_quality" in shape.flags
+    formats = formats_of(subject.released.spec)
+    held = [each.shape(shape) for each in formats if each.same]
+    assert all((each.numbers, each.flags) == (shape.numbers, shape.flags) for each in held)
+    judged = {each.what: each.outcome for each in verify_release(subject) if each.group == "Formats"}
+    assert {each.same for each in formats[1:] if each.same} < judged.keys()
+    assert set(judged.values()) == {"checked"}
