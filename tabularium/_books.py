@@ -459,11 +459,11 @@ class Books(Shown):
         None where it is not there.
         """
         from tabularium._published import folder_of
-        from tabularium.tasks.publish.draft_folder import LaidOut
+        from tabularium.tasks.publish.draft_folder import DraftLocation
 
         if self._home is not None:
             with suppress(TabulariumError):
-                own = Path(LaidOut.of(self._home, release).draft)
+                own = Path(DraftLocation.of(self._home, release).draft)
                 if own.is_dir():
                     return own
         charge = self.charged(release).charge

@@ -35,7 +35,7 @@ NO_SECONDARY = (
 
 
 @dataclass(frozen=True)
-class ColumnMeaning:
+class DataDictionaryEntry:
     """One column of a published table.
 
     Attributes
@@ -63,7 +63,7 @@ class ColumnMeaning:
     is_key: bool = False
 
 
-def column_meanings(loaded: Loaded, table: PublishedTable) -> list[ColumnMeaning]:
+def column_meanings(loaded: Loaded, table: PublishedTable) -> list[DataDictionaryEntry]:
     """Return the columns of a table or histogram, in the order of its frame."""
     entry = table.entry
     said = _of_histogram(entry) if isinstance(entry, Histogram) else _of_table(loaded, entry, table.method)
@@ -72,7 +72,7 @@ def column_meanings(loaded: Loaded, table: PublishedTable) -> list[ColumnMeaning
     for field in table.frame.schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         title, description, more = known[field.name]
-        found.append(ColumnMeaning(field.name, kind, title, description, **more))
+        found.append(DataDictionaryEntry(field.name, kind, title, description, **more))
     return found
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class DraftLocation:
     """Where a draft lies, where it is to be published, and the tallies that are published with it.
 
     Attributes
@@ -66,7 +66,7 @@ class LaidOut:
 
     @classmethod
     @bare_errors
-    def of(cls, home: Home, release_id: str) -> LaidOut:
+    def of(cls, home: Home, release_id: str) -> DraftLocation:
         """Read it from the home.
 
         Raises
@@ -92,7 +92,7 @@ def draft_folder(run: Run, release_id: str) -> Path:
     return run.loaded.folder / spec.publication.review.folder / spec.product / spec.period / release_id
 
 
-def officers_alone(run: Run) -> Access:
+def draft_access(run: Run) -> Access:
     """Return who may read a draft: its owner, and the officers' group if the spec names one.
 
     Raises
@@ -120,15 +120,15 @@ def _unfit_group(name: str, what: str) -> PublicationError:
     )
 
 
-def place_of(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, Access]:
+def target_folder(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, Access]:
     """Return where a release is written whole, and who may read it there: a draft, or what is public.
 
     A draft that was laid out stays where it was, whatever the spec says meanwhile.
     """
     if reviewed:
         known = _record(run.installation, release_id).exists()
-        draft = Path(LaidOut.of(run.installation, release_id).draft) if known else None
-        return draft or draft_folder(run, release_id), officers_alone(run)
+        draft = Path(DraftLocation.of(run.installation, release_id).draft) if known else None
+        return draft or draft_folder(run, release_id), draft_access(run)
     return release_folder(run, release_id), PUBLIC
 
 
@@ -141,18 +141,20 @@ def check_draft_folder(run: Run) -> None:
         Naming the folder, or the group.
     """
     if run.loaded.spec.publication.review is not None:
-        officers_alone(run)
+        draft_access(run)
         try_writing(draft_folder(run, run.release_id).parent)
 
 
 @stage("lay out the draft")
-def lay_out(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, certificate: str) -> None:
+def register_draft(
+    run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, certificate: str
+) -> None:
     """Record which draft of a release there is, in the home and then in the ledger; again changes nothing."""
     review = run.loaded.spec.publication.review
     assert review is not None  # noqa: S101 - only what is to be reviewed is laid out
     name = measured.release_id
-    (draft, _), release = place_of(run, name, reviewed=True), release_folder(run, name)
-    laid_out = LaidOut(
+    (draft, _), release = target_folder(run, name, reviewed=True), release_folder(run, name)
+    laid_out = DraftLocation(
         str(draft),
         str(release),
         "" if tallied is None else tallied.release_id,
@@ -193,7 +195,7 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
     PublicationError
         If the draft is not the one that was accepted, or cannot be published.
     """
-    laid_out = LaidOut.of(home, release_id)
+    laid_out = DraftLocation.of(home, release_id)
     draft, charge = require_accepted(home, ledger, release_id), ledger.charge(release_id)
     if charge is None:
         raise unknown_release(release_id)
@@ -217,7 +219,7 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
 def remove_draft(home: Home, release_id: str) -> None:
     """Remove the draft of a release about which an officer has decided, if there is one still."""
     if _record(home, release_id).exists():
-        shutil.rmtree(LaidOut.of(home, release_id).draft, ignore_errors=True)
+        shutil.rmtree(DraftLocation.of(home, release_id).draft, ignore_errors=True)
 
 
 def _copy(home: Home, ledger: Ledger, source: Path, target: Path, draft: Draft) -> None:
@@ -280,7 +282,7 @@ def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
     if draft.needed > 1:
         decides = f"{draft.signed} officers have accepted it"
     raise AwaitingReview(
-        f"is laid out as a draft in {LaidOut.of(home, release_id).draft}, and {decides}",
+        f"is laid out as a draft in {DraftLocation.of(home, release_id).draft}, and {decides}",
         where=f"release {release_id}",
         hint=f"{command} accept {release_id} {rest}, or: {command} withhold {release_id} "
         f"--criterion {draft.criteria[0]} {rest}",

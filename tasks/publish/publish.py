@@ -42,7 +42,7 @@ from tabularium.tasks.postprocess.stages import CONFLICTS
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.certificate import Contents, certificate
 from tabularium.tasks.publish.documents.making import altered_document, without_documents, write_documents
-from tabularium.tasks.publish.draft_folder import place_of
+from tabularium.tasks.publish.draft_folder import target_folder
 from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
@@ -60,7 +60,7 @@ from tabularium.tasks.publish.release_folder import (
     new_folder,
 )
 from tabularium.tasks.publish.row_writers import rows_into_parquet
-from tabularium.tasks.publish.side_by_side import side_by_side
+from tabularium.tasks.publish.run_parallel import run_parallel
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.published_digits import all_in_digits
 from tabularium.tasks.published_heads import StampedHead, leave_head
@@ -116,7 +116,7 @@ def publish(
         not this release. Nothing half-written stays under the final name.
     """
     reviewed = run.loaded.spec.publication.review is not None
-    target, access = place_of(run, measured.release_id, reviewed=reviewed)
+    target, access = target_folder(run, measured.release_id, reviewed=reviewed)
     hint = (
         "make room or give the right to write there, and run again; the noise is drawn and paid for and will "
         "be used as it is"
@@ -359,6 +359,6 @@ def _digests(aside: Path, known: Mapping[str, str] | None = None) -> dict[str, s
     """Return the digest of every file; those that are known have not been touched since."""
     found = {str(path.relative_to(aside)): path for path in sorted(files_in(aside))}
     new = [name for name in found if name not in (known or {})]
-    fresh = zip(new, side_by_side([partial(digest_of, found[name]) for name in new]), strict=True)
+    fresh = zip(new, run_parallel([partial(digest_of, found[name]) for name in new]), strict=True)
     digests = {**(known or {}), **dict(fresh)}
     return {name: digests[name] for name in found}

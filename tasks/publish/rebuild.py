@@ -17,7 +17,7 @@ from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_le
 from tabularium.tasks.margins.margins import MarginsHandle
 from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
 from tabularium.tasks.publish.certificate import software_versions
-from tabularium.tasks.publish.draft_folder import place_of
+from tabularium.tasks.publish.draft_folder import target_folder
 from tabularium.tasks.publish.kept_documents import kept_documents
 from tabularium.tasks.publish.publish import PublishedHandle, write_files
 from tabularium.tasks.publish.release_folder import (
@@ -37,7 +37,7 @@ def is_lost(run: Run, charge: ChargeHandle) -> bool:
     """Whether the folder of a published release, or of a draft, is gone and can be made anew."""
     if charge.state != "published" and not charge.drafted:
         return False
-    if os.path.lexists(place_of(run, charge.release_id, reviewed=charge.drafted)[0]):
+    if os.path.lexists(target_folder(run, charge.release_id, reviewed=charge.drafted)[0]):
         return False
     return _kept(run, charge.release_id) is not None
 
@@ -62,7 +62,7 @@ def rebuild(
     with open_ledger(run) as ledger:
         charge = ledger.charge(measured.release_id)
     drafted = charge is not None and charge.state == "measured"
-    target, access = place_of(run, measured.release_id, reviewed=drafted)
+    target, access = target_folder(run, measured.release_id, reviewed=drafted)
     what = "the release could not be written again: {reason}"
     hint = "make room or give the right to write there, and run again"
     with new_folder(target, access, what=what, hint=hint) as aside:

@@ -22,7 +22,7 @@ import pyarrow.csv
 from tabularium.tasks.public_folder import document, named
 from tabularium.tasks.public_tables import open_csv
 from tabularium.tasks.publish.data_dictionary import (
-    ColumnMeaning,
+    DataDictionaryEntry,
     column_meanings,
     title_of,
     title_of_release,
@@ -210,7 +210,7 @@ def _about_release(loaded: Loaded) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _column(loaded: Loaded, column: ColumnMeaning) -> dict[str, Any]:
+def _column(loaded: Loaded, column: DataDictionaryEntry) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": _name(column.name),
         "titles": list(dict.fromkeys((column.name, column.title))),
@@ -226,7 +226,7 @@ def _column(loaded: Loaded, column: ColumnMeaning) -> dict[str, Any]:
     return found
 
 
-def _datatype(column: ColumnMeaning) -> str | dict[str, str]:
+def _datatype(column: DataDictionaryEntry) -> str | dict[str, str]:
     """Return the kind of value, of few codes with a pattern of all of them."""
     if pa.types.is_integer(column.kind):
         return "integer"

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tabularium.tasks.public_folder import document, named
 from tabularium.tasks.publish.data_dictionary import (
-    ColumnMeaning,
+    DataDictionaryEntry,
     column_meanings,
     title_of,
     title_of_release,
@@ -205,7 +205,9 @@ def _notes(shape: Shape) -> list[str]:
     return noted
 
 
-def _dimension(table: PublishedTable, shape: Shape, name: str, meaning: ColumnMeaning) -> dict[str, Any]:
+def _dimension(
+    table: PublishedTable, shape: Shape, name: str, meaning: DataDictionaryEntry
+) -> dict[str, Any]:
     domain = meaning.domain
     if domain is None:
         sizes = [str(size) for size in table.frame.whole()["size"].to_pylist()]
@@ -224,7 +226,7 @@ def _dimension(table: PublishedTable, shape: Shape, name: str, meaning: ColumnMe
     return {"label": meaning.title, "category": category}
 
 
-def _unit(table: PublishedTable, shape: Shape, meaning: ColumnMeaning) -> dict[str, Any]:
+def _unit(table: PublishedTable, shape: Shape, meaning: DataDictionaryEntry) -> dict[str, Any]:
     unit: dict[str, Any] = {} if meaning.unit is None else {"label": meaning.unit}
     if meaning.name in shape.measures:
         place = shape.measures.index(meaning.name) // 2 * 2
@@ -234,7 +236,7 @@ def _unit(table: PublishedTable, shape: Shape, meaning: ColumnMeaning) -> dict[s
     return unit
 
 
-def _extension(loaded: Loaded, shape: Shape, meanings: Mapping[str, ColumnMeaning]) -> dict[str, Any]:
+def _extension(loaded: Loaded, shape: Shape, meanings: Mapping[str, DataDictionaryEntry]) -> dict[str, Any]:
     """Return what margins and flags mean, and the levels of codes in a hierarchy."""
     margins = {each: each.removesuffix("_margin") for each in shape.measures[1::2]}
     if shape.layout is not None:

@@ -11,7 +11,7 @@ import pyarrow.parquet
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.public_tables import open_parquet, parquet_batches
 from tabularium.tasks.publish.data_dictionary import (
-    ColumnMeaning,
+    DataDictionaryEntry,
     column_meanings,
     title_of,
     title_of_release,
@@ -75,7 +75,7 @@ def _described(loaded: Loaded, table: PublishedTable) -> pa.Schema:
     return pa.schema(fields, {key: text for key, text in about.items() if text})
 
 
-def _about(loaded: Loaded, column: ColumnMeaning) -> dict[str, str]:
+def _about(loaded: Loaded, column: DataDictionaryEntry) -> dict[str, str]:
     level = str(loaded.spec.publication.confidence) if column.name == "margin" else None
     about = {
         "title": column.title,

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.publish.data_dictionary import (
-    ColumnMeaning,
+    DataDictionaryEntry,
     column_meanings,
     confidence,
     title_of,
@@ -46,7 +46,6 @@ CONTENTS, PERIOD, SIZE = "contents", "period", "size"
 _LONGEST_CODE, _LONGEST_NAME, _LINE, _MOST_DECIMALS = 255, 20, 200, 15
 _ROWS_AT_ONCE = 50_000
 _BLANK = '".."'
-_FLAG_CODES = pa.array([str(place) for place in range(len(FLAGS))])
 _NOT_IN_TEXT = re.compile(r'["\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _KEYWORD = re.compile(r'([A-Z0-9-]+)(?:\[[^\]]*\])?(?:\(((?:"[^"]*",?)+)\))?=(.*)', re.DOTALL)
 #: A period as the spec has it -> the time scale, and how PC-Axis writes it.
@@ -293,7 +292,7 @@ def _decimals(table: PublishedTable, shape: Shape, column: str) -> int:
     return min(0 if measure is None else measure.decimals, 6)
 
 
-def _unit(column: ColumnMeaning) -> str:
+def _unit(column: DataDictionaryEntry) -> str:
     return column.unit or ("code" if column.name.endswith(QUALITY) else column.title)
 
 
@@ -332,7 +331,7 @@ def _as_text(column: pa.ChunkedArray) -> pa.Array:
     """Return numbers as PC-Axis writes them: no exponents, two dots where there is none; flags by place."""
     column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
-        return _FLAG_CODES.take(column.indices)
+        return column.indices.cast(pa.string())
     if pa.types.is_integer(column.type):
         return pc.fill_null(column.cast(pa.string()), _BLANK)
     return pa.array(

@@ -13,8 +13,7 @@ from jsonstat_validator import validate_jsonstat
 from pyjstat import pyjstat
 
 from tabularium.tasks.publish.formats import jsonstat
-from tests.tasks.publish.formats.a_release import a_release
-from tests.tasks.publish.formats.test_sdmx_files import SPEC, written
+from tests.tasks.publish.formats.a_release import SPEC, a_release, with_all_measures, written
 from tests.validations.spec.spec_samples import SPEC as SAMPLE
 from tests.validations.spec.spec_samples import problems_of
 
@@ -89,3 +88,21 @@ def test_a_table_that_is_too_large_to_be_read_as_a_whole_is_refused(
     assert not problems_of(tmp_path, text)
     monkeypatch.setattr(jsonstat, "MOST_NUMBERS", 95)
     assert "has 96 numbers, and a JSON-stat file holds 95" in str(problems_of(tmp_path, text))
+
+
+@pytest.mark.filterwarnings("ignore:Shouldn't use this function")  # of pyjstat by itself
+def test_measures_have_their_margins_and_flags(tmp_path: Path) -> None:
+    folder = with_all_measures(tmp_path, "csv, jsonstat")
+    found = dataset(folder, "age_sex")
+    assert validate_jsonstat(found)
+    frame = pyjstat.Dataset.read(json.dumps(found)).write("dataframe", naming="id")
+    rows = pyarrow.csv.read_csv(folder / "age_sex.csv").to_pylist()
+    metrics = found["dimension"]["contents"]["category"]["index"]
+    assert [each for each in metrics if each.endswith("_margin")]
+    read = zip(frame["value"], found["status"], strict=True)
+    for row in rows:
+        for metric in metrics:
+            value, status = next(read)
+            assert (None if pd.isna(value) else value) == row[metric]
+            of = metric.removesuffix("_margin")
+            assert status == row["quality" if metric in ("count", "margin") else f"{of}_quality"]

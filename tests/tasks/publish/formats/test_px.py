@@ -12,8 +12,7 @@ from pyaxis import pyaxis
 
 from tabularium.tasks.publish.formats import px
 from tabularium.tasks.publish.quality import FLAGS
-from tests.tasks.publish.formats.a_release import a_release
-from tests.tasks.publish.formats.test_sdmx_files import SPEC, written
+from tests.tasks.publish.formats.a_release import SPEC, a_release, with_all_measures, written
 from tests.validations.spec.spec_samples import changed, problems_of
 
 TABLES = ("area_age_sex", "age_sex", "sizes_of_areas")
@@ -103,3 +102,16 @@ def test_a_code_that_no_quotes_can_hold_is_refused(code: str, tmp_path: Path) ->
 def test_names_that_are_cut_stay_apart() -> None:
     names = {px._short(f"a_table_of_a_long_name_{place}") for place in range(20)}
     assert len(names) == 20 and max(map(len, names)) <= 20
+
+
+def test_measures_have_their_margins_and_flags(tmp_path: Path) -> None:
+    folder = with_all_measures(tmp_path, "csv, px")
+    about, frame = parsed(folder / "age_sex.px")
+    rows = pyarrow.csv.read_csv(folder / "age_sex.csv").to_pylist()
+    contents, numbers = about["CODES(contents)"], iter(frame["DATA"])
+    assert [each for each in contents if each.endswith("_margin")] and "quality" in contents
+    for row in rows:
+        for column in contents:
+            number, told = next(numbers), row[column]
+            told = FLAGS.index(told) if column.endswith("quality") else told
+            assert (None if pd.isna(number) else float(number)) == told

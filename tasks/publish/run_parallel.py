@@ -21,7 +21,7 @@ def threads(most: int = MOST) -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def side_by_side(work: Sequence[Callable[[], Result]]) -> list[Result]:
+def run_parallel(work: Sequence[Callable[[], Result]]) -> list[Result]:
     """Do all of it, in threads; return what each gave, in their order.
 
     The libraries that write and digest files let go of Python's lock meanwhile. What was raised first, in the
