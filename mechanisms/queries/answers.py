@@ -233,7 +233,7 @@ def _shares(query: Query, tables: Sequence[QuerySource]) -> list[_Bound]:
         except InputError as error:
             failed.append(error)
             continue
-        parts = Parts.of_rows(whole.plan, whole.rows, part.rows, made_of_tests=bool(query.passing))
+        parts = Parts.of_plans(whole.plan, part.plan, whole.table.axes, made_of_tests=bool(query.passing))
         put.append(_Bound(whole.table, query, part.plan, parts.part, parts))
     if not put:
         _bound(part_of(query), tables)  # which says what of several tables is missing

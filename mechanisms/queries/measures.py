@@ -32,7 +32,7 @@ from tabularium.mechanisms.inference import margins
 from tabularium.mechanisms.queries.attributes import AnyAttribute, Attribute, close, listed
 from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.grammar import PROPERTIES, Measure, Op, Query, Word, plain, query_error
-from tabularium.mechanisms.queries.selection import Plan, Rows, find, known_names
+from tabularium.mechanisms.queries.selection import Axes, CellClasses, Plan, Rows, find, known_names
 from tabularium.mechanisms.queries.sources import (
     KnownSums,
     LinearTable,
@@ -218,7 +218,7 @@ def condition_on_totals(
     found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
     used: dict[str, None] = {}
     for row in range(len(rows.labels)):
-        cells = rows.of == row
+        cells = rows.cells == row
         variance, value, most, name = min(
             (_conditioned(table, each, cells) for each in known), key=itemgetter(0)
         )
@@ -284,7 +284,7 @@ class Parts:
     of: Indices
 
     @classmethod
-    def of_rows(cls, whole: Plan, wholes: Rows, parts: Rows, *, made_of_tests: bool) -> Parts:
+    def of_plans(cls, whole: Plan, part: Plan, axes: Axes, *, made_of_tests: bool) -> Parts:
         """Return the groups within others, or what of the same groups passes tests.
 
         Raises
@@ -292,11 +292,13 @@ class Parts:
         InputError
             If a group lies in several others.
         """
+        classes = CellClasses.of_plans(axes.attributes, whole, part)
+        wholes, parts = Rows.laid(whole, axes, classes), Rows.laid(part, axes, classes)
         if made_of_tests:
             passing = replace(wholes, of=np.where(parts.of >= 0, wholes.of, -1))
             return cls(wholes, passing, np.arange(len(wholes.labels)))
         for name, by in zip(whole.headings, whole.by, strict=True):
-            if _inside(parts, Rows.laid(replace(whole, by=(by,)), wholes.axes)) is None:
+            if _inside(parts, Rows.laid(replace(whole, by=(by,)), axes, classes)) is None:
                 raise InputError(
                     f"a group lies in several of {plain(name)}, not within one",
                     where="query",
@@ -315,7 +317,7 @@ class Parts:
         """Return (rows, 2) what a source knows of every part and the rest of its whole; None as it does."""
         cut = isinstance(source, LinearTable) or (self._cut_the_tree and not source.of_leaves_alone)
         # Published levels need not agree, so that what their errors have in common is not known.
-        affordable = len(self.of) * self.part.of.size <= MOST_WORK
+        affordable = len(self.of) * len(self.part.leaves) * math.prod(self.part.axes.shape) <= MOST_WORK
         if cut and affordable and isinstance(source, NoisySource):
             return self._jointly(source)
         return self._selected(source, at_worst=cut)
@@ -334,8 +336,8 @@ class Parts:
         """Return parts and rests with what their estimates have in common."""
         found = []
         for place, of in enumerate(self.of):
-            own = self.part.of == place
-            if (known := source.parts(own, (self.whole.of == of) & ~own)) is None:
+            own = self.part.cells == place
+            if (known := source.parts(own, (self.whole.cells == of) & ~own)) is None:
                 return None
             found.append(known)
         values, covariances = (np.array([each[side] for each in found]) for side in (0, 1))

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
@@ -31,7 +32,7 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import (
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.grammar import Query
-from tabularium.mechanisms.queries.selection import Axes, Rows
+from tabularium.mechanisms.queries.selection import Axes, Rows, distinct, numbered
 from tabularium.mechanisms.registry import restore
 
 MOST_COVARIANCES = 1 << 24
@@ -131,58 +132,78 @@ class NoisyTable:
     @cached_property
     def estimates(self) -> Floats:
         """(nodes, *axes) least-squares estimates of all cells."""
-        tree = Hierarchy(self.axes.parents)
-        variances, blended = self.measured_variances[:, None], np.zeros((tree.nodes, prod(self.axes.shape)))
+        values = [part.values.reshape(len(part.nodes), -1) for part in self.measurements]
+        return self._estimated(values).reshape(-1, *self.axes.shape)
+
+    def _estimated(self, values: Sequence[NDArray[Any]]) -> Floats:
+        """Return (nodes, columns) estimates from what was measured at the nodes of each measurement."""
+        tree = self._squares.tree
+        variances, blended = self.measured_variances[:, None], np.zeros((tree.nodes, values[0].shape[1]))
         if self.impossible is not None:
             variances = np.where(self.impossible.reshape(blended.shape), 0.0, variances)
-        for part in self.measurements:
-            share = variances[part.nodes] / _weighable(part.variance).reshape(-1, 1)
-            blended[part.nodes] += share * part.values.reshape(len(part.nodes), -1)
-        return consistency(tree, blended, variances).values.reshape(-1, *self.axes.shape)
+        for part, own in zip(self.measurements, values, strict=True):
+            blended[part.nodes] += variances[part.nodes] / _weighable(part.variance).reshape(-1, 1) * own
+        return consistency(tree, blended, variances).values
 
     def select(self, rows: Rows) -> SelectedCells:
         """Return what is known of the sums of an answer."""
-        values = rows.summed(self.estimates[self.axes.leaves].reshape(rows.of.shape))
+        if self.impossible is None:  # then estimates of sums over kinds of cells are sums of estimates
+            sums = [rows.contracted(rows.kept(part.values)) for part in self.measurements]
+            estimates = self._estimated(sums)
+        else:
+            estimates = rows.contracted(rows.kept(self.estimates))
+        values = rows.summed(estimates[self.axes.leaves])
         scale, terms, none = None, None, np.zeros_like(values)
         if self.of_leaves_alone and (scale := self.measurements[0].scale) is not None:
-            terms = rows.summed(self.possible).astype(np.int64)
+            terms = rows.counted
+            if self.impossible is not None:
+                possible = rows.kept(self.possible.reshape(-1, *self.axes.shape))
+                terms = rows.summed(rows.contracted(possible)).astype(np.int64)
         return SelectedCells(values, *self.noise(rows), none, none, terms, scale)
 
     def noise(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Return (rows, columns) variances, and by how much a whole number of noise may move each sum."""
-        shape = len(rows.labels), rows.columns
-        used = np.asarray((rows.of >= 0).any(axis=0))
-        if not used.any():
-            return np.zeros(shape), np.zeros(shape)
-        found, kind = self._variances_below(rows.of >= 0, used)
-        label = rows.at_tops(np.maximum, rows.of[:, used], -1)
-        # Different roots share no measurement, so that their variances add up.
-        roots = found[self._squares.tree.roots].sum(axis=0, keepdims=True)
-        tops = roots if rows.tops is None else found[rows.tops.nodes]
-        each, label = np.broadcast_to(tops[:, kind], label.shape)[label >= 0], label[label >= 0]
-        step = np.zeros(shape)
-        np.maximum.at(step.reshape(-1), label, np.minimum(1.0, np.sqrt(each / self.least_variance)))
-        return np.asarray(np.bincount(label, each, step.size), float).reshape(shape), step
+        """Return (rows, columns) variances, and by how much a whole number of noise may move each sum.
 
-    def _variances_below(self, chosen: Bools, used: Bools) -> tuple[Floats, Indices]:
-        """Return variances of the sums of chosen leaves below each node, (nodes, kinds), and cells' kinds.
-
-        Cells of the other axes have independent noise, of equal variances where the same leaves are chosen.
+        Cells of the other axes have independent noise, of equal variances where the same leaves are chosen
+        and possible.
         """
-        kinds, leaves, squares = chosen[:, used], len(chosen), self._squares
+        step = np.zeros((len(rows.labels), rows.columns))
+        used = np.flatnonzero((rows.of >= 0).any(axis=0))
+        if not used.size:
+            return np.zeros_like(step), step
+        chosen, problem = distinct(rows.of[:, used] >= 0)
+        squares, number, column = self._squares, rows.sizes[used], used
         if self.impossible is not None:
-            kinds = np.concatenate([kinds, self.impossible.reshape(-1, len(used))[:, used]])
-        kind = np.zeros(kinds.shape[1], np.intp)
-        if (kinds != kinds[:, :1]).any():
-            kinds, kind = np.unique(kinds, axis=1, return_inverse=True)
-        else:
-            kinds = kinds[:, :1]
-        if self.impossible is not None:
-            measured = np.where(kinds[leaves:], 0.0, self.measured_variances[:, None])
+            # One least-squares problem for each choice of leaves with each pattern of exact zeros among them.
+            exact, pattern = self._zeros
+            cells = rows.kept(pattern.reshape(1, *self.axes.shape)).reshape(-1) * len(rows.sizes) + rows.kinds
+            number = np.bincount(cells, minlength=exact.shape[1] * len(rows.sizes))
+            number = number.reshape(exact.shape[1], -1)[:, used]
+            at, place = np.nonzero(number)
+            number, column, kinds = number[at, place], used[place], chosen.shape[1]
+            problem, present = numbered(at * kinds + problem[place], exact.shape[1] * kinds)
+            chosen, exact = chosen[:, present % kinds], exact[:, present // kinds]
+            measured = np.where(exact, 0.0, self.measured_variances[:, None])
             squares = TreeLeastSquares(squares.tree, measured)
-        below = np.zeros((squares.tree.nodes, kinds.shape[1]), bool)
-        below[self.axes.leaves] = kinds[:leaves]
-        return squares.sum_variances(below), kind.reshape(-1)
+        below = np.zeros((squares.tree.nodes, chosen.shape[1]), bool)
+        below[self.axes.leaves] = chosen[rows.leaves]
+        variances = squares.sum_variances(below)
+        # Different roots share no measurement, so that their variances add up.
+        roots = variances[squares.tree.roots].sum(axis=0, keepdims=True)
+        tops = roots if rows.tops is None else variances[rows.tops.nodes]
+        label = rows.at_tops(np.maximum, rows.of[:, column], -1)
+        each = tops[:, problem]
+        variance = rows.summed(each * number, label)
+        inside = label >= 0
+        moved = np.minimum(1.0, np.sqrt(each[inside] / self.least_variance))
+        np.maximum.at(step.reshape(-1), label[inside], moved)
+        return variance, step
+
+    @cached_property
+    def _zeros(self) -> tuple[Bools, Indices]:
+        """(nodes, patterns) exact zeros, and which pattern each cell of the other axes has."""
+        assert self.impossible is not None  # noqa: S101 - the caller has looked
+        return distinct(self.impossible.reshape(len(self.axes.parents), -1))
 
     def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats]:
         """Return the estimates of two sums of (leaves, cells) without a common one, and covariances."""
@@ -402,26 +423,29 @@ class PublishedTable:
 
     def select(self, rows: Rows) -> SelectedCells:
         """Return what is known of the sums of an answer, from the fewest cells that make them up."""
-        of = rows.at_nodes(self.present)
+        nodes, of = rows.at_nodes(self.present)
 
         def summed(cells: Floats | Integers) -> Floats:
-            return rows.summed(cells.reshape(of.shape), of)
+            return rows.summed(rows.contracted(cells), of)
 
-        values = summed(self.values)
+        values = summed(rows.kept(self.values[nodes]))
         if np.isnan(values).any():
             raise InputError(
                 "needs cells that are suppressed in what is published",
                 where="query",
                 hint="ask for larger groups, or leave the suppressed cells out with where",
             )
-        rms_error = np.broadcast_to(self.rms_error.reshape(len(of), -1), of.shape)
+        rms_error, margin = self.rms_error[nodes], rows.kept(self.margin[nodes])
+        if rms_error.ndim == 1:
+            rms_error = rms_error.reshape(-1, *[1] * (margin.ndim - 1))
+        else:
+            rms_error = rows.kept(rms_error)
         known = np.isfinite(rms_error)
         own = np.where(known, rms_error, 0.0)
-        moved = summed(
-            np.where(known, np.maximum(self.margin.reshape(of.shape) - quantile(self.level) * own, 0), 0)
-        )
+        moved = summed(np.where(known, np.maximum(margin - quantile(self.level) * own, 0), 0))
         if self.noise is None:
-            return SelectedCells.at_worst(values, summed(np.where(known, rms_error, np.inf)), moved)
+            each = np.broadcast_to(np.where(known, rms_error, np.inf), margin.shape)
+            return SelectedCells.at_worst(values, summed(each), moved)
         return SelectedCells(values, *self.noise.noise(rows), np.zeros_like(values), moved)
 
 
@@ -442,9 +466,10 @@ class PublishedCells:
 
     def select(self, rows: Rows) -> SelectedCells:
         """Return rows that are one published cell with their margins as ``moved``; not a number of others."""
-        of = rows.at_nodes(self.present)
-        one, values, margin = (
-            rows.summed(each.reshape(of.shape), of) for each in (np.ones(of.shape), self.values, self.margin)
+        nodes, of = rows.at_nodes(self.present)
+        one = rows.summed(np.broadcast_to(rows.sizes, of.shape), of)
+        values, margin = (
+            rows.summed(rows.contracted(rows.kept(each[nodes])), of) for each in (self.values, self.margin)
         )
         return SelectedCells.at_worst(np.where(one == 1, values, np.nan), np.zeros_like(values), margin)
 
