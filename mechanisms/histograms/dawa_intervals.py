@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, prod, sqrt
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats, Integers
+from tabularium.mechanisms.histograms.segmentation import Centre, backtrack
 from tabularium.mechanisms.kernels.compiled import compiled
-
-Centre = Literal["mean", "median"]
 
 _VALUE_BITS = 41  # of a count of at most 2^40
 _SIGN = 63
@@ -154,7 +152,7 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
     int64, shape (segments,), ascending from 0.
     """
     n = numbers.size
-    last = np.zeros(n + 1, dtype=np.int64)
+    last = np.zeros(n + 1, dtype=np.int32)
     room, now, count = 64, 0, 1
     pieces = np.zeros((2, room, 4), dtype=np.float64)
     begins = np.zeros((2, room), dtype=np.int64)
@@ -203,7 +201,7 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
             _open(pieces, begins, then, kept, inf, ceiling, t + 1)
             kept += 1
         now, count = then, kept
-    return _traced(last)
+    return backtrack(last)
 
 
 @compiled
@@ -229,21 +227,6 @@ def _grow(pieces: Floats, begins: Integers, room: int) -> tuple[Floats, Integers
             for column in range(4):
                 wider[bank, place, column] = pieces[bank, place, column]
     return wider, longer
-
-
-@compiled
-def _traced(last: Integers) -> Integers:
-    """Return where the segments begin, from where the last one of every beginning begins."""
-    count, end = 0, last.size - 1
-    while end > 0:
-        end = last[end]
-        count += 1
-    found = np.zeros(count, dtype=np.int64)
-    end = last.size - 1
-    for place in range(count - 1, -1, -1):
-        end = last[end]
-        found[place] = end
-    return found
 
 
 _DIGITS = 52  # of an index that a double holds exactly

@@ -331,7 +331,7 @@ def median_layer(
             room *= 4
         # The segment that begins with this level holds what lies between the pieces, up to the ceiling.
         base = flat - least
-        low = _first_from(levels, rank, levels[rank] - (ceiling - base))
+        low = first_from(levels, rank, levels[rank] - (ceiling - base))
         high = _last_to(levels, rank, levels[rank] + (ceiling - base))
         kept, free, dead = 0, count, room
         edge = 0
@@ -470,7 +470,7 @@ def _cut(
         node = above(tree, floors, at, pieces[row, HIGH])
         needed = levels[at] + (value - ceiling - slope - 1) // -slope
         if needed < levels[node]:
-            node = _first_from(levels, at, needed)
+            node = first_from(levels, at, needed)
         pieces[row, LOW] = node
         pieces[row, AT_LOW] = value + slope * (levels[node] - levels[at])
         if tree[node] > 0 and node < pieces[row, HIGH]:
@@ -491,7 +491,7 @@ def _cut(
 
 
 @compiled
-def _first_from(levels: Integers, rank: int, bound: int) -> int:
+def first_from(levels: Integers, rank: int, bound: int) -> int:
     """Return the first rank whose level is ``bound`` or more, searched outwards from ``rank``."""
     step = 1
     if levels[rank] >= bound:
@@ -522,7 +522,7 @@ def _first_from(levels: Integers, rank: int, bound: int) -> int:
 @compiled
 def _last_to(levels: Integers, rank: int, bound: int) -> int:
     """Return the last rank whose level is ``bound`` or less, searched outwards from ``rank``."""
-    return _first_from(levels, rank, bound + 1) - 1
+    return first_from(levels, rank, bound + 1) - 1
 
 
 @compiled

@@ -543,7 +543,8 @@ class Rows:
     @property
     def number(self) -> Integers:
         """(rows,) how many cells each row sums."""
-        return self.counted.sum(axis=1)
+        found: Integers = self.counted.sum(axis=1)
+        return found
 
     def contracted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum the numbers of :meth:`kept` cells over the cells of each kind: (m, kinds)."""
