@@ -258,8 +258,9 @@ class TableSet:
                     # A link through a shallow table says nothing about the nodes below that table's leaves.
                     reach = min(self._depth(marginal, name) for name in link.tables)
                     if marginal.within(link.marginal) and reach >= depth:
-                        _join(leader, *link.tables)
-                heads = [name for name in deep if _find(leader, name) == name]
+                        one, other = (leader[name] for name in link.tables)
+                        leader = {name: other if head == one else head for name, head in leader.items()}
+                heads = [name for name in deep if leader[name] == name]
                 links += [
                     Link(marginal, (one, other), self.views(one, other, marginal))
                     for one, other in pairwise(heads)
@@ -268,18 +269,6 @@ class TableSet:
 
     def _depth(self, marginal: Marginal, name: str) -> int:
         return self.frames[name].tree.nodes if marginal.along else 1
-
-
-def _find(leader: dict[str, str], name: str) -> str:
-    while leader[name] != name:
-        name = leader[name]
-    return name
-
-
-def _join(leader: dict[str, str], one: str, other: str) -> None:
-    first, second = _find(leader, one), _find(leader, other)
-    if first != second:
-        leader[first] = second
 
 
 def _lattice(tables: list[Marginal]) -> tuple[Marginal, ...]:
