@@ -190,14 +190,14 @@ class TableSet:
     def __init__(self, frames: Mapping[str, TableShape]) -> None:
         if not frames:
             raise _wrong("there are no tables", "give at least one")
-        self.frames = dict(frames)
-        _check_names(self.frames)
-        _check_trees(self.frames)
-        self.marginals = _lattice([frame.marginal for frame in self.frames.values()])
+        self.tables = dict(frames)
+        _check_names(self.tables)
+        _check_trees(self.tables)
+        self.marginals = _lattice([frame.marginal for frame in self.tables.values()])
         self.links = tuple(self._links())
 
     def __repr__(self) -> str:
-        return f"TableSet(tables={len(self.frames)}, links={[str(link.marginal) for link in self.links]})"
+        return f"TableSet(tables={len(self.tables)}, links={[str(link.marginal) for link in self.links]})"
 
     @cached_property
     def equations(self) -> int:
@@ -206,8 +206,8 @@ class TableSet:
 
     def holding(self, marginal: Marginal) -> list[str]:
         """Name the tables that have all dimensions of a marginal, the deepest hierarchy first."""
-        names = [name for name, frame in self.frames.items() if marginal.within(frame.marginal)]
-        return sorted(names, key=lambda name: -self.frames[name].tree.nodes)
+        names = [name for name, frame in self.tables.items() if marginal.within(frame.marginal)]
+        return sorted(names, key=lambda name: -self.tables[name].tree.nodes)
 
     @cached_property
     def shapes(self) -> dict[Marginal, TableShape]:
@@ -216,11 +216,11 @@ class TableSet:
 
     def _shape(self, marginal: Marginal) -> TableShape:
         names = self.holding(marginal)
-        flat = {name: self.frames[names[0]].flat[name] for name in marginal.flat}
+        flat = {name: self.tables[names[0]].flat[name] for name in marginal.flat}
         if marginal.along is None:
             return TableShape(flat)
-        own = [name for name in names if self.frames[name].marginal == marginal]
-        depth = [self.frames[name] for name in (own[:1] + names[1:2] or names[:1])]
+        own = [name for name in names if self.tables[name].marginal == marginal]
+        depth = [self.tables[name] for name in (own[:1] + names[1:2] or names[:1])]
         return TableShape(
             flat, marginal.along, max((frame.tree for frame in depth), key=lambda tree: tree.nodes)
         )
@@ -237,7 +237,7 @@ class TableSet:
 
     def views(self, one: str, other: str, marginal: Marginal | None = None) -> tuple[View, View]:
         """Return how two tables show a marginal, by default the largest that both have, row by row alike."""
-        first, second = self.frames[one], self.frames[other]
+        first, second = self.tables[one], self.tables[other]
         marginal = marginal or first.marginal.meet(second.marginal)
         if marginal.along is None:
             return View(first, marginal, None), View(second, marginal, None)
@@ -268,7 +268,7 @@ class TableSet:
         return links
 
     def _depth(self, marginal: Marginal, name: str) -> int:
-        return self.frames[name].tree.nodes if marginal.along else 1
+        return self.tables[name].tree.nodes if marginal.along else 1
 
 
 def _lattice(tables: list[Marginal]) -> tuple[Marginal, ...]:

@@ -13,7 +13,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape, consistency, joint_consistency
 from tabularium.mechanisms.noise.synthetic import generator
 
-from .dense_tables import dense_tables, measured, random_overlap, truth_of
+from .dense_tables import dense_tables, measured, random_tables, truth_of
 
 Floats = NDArray[np.float64]
 KINDS = ("equal", "cells", "inner unmeasured", "leaves unmeasured", "exact nodes", "exact cells")
@@ -45,17 +45,17 @@ def test_agrees_with_dense_least_squares(kind: str) -> None:
     compared = 0
     for seed in range(24 if kind == "leaves unmeasured" else 50):
         rng = generator(1000 + seed)
-        overlap = random_overlap(rng, hierarchies=1 + seed % 2)
-        values, variances = measured(overlap, truth_of(overlap, rng), kind, rng)
-        dense = dense_tables(overlap, values, variances)
+        table_set = random_tables(rng, hierarchies=1 + seed % 2)
+        values, variances = measured(table_set, truth_of(table_set, rng), kind, rng)
+        dense = dense_tables(table_set, values, variances)
         if dense is None:
             with pytest.raises(MechanismError, match="not measured"):
-                joint_consistency(overlap, values, variances)
+                joint_consistency(table_set, values, variances)
             continue
-        made = joint_consistency(overlap, values, variances)
+        made = joint_consistency(table_set, values, variances)
         _assert_close(made.estimates, dense)
         if seed % 5 == 0:
-            forced = joint_consistency(overlap, values, variances, method="conjugate gradients")
+            forced = joint_consistency(table_set, values, variances, method="conjugate gradients")
             _assert_close(forced.estimates, dense)
         compared += 1
     assert compared >= 8
@@ -86,7 +86,7 @@ def test_public_totals_are_one_more_table() -> None:
     rng = generator(11)
     tree = Hierarchy([-1, 0, 0, 1, 1, 2, 2])
     cut = Hierarchy(tree.parents[:3])
-    overlap = TableSet(
+    table_set = TableSet(
         {
             "people": TableShape({"sex": 2, "age": 3}, "region", tree),
             "jobs": TableShape({"job": 4}, "region", tree),
@@ -94,7 +94,7 @@ def test_public_totals_are_one_more_table() -> None:
             "populations": TableShape({}, "region", cut),
         }
     )
-    truth = truth_of(overlap, rng, mean=20)
+    truth = truth_of(table_set, rng, mean=20)
     variances: dict[str, Floats] = {
         "people": rng.uniform(1, 9, size=(7, 6)),
         "jobs": np.full((7, 1), 4.0),
@@ -104,9 +104,9 @@ def test_public_totals_are_one_more_table() -> None:
     values = {name: table + rng.normal(0, 3, table.shape) for name, table in truth.items()}
     values["national"], values["populations"] = truth["national"], truth["populations"]
     values["national"][0, 1] = np.nan
-    dense = dense_tables(overlap, {**values, "national": np.nan_to_num(values["national"])}, variances)
+    dense = dense_tables(table_set, {**values, "national": np.nan_to_num(values["national"])}, variances)
     assert dense is not None
-    made = joint_consistency(overlap, values, variances)
+    made = joint_consistency(table_set, values, variances)
     _assert_close(made.estimates, dense)
     people = made.estimates["people"].values
     assert people[1:3].sum(axis=1) == pytest.approx(truth["populations"][1:, 0], abs=1e-9)
@@ -117,27 +117,27 @@ def test_public_totals_are_one_more_table() -> None:
 
 
 def test_tables_that_share_the_total_alone() -> None:
-    overlap = TableSet(
+    table_set = TableSet(
         {
             "a": TableShape({"x": 2}, "h", Hierarchy([-1, 0, 0])),
             "b": TableShape({"y": 3}, "g", Hierarchy([-1, 0])),
         }
     )
     rng = generator(3)
-    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
-    dense = dense_tables(overlap, values, variances)
+    values, variances = measured(table_set, truth_of(table_set, rng), "cells", rng)
+    dense = dense_tables(table_set, values, variances)
     assert dense is not None
-    _assert_close(joint_consistency(overlap, values, variances).estimates, dense)
+    _assert_close(joint_consistency(table_set, values, variances).estimates, dense)
 
 
 def test_estimated_variances_are_near_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = generator(8)
     tree = Hierarchy(np.r_[-1, np.zeros(3, int), 1 + np.arange(9) // 3])
-    overlap = TableSet({"a": TableShape({"x": 2, "y": 3}, "h", tree), "b": TableShape({"x": 2}, "h", tree)})
-    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
-    exact = joint_consistency(overlap, values, variances)
+    table_set = TableSet({"a": TableShape({"x": 2, "y": 3}, "h", tree), "b": TableShape({"x": 2}, "h", tree)})
+    values, variances = measured(table_set, truth_of(table_set, rng), "cells", rng)
+    exact = joint_consistency(table_set, values, variances)
     monkeypatch.setattr(module, "SMALL", 0)
-    rough = joint_consistency(overlap, values, variances)
+    rough = joint_consistency(table_set, values, variances)
     assert (exact.variances, rough.variances, rough.probes) == ("exact", "estimated", 32)
     for name, estimate in exact.estimates.items():
         ratio = rough.estimates[name].variances / estimate.variances
@@ -150,11 +150,11 @@ def test_estimated_variances_are_near_the_exact_ones(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
 def test_units_do_not_matter(scale: float) -> None:
     rng = generator(21)
-    overlap = random_overlap(generator(4), hierarchies=1)
-    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
-    one = joint_consistency(overlap, values, variances)
+    table_set = random_tables(generator(4), hierarchies=1)
+    values, variances = measured(table_set, truth_of(table_set, rng), "cells", rng)
+    one = joint_consistency(table_set, values, variances)
     other = joint_consistency(
-        overlap,
+        table_set,
         {name: table * scale for name, table in values.items()},
         {name: table * scale**2 for name, table in variances.items()},
     )
@@ -187,18 +187,18 @@ def test_units_do_not_matter(scale: float) -> None:
     ],
 )
 def test_bad_input_is_named_in_one_line(values: dict, variances: dict, message: str) -> None:
-    overlap = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
+    table_set = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
     with pytest.raises(MechanismError, match=re.escape(message)) as caught:
-        joint_consistency(overlap, values, variances)
+        joint_consistency(table_set, values, variances)
     assert "\n" not in str(caught.value)
 
 
 def test_contradicting_cells_are_named() -> None:
-    overlap = TableSet({"a": TableShape({"x": 2, "y": 2}), "b": TableShape({"x": 2})})
+    table_set = TableSet({"a": TableShape({"x": 2, "y": 2}), "b": TableShape({"x": 2})})
     values = {"a": [[1.0, 2.0, 3.0, 4.0]], "b": [[3.0, 8.0]]}
     variances = {"a": [[1.0, 2.0, 0.0, 0.0]], "b": [[1.0, 0.0]]}
     with pytest.raises(
         MechanismError,
         match=re.escape("exact values of a and b contradict each other on their marginal x (group 1)"),
     ):
-        joint_consistency(overlap, values, variances)
+        joint_consistency(table_set, values, variances)

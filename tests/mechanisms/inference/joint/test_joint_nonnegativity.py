@@ -31,7 +31,7 @@ from tabularium.mechanisms.inference.joint.projection_schedule import (
 )
 from tabularium.mechanisms.noise.synthetic import generator
 
-from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
+from .dense_tables import breadth_first, equations, measured, random_tables, truth_of
 
 Floats = NDArray[np.float64]
 
@@ -160,37 +160,37 @@ def test_disjoint_conditions_are_families() -> None:
 def test_everything_holds_on_random_tables(kind: str) -> None:
     for seed in range(16):
         rng = generator(3000 + seed)
-        overlap = random_overlap(rng, hierarchies=1 + seed % 2)
-        truth = truth_of(overlap, rng, mean=1.0)
-        values, variances = measured(overlap, truth, kind, rng)
+        table_set = random_tables(rng, hierarchies=1 + seed % 2)
+        truth = truth_of(table_set, rng, mean=1.0)
+        values, variances = measured(table_set, truth, kind, rng)
         try:
-            linear = joint_consistency(overlap, values, variances)
+            linear = joint_consistency(table_set, values, variances)
         except MechanismError:
             continue
-        made = joint_nonnegativity(overlap, linear.estimates)
-        assert_sound(overlap, {name: each.values for name, each in made.estimates.items()})
+        made = joint_nonnegativity(table_set, linear.estimates)
+        assert_sound(table_set, {name: each.values for name, each in made.estimates.items()})
         for name, table in truth.items():
             exact = np.broadcast_to(variances[name] == 0, table.shape)
             assert np.abs(made.estimates[name].values - table)[exact].max(initial=0) <= 1e-6
             assert (made.estimates[name].variances == linear.estimates[name].variances).all()
-        if kind in ("equal", "cells") and not made.families and len(overlap.frames) > 1:
-            assert_every_step_optimal(overlap, linear.estimates, made.estimates)
+        if kind in ("equal", "cells") and not made.families and len(table_set.tables) > 1:
+            assert_every_step_optimal(table_set, linear.estimates, made.estimates)
 
 
-def assert_sound(overlap: TableSet, tables: dict[str, Floats]) -> None:
-    joined = np.concatenate([tables[name].ravel() for name in overlap.frames])
+def assert_sound(table_set: TableSet, tables: dict[str, Floats]) -> None:
+    joined = np.concatenate([tables[name].ravel() for name in table_set.tables])
     assert joined.min() >= 0
-    assert np.abs(equations(overlap)[0] @ joined).max(initial=0) <= 1e-9 * max(1.0, joined.max())
+    assert np.abs(equations(table_set)[0] @ joined).max(initial=0) <= 1e-9 * max(1.0, joined.max())
 
 
 def assert_every_step_optimal(
-    overlap: TableSet, before: dict[str, Estimate], after: dict[str, Estimate]
+    table_set: TableSet, before: dict[str, Estimate], after: dict[str, Estimate]
 ) -> None:
     """Each marginal, at each depth, is the nearest one under what was settled before."""
-    e = marginal_tables(overlap, {name: each.values for name, each in before.items()})
-    w = marginal_variances(overlap, {name: each.variances for name, each in before.items()})
-    x = marginal_tables(overlap, {name: each.values for name, each in after.items()})
-    for steps in projection_schedule(overlap):
+    e = marginal_tables(table_set, {name: each.values for name, each in before.items()})
+    w = marginal_variances(table_set, {name: each.variances for name, each in before.items()})
+    x = marginal_tables(table_set, {name: each.values for name, each in after.items()})
+    for steps in projection_schedule(table_set):
         for step in steps:
             found, given, weight = (each[step.marginal][step.rows].ravel() for each in (x, e, w))
             if not step.conditions:
@@ -215,25 +215,25 @@ def test_margins_move_with_their_cells_where_nothing_else_is_possible() -> None:
     families = 0
     for seed in (4, 6, 7):
         rng = generator(70 + seed)
-        overlap = triangle(rng, deep=True)
-        values, variances = measured(overlap, truth_of(overlap, rng, mean=0.5), "equal", rng)
-        made = joint_nonnegativity(overlap, joint_consistency(overlap, values, variances).estimates)
-        assert_sound(overlap, {name: each.values for name, each in made.estimates.items()})
+        table_set = triangle(rng, deep=True)
+        values, variances = measured(table_set, truth_of(table_set, rng, mean=0.5), "equal", rng)
+        made = joint_nonnegativity(table_set, joint_consistency(table_set, values, variances).estimates)
+        assert_sound(table_set, {name: each.values for name, each in made.estimates.items()})
         families += made.families
     assert families >= 3
 
 
 def test_scattered_exact_cells_can_make_everything_move_at_once() -> None:
     # The nearest marginal leaves no room for the exact cells of both tables; all at once there is.
-    overlap = triangle(generator(1), deep=False)
+    table_set = triangle(generator(1), deep=False)
     everything = 0
     for seed in range(8):
         rng = generator(seed)
-        truth = truth_of(overlap, rng, mean=0.3)
-        values, variances = measured(overlap, truth, "exact cells", rng)
-        linear = joint_consistency(overlap, values, variances)
-        made = joint_nonnegativity(overlap, linear.estimates)
-        assert_sound(overlap, {name: each.values for name, each in made.estimates.items()})
+        truth = truth_of(table_set, rng, mean=0.3)
+        values, variances = measured(table_set, truth, "exact cells", rng)
+        linear = joint_consistency(table_set, values, variances)
+        made = joint_nonnegativity(table_set, linear.estimates)
+        assert_sound(table_set, {name: each.values for name, each in made.estimates.items()})
         everything += made.diagnostics()["families_at_once"] != 0
     assert everything > 0
 
@@ -243,35 +243,35 @@ def test_one_table_is_the_single_table_answer() -> None:
     tree = Hierarchy([-1, 0, 0, 1, 1])
     values = rng.normal(0, 9, size=(5, 4))
     linear = joint_consistency(TableSet({"t": TableShape({"x": 4}, "h", tree)}), {"t": values}, {"t": 2.0})
-    made = joint_nonnegativity(linear.overlap, linear.estimates)
+    made = joint_nonnegativity(linear.table_set, linear.estimates)
     assert (made.estimates["t"].values == nonnegativity(tree, linear.estimates["t"]).values).all()
 
 
 def test_impossible_exact_values_are_refused() -> None:
-    overlap = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
+    table_set = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
     bad = {
         "a": Estimate(np.array([[-3.0, 5.0]]), np.array([[0.0, 1.0]])),
         "b": Estimate(np.array([[2.0]]), np.array([[1.0]])),
     }
     with pytest.raises(MechanismError, match="an exact value of the marginal x is negative"):
-        joint_nonnegativity(overlap, bad)
+        joint_nonnegativity(table_set, bad)
     short = {
         "a": Estimate(np.array([[3.0, -1.0]]), np.array([[0.0, 1.0]])),
         "b": Estimate(np.array([[2.0]]), np.array([[0.0]])),
     }
     with pytest.raises(MechanismError, match="exact values leave no non-negative tables"):
-        joint_nonnegativity(overlap, short)
+        joint_nonnegativity(table_set, short)
     with pytest.raises(MechanismError, match=re.escape("table b has no estimate")):
-        joint_nonnegativity(overlap, {"a": bad["a"]})
+        joint_nonnegativity(table_set, {"a": bad["a"]})
     with pytest.raises(MechanismError, match="table a: node 0 has a value that is not finite"):
-        joint_nonnegativity(overlap, {**bad, "a": Estimate(np.array([[np.nan, 1.0]]), np.ones((1, 1)))})
+        joint_nonnegativity(table_set, {**bad, "a": Estimate(np.array([[np.nan, 1.0]]), np.ones((1, 1)))})
 
 
 def test_totals_stay_unbiased_on_sparse_tables() -> None:
     """Nine cells in ten empty: totals within three standard errors, and not worse than table by table."""
     runs, rng = 50, generator(2027)
     tree = Hierarchy(np.r_[-1, np.zeros(12, int)])
-    overlap = TableSet(
+    table_set = TableSet(
         {"a": TableShape({"x": 6, "s": 2}, "h", tree), "b": TableShape({"y": 8, "s": 2}, "h", tree)}
     )
     leaves = np.flatnonzero(tree.leaf)
@@ -290,13 +290,13 @@ def test_totals_stay_unbiased_on_sparse_tables() -> None:
         noisy = {
             name: table + np.rint(rng.laplace(scale=20, size=table.shape)) for name, table in truth.items()
         }
-        linear = joint_consistency(overlap, noisy, {"a": 800.0, "b": 800.0})
-        final = joint_rounding(overlap, joint_nonnegativity(overlap, linear.estimates).estimates)
+        linear = joint_consistency(table_set, noisy, {"a": 800.0, "b": 800.0})
+        final = joint_rounding(table_set, joint_nonnegativity(table_set, linear.estimates).estimates)
         # A number may have to go further than 1, but everything adds up and agrees.
         assert all(violation.kind == "cell" for violation in final.violations)
         far += len(final.violations)
         together.append(final.tables["a"][:1].sum(axis=1) - truth["a"][:1].sum(axis=1))
-        single = TableSet({"a": overlap.frames["a"]})
+        single = TableSet({"a": table_set.tables["a"]})
         one = joint_consistency(single, noisy, {"a": 800.0})
         table = joint_nonnegativity(single, one.estimates).estimates["a"].values
         alone.append(table[:1].sum(axis=1) - truth["a"][:1].sum(axis=1))

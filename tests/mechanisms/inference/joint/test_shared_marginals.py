@@ -11,7 +11,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape
 from tabularium.mechanisms.noise.synthetic import generator
 
-from .dense_tables import equations, random_overlap, truth_of
+from .dense_tables import equations, random_tables, truth_of
 
 TREE = Hierarchy([-1, 0, 0, 1, 1, 2])
 SHORT = Hierarchy([-1, 0, 0])
@@ -56,12 +56,12 @@ def test_a_margin_is_gathered_in_its_own_order_and_handed_back() -> None:
 def test_links_imply_the_agreement_of_every_pair() -> None:
     """The few links must leave the same freedom as all pairs at all nodes: equal ranks."""
     for seed in range(14):
-        overlap = random_overlap(generator(seed), hierarchies=1 + seed % 2)
-        every, slices = equations(overlap)
+        table_set = random_tables(generator(seed), hierarchies=1 + seed % 2)
+        every, slices = equations(table_set)
         rows = list(every)
-        tables = {name: np.zeros(frame.shape) for name, frame in overlap.frames.items()}
+        tables = {name: np.zeros(frame.shape) for name, frame in table_set.tables.items()}
         few = []
-        for name, frame in overlap.frames.items():
+        for name, frame in table_set.tables.items():
             for place in range(tables[name].size):
                 tables[name].flat[place] = 1.0
                 column = [
@@ -71,7 +71,7 @@ def test_links_imply_the_agreement_of_every_pair() -> None:
                             for v, t in zip(link.views, link.tables, strict=True)
                         ]
                     )
-                    for link in overlap.links
+                    for link in table_set.links
                 ]
                 few.append(
                     np.concatenate([c[: len(c) // 2] - c[len(c) // 2 :] for c in column])
@@ -89,11 +89,11 @@ def test_links_imply_the_agreement_of_every_pair() -> None:
 
 def test_the_truth_of_the_test_tables_meets_all_equations() -> None:
     for seed in range(20):
-        overlap = random_overlap(generator(seed))
-        truth = truth_of(overlap, generator(seed))
-        joined = np.concatenate([truth[name].ravel() for name in overlap.frames])
-        assert not (equations(overlap)[0] @ joined).any()
-        assert overlap.gap(truth) == 0
+        table_set = random_tables(generator(seed))
+        truth = truth_of(table_set, generator(seed))
+        joined = np.concatenate([truth[name].ravel() for name in table_set.tables])
+        assert not (equations(table_set)[0] @ joined).any()
+        assert table_set.gap(truth) == 0
 
 
 @pytest.mark.parametrize(
