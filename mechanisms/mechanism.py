@@ -154,11 +154,6 @@ def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LAR
 
     The bound is public, and cutting off each count there brings no two tables further apart. Refusing a large
     count would say that there is one, and would come after other tables of the release have been drawn.
-
-    Raises
-    ------
-    MechanismError
-        Not whole numbers, negative, or no cells at all.
     """
     array = np.asarray(counts)
     if array.size == 0:

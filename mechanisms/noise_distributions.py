@@ -119,13 +119,7 @@ def noise_in(event: Event) -> Noise:
 
 
 def noise_of(family: str, scale: float | Fraction, *, whole: bool) -> Noise:
-    """Return the noise of a family by name.
-
-    Raises
-    ------
-    MechanismError
-        No such family, or a scale that is not a positive number.
-    """
+    """Return the noise of a family by name."""
     size = float(scale) if isinstance(scale, Real) else 0.0
     if not 0 < size < inf:
         raise MechanismError(

@@ -56,13 +56,7 @@ def check_integers(values: ArrayLike, where: str) -> NDArray[np.int64]:
 
 
 def on_lattice(values: ArrayLike, width: Fraction, where: str) -> NDArray[np.int64]:
-    """Return ``floor(values / width)`` as int64, clipped to ±2^52 steps.
-
-    Raises
-    ------
-    MechanismError
-        A width that is not a power of two (dividing by it would round), or values that are not numbers.
-    """
+    """Return ``floor(values / width)`` as int64, clipped to ±2^52 steps."""
     check_width(width, where)
     array = np.asarray(values)
     if array.dtype not in (np.float64, np.float32):

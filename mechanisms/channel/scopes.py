@@ -222,13 +222,7 @@ class SharedTranscript:
                 self._dropped.append(start)
 
     def begin_folding(self, path: str) -> None:
-        """Note that a folded scope is open: there is one at a time, as it counts on the order of events.
-
-        Raises
-        ------
-        MechanismError
-            Another one is open.
-        """
+        """Note that a folded scope is open: there is one at a time, as it counts on the order of events."""
         with self._lock:
             if self._folding:
                 raise MechanismError(

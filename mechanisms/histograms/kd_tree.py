@@ -71,11 +71,6 @@ class KdTree(Mechanism):
     risk
         Whether to estimate the mean squared error per cell. It costs no budget, but at a small one it is
         imprecise.
-
-    Raises
-    ------
-    MechanismError
-        A parameter that is none of these.
     """
 
     cells: Fraction = Fraction(1, 5)

@@ -66,13 +66,7 @@ class Merging:
         return noise.deviation * max(3.0, growth)
 
     def check(self, cells: int) -> None:
-        """Refuse what cannot be done in a table of so many cells.
-
-        Raises
-        ------
-        MechanismError
-            More bins than cells, or more than the search for them has memory for.
-        """
+        """Refuse what cannot be done in a table of so many cells."""
         if self.bins is None:
             return
         if self.bins > cells:
@@ -106,11 +100,6 @@ class NoiseFirst(Merging, Mechanism):
     risk_runs
         Simulations for an unbiased estimate of the mean squared error, 0 for none; each takes as long as the
         merging. It costs no budget, but where hardly anything is left of the noise it is imprecise.
-
-    Raises
-    ------
-    MechanismError
-        A parameter that is none of these.
     """
 
     risk_runs: int = 0
@@ -122,13 +111,7 @@ class NoiseFirst(Merging, Mechanism):
         check_runs(self.risk_runs)
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Add noise to each cell, for the whole budget.
-
-        Raises
-        ------
-        MechanismError
-            More bins than the counts have cells, or than the search has memory for; nothing was drawn.
-        """
+        """Add noise to each cell, for the whole budget."""
         self.check_shape(counts.shape)
         return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
 

@@ -80,14 +80,7 @@ class PerRegion(Mechanism):
         return tuple(min(side, 2) if a == self.axis else side for a, side in enumerate(shape))
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Draw the measurements of every region, each for the whole budget.
-
-        Raises
-        ------
-        MechanismError
-            There is no such axis, or the mechanism does not take such regions or this definition; nothing
-            was drawn.
-        """
+        """Draw the measurements of every region, each for the whole budget."""
         each, tables = self.each, self._regions(counts)
         if channel.definition not in each.definitions:
             raise MechanismError(

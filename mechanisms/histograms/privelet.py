@@ -96,13 +96,7 @@ class Privelet(Mechanism):
         return NoisyWavelets(measured.arrays["coefficients"], (noise,), axes=tuple(measured.meta["axes"]))
 
     def axes_for(self, shape: tuple[int, ...], definition: Definition = "pure") -> tuple[int, ...]:
-        """Return the numbers of the axes that are transformed in a table of this shape.
-
-        Raises
-        ------
-        MechanismError
-            An axis was asked for that the table does not have.
-        """
+        """Return the numbers of the axes that are transformed in a table of this shape."""
         if self.axes == "all":
             return tuple(range(len(shape)))
         if self.axes == "chosen":

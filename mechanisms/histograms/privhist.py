@@ -75,13 +75,7 @@ class PrivHist(Mechanism):
         switch(self.tied, "tied")
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Measure the number of records, then blocks and excess, whose shape follows from it.
-
-        Raises
-        ------
-        MechanismError
-            Prevalences that are no pairs; nothing was drawn.
-        """
+        """Measure the number of records, then blocks and excess, whose shape follows from it."""
         runs = self._runs(counts)
         records = np.array([min(int((runs[:, 0] * runs[:, 1]).sum()), LARGEST_SUM)])
         level = _level(channel)
@@ -353,13 +347,7 @@ def merged(pairs: NDArray[np.int64]) -> Runs:
 
 
 def pairs_of(runs: ArrayLike) -> Runs:
-    """Return pairs (count, multiplicity) as int64, shape (k, 2).
-
-    Raises
-    ------
-    MechanismError
-        Anything else.
-    """
+    """Return pairs (count, multiplicity) as int64, shape (k, 2)."""
     pairs = np.asarray(runs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or (pairs < 0).any():
         raise MechanismError(
@@ -379,11 +367,6 @@ def expand(runs: ArrayLike, largest: int = LARGEST_LIST) -> NDArray[np.int64]:
         Shape (k, 2).
     largest
         How long the list may be.
-
-    Raises
-    ------
-    MechanismError
-        Not such pairs, or more than ``largest`` items.
 
     Examples
     --------

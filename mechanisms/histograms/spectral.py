@@ -330,13 +330,7 @@ class Plan:
 def plan_for(
     shape: tuple[int, ...], transform: str, sensitivity: str, definition: Definition, cap: int, where: str
 ) -> Plan:
-    """Return the plan for a table, or refuse it.
-
-    Raises
-    ------
-    MechanismError
-        The error of the transform would add more than 1 % to the noise, or there are 2^31 cells or more.
-    """
+    """Return the plan for a table, or refuse it."""
     small = prod(shape) <= _FEW
     return (_small_plan if small else _plan)(shape, transform, sensitivity, definition, cap, where)
 

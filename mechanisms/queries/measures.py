@@ -285,13 +285,7 @@ class Parts:
 
     @classmethod
     def of_plans(cls, whole: Plan, part: Plan, axes: Axes, *, made_of_tests: bool) -> Parts:
-        """Return the groups within others, or what of the same groups passes tests.
-
-        Raises
-        ------
-        InputError
-            If a group lies in several others.
-        """
+        """Return the groups within others, or what of the same groups passes tests."""
         classes = CellClasses.of_plans(axes.attributes, whole, part)
         wholes, parts = Rows.laid(whole, axes, classes), Rows.laid(part, axes, classes)
         if made_of_tests:
@@ -421,15 +415,7 @@ class SizeHistogram:
 
 
 def estimate_property(query: Query, histograms: Sequence[SizeHistogram]) -> tuple[SizeHistogram, Estimated]:
-    """Return the histogram that a property is asked of, and its estimate.
-
-    Raises
-    ------
-    InputError
-        If no histogram, or more than one, has the name or is of the column.
-    MechanismError
-        If the histogram is empty.
-    """
+    """Return the histogram that a property is asked of, and its estimate."""
     assert query.of is not None  # noqa: S101 - the grammar's own rule
     found = _histogram(query.of, histograms)
     if query.measure == "distance":
@@ -513,12 +499,6 @@ def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySou
     """Return the tables or arrays that know what is asked of them, each with the query as it is put to it.
 
     Of those that count other records none is asked, unless the query names it.
-
-    Raises
-    ------
-    InputError
-        Naming a table that there is not, a name that could mean several measures, or what of a measure cannot
-        be computed.
     """
     if query.table is not None:
         tables = _named(query.table, tables)

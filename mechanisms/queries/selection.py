@@ -251,13 +251,7 @@ def numbered(labels: Indices, number: int) -> tuple[Indices, Indices]:
 
 
 def bind(query: Query, attributes: Sequence[AnyAttribute]) -> Plan:
-    """Bind a query to the attributes of a table.
-
-    Raises
-    ------
-    InputError
-        Naming the character of what is not known, cannot be told apart, or cannot be computed.
-    """
+    """Bind a query to the attributes of a table."""
     plan = Plan(None, (np.ones(1), np.ones(1)), conditions(query.where, attributes), (), ())
     if query.of is not None:
         of, _ = find(query.of, attributes)
@@ -312,11 +306,6 @@ def find(word: Word, attributes: Sequence[AnyAttribute]) -> Place:
     """Return the attribute, and the level, that a name means.
 
     An attribute's own name comes before names of levels; ``attribute.level`` is never ambiguous.
-
-    Raises
-    ------
-    InputError
-        If there is no such name, or several attributes have a level of that name.
     """
     place = _find(word, attributes)
     if place is not None:
@@ -372,11 +361,6 @@ def closed(
     """Return the largest number of each cell, the last one's as the query says it with ``up_to``.
 
     ``numbers`` are the smallest and largest of each cell, NaN for cells without.
-
-    Raises
-    ------
-    InputError
-        If a bin without an end is asked for and the query does not say where it ends, or says what cannot be.
     """
     low, high = numbers
     last = int(np.nanargmax(high))
@@ -449,11 +433,6 @@ class Rows:
         """Lay a plan over axes; combinations of groups without any chosen cell make no row.
 
         ``classes``: within which the plan tells no cells apart; the fewest with chosen cells unless said.
-
-        Raises
-        ------
-        InputError
-            If the answer would have too many rows.
         """
         if prod(len(groups.codes) for _, groups in plan.by) > MOST_ROWS:
             hint = f"group by fewer attributes; {MOST_ROWS} rows are possible"

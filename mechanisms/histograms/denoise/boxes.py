@@ -256,13 +256,7 @@ MOST_BOXES = 1 << 23
 
 
 def axes_of(shape: tuple[int, ...], categorical: tuple[int, ...]) -> tuple[int, ...]:
-    """Return axes in ascending order, none twice; negative ones count from the end.
-
-    Raises
-    ------
-    MechanismError
-        There is no such axis.
-    """
+    """Return axes in ascending order, none twice; negative ones count from the end."""
     if any(not -len(shape) <= axis < len(shape) for axis in categorical):
         raise MechanismError(
             f"a table of {len(shape)} dimensions has no such axis",
@@ -289,13 +283,7 @@ class Layout:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], categorical: tuple[int, ...]) -> Layout:
-        """Return the layout of a table with these ``categorical`` axes (negative ones count from the end).
-
-        Raises
-        ------
-        MechanismError
-            There is no such axis, or there are too many axes to smooth over.
-        """
+        """Return the layout of a table with these ``categorical`` axes (negative ones count from the end)."""
         layout = cls(shape, axes_of(shape, categorical))
         if len(layout.sides) > MOST_AXES:
             raise MechanismError(

@@ -112,13 +112,7 @@ class Denoise(Mechanism):
         _check_workload(self)
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Add noise to each cell, for the whole budget.
-
-        Raises
-        ------
-        MechanismError
-            The counts have no such axis, or too many to average over; nothing was drawn.
-        """
+        """Add noise to each cell, for the whole budget."""
         if self.workload == "ranges":
             return draw_sums(counts, channel, self._apart(counts.shape), self.longest)
         self.check_shape(counts.shape)

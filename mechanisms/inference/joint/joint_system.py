@@ -229,13 +229,7 @@ class JointSystem:
         return moved, system
 
     def estimates(self, values: Mapping[str, Floats]) -> Tables:
-        """Return the least-squares estimates of all tables, which add up and agree.
-
-        Raises
-        ------
-        MechanismError
-            When exact values contradict each other, or a leaf is not determined.
-        """
+        """Return the least-squares estimates of all tables, which add up and agree."""
         first = self._solve(values, None)
         if self.any_unmeasured:
             rng = generator(1)
