@@ -128,7 +128,8 @@ class PHPartition(Mechanism):
         sizes = np.diff(kept, append=cells)
         means = sums / sizes
         if self.unattributed:
-            means = _ascending(means, sizes)
+            # Their noise variances go with 1/size².
+            means = np.asarray(isotonic_regression(means, weights=sizes.astype(np.float64) ** 2).x)
         if self.sign == "total":
             # Sums have the same noise each. Counts without owners are reduced alike, and stay in order.
             rows, weights = (np.repeat(means, sizes), 1) if self.unattributed else (sums, sizes)
@@ -243,11 +244,6 @@ def _mean_noise(amount: Fraction, definition: Definition) -> float:
     """
     rate = sinh(min(float(amount), 700.0)) if definition == "pure" else sqrt(pi * float(amount))
     return 1 / max(rate, 1 / LARGEST_SUM)
-
-
-def _ascending(means: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the ascending means nearest to ``means``, whose noise variances go with 1/size²."""
-    return np.asarray(isotonic_regression(means, weights=sizes.astype(np.float64) ** 2).x)
 
 
 def pruned(

@@ -60,7 +60,8 @@ class PerRegion(Mechanism):
 
     def __post_init__(self) -> None:
         whole_number(self.axis, 0, _MOST_AXES, "axis")
-        given = {name: _listed(value) for name, value in self.each.parameters().items()}
+        parameters = self.each.parameters().items()  # tuples as JSON has them
+        given = {name: list(value) if isinstance(value, tuple) else value for name, value in parameters}
         object.__setattr__(self, "parameters_of_each", given)
 
     @property
@@ -201,11 +202,6 @@ def _shape_of(region: Measured) -> tuple[int, ...]:
     if "shape" in region.meta:
         return tuple(region.meta["shape"])
     return next(region.arrays[name].shape for name in ("cells", "coefficients") if name in region.arrays)
-
-
-def _listed(value: Any) -> Any:
-    """Return a parameter as JSON has it."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _by_branch(transcript: tuple[Event, ...]) -> dict[int, tuple[Event, ...]]:

@@ -78,7 +78,8 @@ class PrivHist(Mechanism):
         """Measure the number of records, then blocks and excess, whose shape follows from it."""
         runs = self._runs(counts)
         records = np.array([min(int((runs[:, 0] * runs[:, 1]).sum()), LARGEST_SUM)])
-        level = _level(channel)
+        amount = float(channel.remaining)  # of a ρ, the ε whose noise is about as large
+        level = amount if channel.definition == "pure" else sqrt(2 * amount)
         rest = channel.remaining * (1 - self.total_share)
         total = channel.add_noise(records, channel.remaining - rest, purpose="records")
         if total[0] <= 0:
@@ -135,12 +136,6 @@ class PrivHist(Mechanism):
         if float((runs[:, 0].astype(np.float64) * runs[:, 1]).sum()) > LARGEST_SUM:
             return runs.astype(object)
         return runs
-
-
-def _level(channel: Channel) -> float:
-    """Return the ε of the whole budget; of a ρ, the one whose noise is about as large."""
-    amount = float(channel.remaining)
-    return amount if channel.definition == "pure" else sqrt(2 * amount)
 
 
 def boundaries_of(total: int, epsilon: float) -> NDArray[np.int64]:

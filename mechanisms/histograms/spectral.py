@@ -168,9 +168,9 @@ class ChosenSpectral(Spectral):
         epsilon = channel.pure_epsilon(total * Fraction(self.share))
         added, candidates = self._weighed(plan, total - channel.pure_cost(epsilon), total)
         bounded = self._bounded(counts)
-        coordinates = exact_coordinates(bounded, plan)
+        exact = coordinates(bounded, plan.layout)
         radii = choose_radii(
-            coordinates,
+            exact,
             plan,
             added,
             candidates,
@@ -179,7 +179,7 @@ class ChosenSpectral(Spectral):
             channel=channel,
             where=self.name,
         )
-        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+        return measure(bounded, exact, plan, radii, channel), {"shape": list(counts.shape), "radii": radii}
 
     def _adds_in_squares(self) -> bool:
         """Say whether the score is -√(T² + c²) rather than -(T + c)."""
@@ -215,16 +215,6 @@ def measure(
         purpose="coefficients",
     )
     return {"coefficients": noisy}
-
-
-def exact_coordinates(bounded: Counts, plan: Plan) -> Floats:
-    """Return the coordinates of a table, double words of shape (2, N)."""
-    return coordinates(bounded, plan.layout)
-
-
-def public(counts: Counts, radii: int) -> dict[str, Any]:
-    """Return what a measurement says besides its noisy numbers."""
-    return {"shape": list(counts.shape), "radii": radii}
 
 
 def _floor(words: Floats) -> Floats:
@@ -396,8 +386,8 @@ class Fpa(Spectral):
         plan = self._plan(counts, channel)
         radii = min(self.k, plan.ends.size)
         bounded = self._bounded(counts)
-        coordinates = exact_coordinates(bounded, plan)
-        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+        exact = coordinates(bounded, plan.layout)
+        return measure(bounded, exact, plan, radii, channel), {"shape": list(counts.shape), "radii": radii}
 
 
 @dataclass(frozen=True)

@@ -108,35 +108,9 @@ class Mask:
     place: int
     cells: Bools
 
-    @property
-    def masks(self) -> Iterator[Mask]:
-        """The test itself."""
-        yield self
 
-    def passed(self, classes: Sequence[CellClasses]) -> Bools:
-        """Return which combinations of classes of cells pass: an axis for each attribute."""
-        shape = [-1 if place == self.place else 1 for place in range(len(classes))]
-        return self.cells[classes[self.place].first].reshape(shape)
-
-
-@dataclass(frozen=True, eq=False)
-class Alternatives:
-    """Tests of which one list must be passed."""
-
-    options: tuple[tuple[Condition, ...], ...]
-
-    @property
-    def masks(self) -> Iterator[Mask]:
-        """The tests of single attributes in all of them."""
-        return (mask for option in self.options for each in option for mask in each.masks)
-
-    def passed(self, classes: Sequence[CellClasses]) -> Bools:
-        """Return which combinations of classes of cells pass: an axis for each attribute."""
-        found: Bools = reduce(np.logical_or, (passed(option, classes) for option in self.options))
-        return found
-
-
-Condition = Mask | Alternatives
+Condition = Mask | tuple[tuple["Condition", ...], ...]
+"""A test, or lists of tests of which one must be passed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +183,7 @@ class CellClasses:
         for plan in plans:
             for place, groups in plan.by:
                 labels[place].append((groups.of, len(groups.codes)))
-            for mask in (mask for test in plan.tests for mask in test.masks):
+            for mask in _masks(plan.tests):
                 labels[mask.place].append((mask.cells, 2))
         single = {plan.of for plan in plans}
         return tuple(
@@ -281,19 +255,28 @@ def bind(query: Query, attributes: Sequence[AnyAttribute]) -> Plan:
 def conditions(tests: Sequence[Test], attributes: Sequence[AnyAttribute]) -> tuple[Condition, ...]:
     """Bind tests to the attributes of a table."""
     return tuple(
-        Alternatives(tuple(conditions(option, attributes) for option in test.options))
+        tuple(conditions(option, attributes) for option in test.options)
         if isinstance(test, Either)
         else Mask(*bound(test, attributes))
         for test in tests
     )
 
 
+def _masks(tests: Sequence[Condition]) -> Iterator[Mask]:
+    for test in tests:
+        yield from [test] if isinstance(test, Mask) else (each for option in test for each in _masks(option))
+
+
 def passed(tests: Sequence[Condition], classes: Sequence[CellClasses]) -> Bools:
     """Return which combinations of classes of cells pass every test; one along an axis without any."""
-    found = np.ones((1,) * len(classes), bool)
+    every = np.ones((1,) * len(classes), bool)
     for test in tests:
-        found = found & test.passed(classes)
-    return found
+        if isinstance(test, Mask):
+            shape = [-1 if place == test.place else 1 for place in range(len(classes))]
+            every = every & test.cells[classes[test.place].first].reshape(shape)
+        else:
+            every = every & reduce(np.logical_or, (passed(option, classes) for option in test))
+    return every
 
 
 def known_names(attributes: Sequence[AnyAttribute]) -> list[str]:
