@@ -60,12 +60,7 @@ class Mechanism(ABC):
         MechanismError
             The counts or the channel are not what the mechanism can work with; nothing was drawn.
         """
-        if channel.definition not in self.definitions:
-            raise MechanismError(
-                f"{self.name} needs a budget under {' or '.join(self.definitions)}, not {channel.definition}",
-                where=self.name,
-                hint="choose another mechanism or another definition",
-            )
+        self.check_definition(channel.definition)
         checked = self.validated(counts)
         start = len(channel.transcript)
         arrays, meta = self.draw(checked, facade(channel))
@@ -80,6 +75,15 @@ class Mechanism(ABC):
             # Inside another mechanism the channel is a façade, which does not say: the outer one will know.
             insecure=getattr(channel, "insecure", True),
         )
+
+    def check_definition(self, definition: Definition) -> None:
+        """Refuse a definition of privacy that the mechanism does not know."""
+        if definition not in self.definitions:
+            raise MechanismError(
+                f"{self.name} needs a budget under {' or '.join(self.definitions)}, not {definition}",
+                where=self.name,
+                hint="choose another mechanism or another definition",
+            )
 
     def validated(self, counts: ArrayLike) -> Counts:
         """Return the counts as ``draw`` takes them; see ``check_counts``."""

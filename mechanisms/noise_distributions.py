@@ -273,8 +273,8 @@ class NoiseCurve:
     def loss(self, precisions: Floats) -> Floats:
         """Return the loss that buys each precision; of Gaussian noise as if it were never coarse."""
         if self.definition == "pure":
-            found: Floats = 2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2))
-            return found
+            result: Floats = 2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2))
+            return result
         return precisions * self.sensitivity**2 / 2
 
     def slope(self, losses: Floats) -> Floats:

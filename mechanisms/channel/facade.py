@@ -51,6 +51,12 @@ class Facade:
         def grant(amount: Amount, purpose: str) -> Channel:
             return facade(channel.grant(amount, purpose))
 
+        def remaining() -> Fraction:
+            return channel.remaining
+
+        def transcript() -> tuple[Event, ...]:
+            return channel.transcript
+
         @contextmanager
         def parallel(*given: Any, **named: Any) -> Iterator[Branches]:
             with channel.parallel(*given, **named) as scope:
@@ -60,8 +66,7 @@ class Facade:
         self.grant, self.parallel = grant, parallel
         for name in _FORWARDED:
             setattr(self, name, forwarded(name))
-        self._remaining = lambda: channel.remaining
-        self._transcript = lambda: channel.transcript
+        self._remaining, self._transcript = remaining, transcript
 
     @property
     def remaining(self) -> Fraction:

@@ -86,16 +86,16 @@ def deviations(values: Integers, intervals: Intervals, centre: Centre, unit: int
 
     NumPy only; O(n log n) for each rank around medians, O(n) around means.
     """
-    found = [np.zeros(values.size, dtype=np.int64)]
+    result = [np.zeros(values.size, dtype=np.int64)]
     ascending = values
     for number, starts in enumerate(intervals.ranks[1:], 1):
         keep = intervals.kept[number]
         if centre == "median":
             ascending = _sorted_within(ascending, starts)
-            found.append(_around_medians(ascending, starts, unit)[keep])
+            result.append(_around_medians(ascending, starts, unit)[keep])
         else:
-            found.append(_around_means(values, starts, unit)[keep])
-    return np.concatenate(found)
+            result.append(_around_means(values, starts, unit)[keep])
+    return np.concatenate(result)
 
 
 def _sorted_within(values: Integers, starts: Integers) -> Integers:
@@ -113,8 +113,8 @@ def _around_medians(ascending: Integers, starts: Integers, unit: int) -> Integer
     stops = np.append(starts[1:], ascending.size)
     half = (stops - starts) // 2
     sums = np.append(0, np.cumsum(ascending))
-    found = (sums[stops] - sums[stops - half]) - (sums[starts + half] - sums[starts])
-    return np.asarray(found * unit, dtype=np.int64)
+    result = (sums[stops] - sums[stops - half]) - (sums[starts + half] - sums[starts])
+    return np.asarray(result * unit, dtype=np.int64)
 
 
 def _around_means(values: Integers, starts: Integers, unit: int) -> Integers:

@@ -118,13 +118,13 @@ def _deviations(
         elif rest >= met:
             quotient, rest = quotient + 1, rest - met
         if place < levels.size and levels[place] <= quotient:
-            found = first_from(levels, place, quotient + 1)
-            number, amount = _between(tree, bases, place, found)
-            above, beyond, place = above - number, beyond - amount, found
+            result = first_from(levels, place, quotient + 1)
+            number, amount = _between(tree, bases, place, result)
+            above, beyond, place = above - number, beyond - amount, result
         elif place > 0 and levels[place - 1] > quotient:
-            found = first_from(levels, place - 1, quotient + 1)
-            number, amount = _between(tree, bases, found, place)
-            above, beyond, place = above + number, beyond + amount, found
+            result = first_from(levels, place - 1, quotient + 1)
+            number, amount = _between(tree, bases, result, place)
+            above, beyond, place = above + number, beyond + amount, result
         share = int(float(4 * above * rest + met) / float(2 * met))  # 2·c·r/j to the nearest integer
         deviation = 2 * (beyond - above * quotient) - share
         if met < bins.size:

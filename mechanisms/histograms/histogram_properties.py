@@ -254,8 +254,8 @@ def _chebyshev_weights(support: float, records: float) -> Floats:
     top = cosh(degree * acosh(centre)) * (-1) ** degree
     chebyshev = np.polynomial.chebyshev.cheb2poly([0] * degree + [1])
     line = np.polynomial.Polynomial([-centre, half / records])  # ψ(x) in units of x·n
-    found = np.polynomial.Polynomial(chebyshev)(line).coef / -top
-    weights: Floats = found * np.exp([lgamma(j + 1) for j in range(degree + 1)])
+    result = np.polynomial.Polynomial(chebyshev)(line).coef / -top
+    weights: Floats = result * np.exp([lgamma(j + 1) for j in range(degree + 1)])
     return weights
 
 

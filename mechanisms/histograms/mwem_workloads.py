@@ -146,7 +146,7 @@ class TilingWorkload(_RowWorkload):
         """Return Σ|sum - the model's sum| of each tiling, less what its own noise would sum to."""
         apart = truth - _rounded(np.arange(truth.size), model)
         misfits = [np.abs(np.diff(self._at_edges(apart, query))) for query in range(self.size)]
-        return np.array([int(each.sum()) - _expected(noise, each.size) for each in misfits], dtype=np.int64)
+        return np.array([int(item.sum()) - _expected(noise, item.size) for item in misfits], dtype=np.int64)
 
     def fitted(
         self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
@@ -251,7 +251,7 @@ def _averaged(queries: Integers, answers: list[Floats]) -> tuple[Integers, list[
     by_query: dict[int, list[Floats]] = {}
     for query, answer in zip(queries.tolist(), answers, strict=True):
         by_query.setdefault(query, []).append(answer)
-    return np.array(list(by_query), dtype=np.int64), [np.mean(each, axis=0) for each in by_query.values()]
+    return np.array(list(by_query), dtype=np.int64), [np.mean(item, axis=0) for item in by_query.values()]
 
 
 def _expected(noise: float, numbers: int) -> int:
@@ -332,14 +332,14 @@ def tilings(cells: int, longest: int, most: int) -> list[tuple[int, int]]:
     runs of neighbouring blocks. Sorted; widths below cells/``most`` are left out.
     """
     least = -(-cells // most)
-    found = set()
+    result = set()
     block = 1
     while block < cells:
         for run in range(1, longest + 1):
             if least <= run * block < cells:
-                found |= {(run * block, offset) for offset in range(0, run * block, block)}
+                result |= {(run * block, offset) for offset in range(0, run * block, block)}
         block *= 2
-    return sorted(found)
+    return sorted(result)
 
 
 def at_edges(sums: Integers, width: int, offset: int) -> Integers:

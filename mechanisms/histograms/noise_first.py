@@ -350,12 +350,12 @@ def estimate_risk(
         At least 2. Always the same simulations for the same ``seed``.
     """
     rng, smoothed = generator(seed), smooth(table)
-    found, spread = np.empty(runs), np.empty(runs)
+    result, spread = np.empty(runs), np.empty(runs)
     for run in range(runs):
         more = noise.part(SHARE, table.size, rng).reshape(table.shape)
         again = smooth(table + more)
         rest = (again - table) ** 2
-        found[run] = rest.mean() - noise.variance + 2 * SHARE * ((again - smoothed) * more).mean()
+        result[run] = rest.mean() - noise.variance + 2 * SHARE * ((again - smoothed) * more).mean()
         spread[run] = rest.var()
-    error = found.var(ddof=1) / runs + spread.mean() / table.size
-    return Risk(float(found.mean()), float(sqrt(error)), runs)
+    error = result.var(ddof=1) / runs + spread.mean() / table.size
+    return Risk(float(result.mean()), float(sqrt(error)), runs)

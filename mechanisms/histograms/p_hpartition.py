@@ -97,10 +97,10 @@ class PHPartition(Mechanism):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values; ``sign`` only where it is not the paper's."""
-        found = super().parameters()
+        result = super().parameters()
         if self.sign == "free":
-            del found["sign"]
-        return found
+            del result["sign"]
+        return result
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Choose the cuts, choose how many of them to keep, and measure the parts that they leave."""

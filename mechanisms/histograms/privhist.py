@@ -170,9 +170,9 @@ def excess(runs: Runs, threshold: int, length: int) -> NDArray[np.int64]:
     """Return the ``length`` largest excesses over the threshold, descending, zeros where there are none."""
     before = np.cumsum(runs[:, 1]) - runs[:, 1]
     listed = np.repeat(runs[:, 0], np.clip(length - before, 0, runs[:, 1]).astype(np.int64))
-    found = np.zeros(length, dtype=np.int64)
-    found[: listed.size] = np.maximum(listed - threshold, 0)
-    return found
+    result = np.zeros(length, dtype=np.int64)
+    result[: listed.size] = np.maximum(listed - threshold, 0)
+    return result
 
 
 def histogram(
@@ -212,8 +212,8 @@ def items_beyond(
     # Blocks whose f is below g come last. They are Σ (blocks - g·widths)² instead of Σ (blocks - f·widths)².
     lifted = np.searchsorted(-reach, -places, side="right")
     square, cross, before = (
-        np.append(np.cumsum(each[::-1])[::-1], 0.0)[lifted]
-        for each in (widths**2, widths * blocks, (widths * reach) ** 2 - 2 * widths * reach * blocks)
+        np.append(np.cumsum(item[::-1])[::-1], 0.0)[lifted]
+        for item in (widths**2, widths * blocks, (widths * reach) ** 2 - 2 * widths * reach * blocks)
     )
     return int(np.argmin(places**2 * square - 2 * places * cross - before - explained(listed)))
 
@@ -271,7 +271,7 @@ def explained(values: Floats) -> Floats:
     heavy = np.empty(size)
     means = np.empty(size)
     so_far = np.zeros(size + 1)  # explained by the pools up to each one
-    found = np.zeros(size + 1)
+    result = np.zeros(size + 1)
     pools = 0
     for place in range(size):
         total, weight, mean = values[place], 1.0, values[place]
@@ -283,8 +283,8 @@ def explained(values: Floats) -> Floats:
         sums[pools], heavy[pools], means[pools] = total, weight, mean
         so_far[pools + 1] = so_far[pools] + max(mean, 0.0) * max(total, 0.0)
         pools += 1
-        found[place + 1] = so_far[pools]
-    return found
+        result[place + 1] = so_far[pools]
+    return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,11 +121,11 @@ def on_lattice(
 
 def _traced(layers: list[NDArray[np.int32]]) -> Integers:
     """Return the first cells of the runs: one in each layer, the last one first."""
-    found, end = [], layers[0].size - 1
+    result, end = [], layers[0].size - 1
     for starts in reversed(layers):
         end = int(starts[end])
-        found.append(end)
-    return np.array(found[::-1], dtype=np.int64)
+        result.append(end)
+    return np.array(result[::-1], dtype=np.int64)
 
 
 Starts = NDArray[np.int32]
@@ -256,12 +256,12 @@ def backtrack(starts: Starts) -> Integers:
     while end > 0:
         end = starts[end]
         count += 1
-    found = np.zeros(count, dtype=np.int64)
+    result = np.zeros(count, dtype=np.int64)
     end = n
     for place in range(count - 1, -1, -1):
         end = starts[end]
-        found[place] = end
-    return found
+        result[place] = end
+    return result
 
 
 Counts = NDArray[np.int32]

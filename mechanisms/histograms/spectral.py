@@ -300,8 +300,8 @@ class Plan:
     def widths(self) -> Places:
         """The exponent of the lattice width for the first 1, 2, ... radii, shape (m,)."""
         kept = self.ends.astype(np.float64)
-        each = self.bounds / (kept if self.definition == "pure" else np.sqrt(kept))
-        return np.frexp(each)[1].astype(np.int64) - 1 - _FINENESS
+        per_coordinate = self.bounds / (kept if self.definition == "pure" else np.sqrt(kept))
+        return np.frexp(per_coordinate)[1].astype(np.int64) - 1 - _FINENESS
 
     def spreads(self, loss: Fraction) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the standard deviation of the noise on a coordinate, and whether it can be drawn.
@@ -490,8 +490,8 @@ class Efpa(ChosenSpectral):
 def growing(ends: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which of the ascending ``ends`` are the first to reach 1, √2, 2, 2√2, ..., and the last one."""
     steps = np.arange(2 * int(ends[-1]).bit_length() + 1)
-    found = np.searchsorted(ends, np.floor(_GROWTH**steps))
+    result = np.searchsorted(ends, np.floor(_GROWTH**steps))
     marked = np.zeros(ends.size, dtype=np.bool_)
-    marked[found[found < ends.size]] = True
+    marked[result[result < ends.size]] = True
     marked[-1] = True
     return marked

@@ -95,8 +95,8 @@ def coordinates(counts: NDArray[np.int64], plan: Layout) -> Floats:
     if plan.transform == "dct":
         unscaled = double_fourier.cosine_spectrum(values).reshape(2, -1)
     else:
-        found = double_fourier.spectrum(values).reshape(2, 2, -1)
-        unscaled = np.concatenate([found[0], found[1]], axis=1)
+        result = double_fourier.spectrum(values).reshape(2, 2, -1)
+        unscaled = np.concatenate([result[0], result[1]], axis=1)
     scales = np.array([square_root(1 << kind, plan.size) for kind in range(int(plan.kinds.max()) + 1)]).T
     return gathered(unscaled, plan.places, plan.kinds, np.ascontiguousarray(scales))
 

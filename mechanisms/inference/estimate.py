@@ -64,8 +64,8 @@ def refuse_values(wrong: Callable[[Floats], Bools], values: Floats, what: str, h
 
 def infinite(values: Floats) -> Bools:
     """Return where values are not finite numbers."""
-    found: Bools = ~np.isfinite(values)
-    return found
+    result: Bools = ~np.isfinite(values)
+    return result
 
 
 def into(out: Floats | None, values: Floats) -> Floats:

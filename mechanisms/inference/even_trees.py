@@ -54,7 +54,7 @@ class EvenTree:
 
     @classmethod
     def of(cls, cells: int, branching: int, variance: float, *, root: bool) -> EvenTree:
-        """Return the tree whose levels were all measured with one variance, the root only if so said."""
+        """Return the tree whose levels were all measured with one variance; the root is optional."""
         nodes, full, last = [cells], [variance], [variance]
         while nodes[-1] > 1:
             count = -(-nodes[-1] // branching)

@@ -256,7 +256,7 @@ def _refuse_undetermined(tree: Hierarchy, below: Floats, rows: Index, wrong: Boo
     """Raise when a node is wrong, naming an unmeasured leaf at or below it."""
     if not wrong.any():
         return
-    at, cell = (int(found[0]) for found in np.nonzero(wrong))
+    at, cell = (int(result[0]) for result in np.nonzero(wrong))
     node = int(np.arange(tree.nodes)[rows][at])
     while not tree.leaf[node]:
         # An unknown sum has an unknown term.

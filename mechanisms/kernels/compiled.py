@@ -78,6 +78,6 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
 def _names(code: CodeType) -> Iterator[str]:
     """Yield the global names that a function uses, those of its comprehensions among them."""
     yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _names(each)
+    for item in code.co_consts:
+        if isinstance(item, CodeType):
+            yield from _names(item)

@@ -55,7 +55,7 @@ def _draws(stream: WordStream, count: int, variance: Fraction) -> NDArray[np.int
     peak, parts = _peak(variance)
     scale = variance * parts / peak
     rate = 1 / (2 * variance * parts**2)
-    found: list[NDArray[np.int64]] = []
+    result: list[NDArray[np.int64]] = []
     missing = count
     while missing > 0:
         proposals = add_laplace(stream, np.zeros(missing + missing // 3 + 16, dtype=np.int64), scale)
@@ -64,9 +64,9 @@ def _draws(stream: WordStream, count: int, variance: Fraction) -> NDArray[np.int
         for place in np.flatnonzero(roots > _LARGEST_ROOT):
             accepted[place] = bernoulli_exp(stream, rate * int(roots[place]) ** 2)
         kept = proposals[accepted][:missing]
-        found.append(kept)
+        result.append(kept)
         missing -= kept.size
-    return np.concatenate(found)
+    return np.concatenate(result)
 
 
 def _peak(variance: Fraction) -> tuple[int, int]:

@@ -178,11 +178,11 @@ class Inversion:
     def draw(self, stream: WordStream, count: int) -> Codes:
         """Return ``count`` independent codes, shape (count,)."""
         words = stream.words16(count)
-        found = self.table.take(words)
-        ties = np.flatnonzero(found == TIE)
+        result = self.table.take(words)
+        ties = np.flatnonzero(result == TIE)
         if ties.size:
-            found[ties] = self.settle(stream, words[ties])
-        return found
+            result[ties] = self.settle(stream, words[ties])
+        return result
 
     def settle(self, stream: WordStream, words: Words16) -> Codes:
         """Return the outcomes of draws whose first 16 bits, ``words``, did not decide."""

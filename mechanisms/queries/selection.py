@@ -207,11 +207,11 @@ class CellClasses:
 
 def _of_chosen(plan: Plan, classes: Sequence[CellClasses]) -> list[CellClasses]:
     """Return the classes of each attribute that have chosen cells."""
-    found, picked = [], passed(plan.tests, classes)
-    for place, each in enumerate(classes):
+    result, picked = [], passed(plan.tests, classes)
+    for place, item in enumerate(classes):
         used = picked.any(axis=tuple(other for other in range(picked.ndim) if other != place))
-        found.append(each.only(np.broadcast_to(used, each.first.shape)))
-    return found
+        result.append(item.only(np.broadcast_to(used, item.first.shape)))
+    return result
 
 
 def numbered(labels: Indices, number: int) -> tuple[Indices, Indices]:
@@ -264,7 +264,7 @@ def conditions(tests: Sequence[Test], attributes: Sequence[AnyAttribute]) -> tup
 
 def _masks(tests: Sequence[Condition]) -> Iterator[Mask]:
     for test in tests:
-        yield from [test] if isinstance(test, Mask) else (each for option in test for each in _masks(option))
+        yield from [test] if isinstance(test, Mask) else (item for option in test for item in _masks(option))
 
 
 def passed(tests: Sequence[Condition], classes: Sequence[CellClasses]) -> Bools:
@@ -379,9 +379,9 @@ def _open(label: str, low: Floats, high: Floats, last: int) -> bool:
     others = float(np.nansum(widths) - widths[last])
     if widths[last] <= 1 or not others:
         return False
-    said = {int(text) for text in _DIGITS.findall(_GROUPS.sub("", label))}
-    begins = bool(said & {abs(int(low[last])), abs(int(low[last]) - 1)})
-    ends = bool(said & {abs(int(high[last])), abs(int(high[last]) + 1)})
+    numbers = {int(text) for text in _DIGITS.findall(_GROUPS.sub("", label))}
+    begins = bool(numbers & {abs(int(low[last])), abs(int(low[last]) - 1)})
+    ends = bool(numbers & {abs(int(high[last])), abs(int(high[last]) + 1)})
     return (begins and not ends) or float(widths[last]) > others
 
 
@@ -415,7 +415,7 @@ class Rows:
     def laid(cls, plan: Plan, axes: Axes, classes: Sequence[CellClasses] = ()) -> Rows:
         """Lay a plan over axes; combinations of groups without any chosen cell make no row.
 
-        ``classes``: within which the plan tells no cells apart; the fewest with chosen cells unless said.
+        ``classes``: within which the plan tells no cells apart; the fewest with chosen cells by default.
         """
         if prod(len(groups.codes) for _, groups in plan.by) > MOST_ROWS:
             hint = f"group by fewer attributes; {MOST_ROWS} rows are possible"
@@ -424,7 +424,7 @@ class Rows:
         if not classes:
             classes = CellClasses.of_plans(axes.attributes, plan)
             classes = [*classes[: 1 - alone], *_of_chosen(plan, classes)[1 - alone :]]
-        shape = (*[1] * alone, *(len(each.first) for each in classes))
+        shape = (*[1] * alone, *(len(item.first) for item in classes))
         picked = np.broadcast_to(passed(plan.tests, classes)[(None,) * alone], shape)
         row, columns = np.zeros((1,) * len(shape), np.intp), len(plan.numbers[0])
         for place, groups in plan.by:
@@ -437,12 +437,12 @@ class Rows:
             mask = picked.any(axis=tuple(other for other in range(len(shape)) if other != axis))
             column = np.broadcast_to(axes.along(plan.of, np.cumsum(mask) - 1), shape)
             of = of * columns + column[picked]
-        found = np.full(shape, -1, np.intp)
-        found[picked] = of
+        result = np.full(shape, -1, np.intp)
+        result[picked] = of
         names = product(*(zip(groups.codes, groups.labels, strict=True) for _, groups in plan.by))
-        labels = [each for each, here in zip(names, some, strict=False) if here]
+        labels = [item for item, here in zip(names, some, strict=False) if here]
         tops = dict(plan.by).get(0) if axes.tree is not None else None
-        return cls(axes, classes, found.reshape(shape[0], -1), columns, labels, tops)
+        return cls(axes, classes, result.reshape(shape[0], -1), columns, labels, tops)
 
     @classmethod
     def one(cls, axes: Axes, cells: Bools) -> Rows:
@@ -463,33 +463,33 @@ class Rows:
     @property
     def kinds(self) -> Indices:
         """(cells of the other axes that have one,) the kind of each."""
-        found = np.zeros(1, np.intp)
-        for each in self._others:
-            found = (found[:, None] * len(each.first) + each.of).reshape(-1)
-        return found
+        result = np.zeros(1, np.intp)
+        for item in self._others:
+            result = (result[:, None] * len(item.first) + item.of).reshape(-1)
+        return result
 
     def kept(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the numbers (m, *axes) of the cells that have a kind."""
-        for axis, each in enumerate(self._others, 1):
-            if each.kept is not None:
-                values = values[(slice(None),) * axis + (each.kept,)]
+        for axis, item in enumerate(self._others, 1):
+            if item.kept is not None:
+                values = values[(slice(None),) * axis + (item.kept,)]
         return values
 
     @cached_property
     def sizes(self) -> Integers:
         """(kinds,) how many cells of the other axes are of each."""
-        found = np.ones(1, np.int64)
-        for each in self._others:
-            found = np.multiply.outer(found, each.sizes).reshape(-1)
-        return found
+        result = np.ones(1, np.int64)
+        for item in self._others:
+            result = np.multiply.outer(result, item.sizes).reshape(-1)
+        return result
 
     @cached_property
     def cells(self) -> Indices:
         """(leaves, cells of the other axes) the sum that each cell is a part of; -1 where it is in none."""
         places = np.arange(prod(self.axes.shape)).reshape(1, *self.axes.shape)
-        found = np.full((len(self.axes.leaves), places.size), -1, np.intp)
-        found[:, self.kept(places).reshape(-1)] = self.of[self.leaves[:, None], self.kinds]
-        return found
+        result = np.full((len(self.axes.leaves), places.size), -1, np.intp)
+        result[:, self.kept(places).reshape(-1)] = self.of[self.leaves[:, None], self.kinds]
+        return result
 
     @property
     def sums(self) -> Sums:
@@ -505,19 +505,19 @@ class Rows:
     @property
     def number(self) -> Integers:
         """(rows,) how many cells each row sums."""
-        found: Integers = self.counted.sum(axis=1)
-        return found
+        result: Integers = self.counted.sum(axis=1)
+        return result
 
     def contracted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum the numbers of :meth:`kept` cells over the cells of each kind: (m, kinds)."""
-        for axis, each in enumerate(self._others, 1):
-            if len(each.first) == 1:
+        for axis, item in enumerate(self._others, 1):
+            if len(item.first) == 1:
                 values = values.sum(axis=axis, keepdims=True)
-            elif len(each.first) < len(each.of):
-                order = np.argsort(each.of, kind="stable")
+            elif len(item.first) < len(item.of):
+                order = np.argsort(item.of, kind="stable")
                 if (order[1:] < order[:-1]).any():
                     values = np.take(values, order, axis=axis)
-                values = np.add.reduceat(values, np.cumsum(each.sizes) - each.sizes, axis=axis)
+                values = np.add.reduceat(values, np.cumsum(item.sizes) - item.sizes, axis=axis)
         return values.reshape(len(values), -1)
 
     def summed(self, values: NDArray[Any], of: Indices | None = None) -> Floats:
@@ -530,9 +530,9 @@ class Rows:
         """Return (groups, kinds) the largest or least number of the classes in each group of leaves."""
         if self.tops is None:
             return np.asarray(extreme.reduce(numbers, axis=0, keepdims=True))
-        found = np.full((len(self.tops.codes), numbers.shape[1]), nothing)
-        extreme.at(found, self.tops.of[self.classes[0].first], numbers)
-        return found
+        result = np.full((len(self.tops.codes), numbers.shape[1]), nothing)
+        extreme.at(result, self.tops.of[self.classes[0].first], numbers)
+        return result
 
     def at_nodes(self, present: Bools) -> tuple[Indices, Indices]:
         """Return the nodes of a published table that are summed, and (nodes, kinds) the sum; -1 for none.
@@ -544,20 +544,20 @@ class Rows:
         inside = self.of >= 0
         least = np.where(inside, self.of, np.iinfo(np.intp).max).min(axis=0)
         patterns, pattern = distinct(np.where(inside, self.of - least, -1))
-        found = np.full((tree.nodes, patterns.shape[1]), -1, np.intp)
-        found[self.axes.leaves] = patterns[self.leaves]
+        result = np.full((tree.nodes, patterns.shape[1]), -1, np.intp)
+        result[self.axes.leaves] = patterns[self.leaves]
         for block in tree.up():
             low, high = (
-                each.reduceat(found[block.children], block.starts, axis=0)
-                for each in (np.minimum, np.maximum)
+                item.reduceat(result[block.children], block.starts, axis=0)
+                for item in (np.minimum, np.maximum)
             )
-            found[block.parents] = np.where(low == high, low, _MIXED)
+            result[block.parents] = np.where(low == high, low, _MIXED)
         lowest = 0 if self.tops is None else int(tree.depth[self.tops.nodes].max())
-        usable = (found >= 0) & (present & (tree.leaf | (tree.depth >= lowest)))[:, None]
+        usable = (result >= 0) & (present & (tree.leaf | (tree.depth >= lowest)))[:, None]
         covered = np.zeros_like(usable)
         for block in tree.down():
             covered[block.children] = block.to_children(covered[block.parents] | usable[block.parents])
-        of = np.where(usable & ~covered, found, -1)
+        of = np.where(usable & ~covered, result, -1)
         nodes = np.flatnonzero((of >= 0).any(axis=1))
         of = of[nodes][:, pattern]
         return nodes, np.where(of >= 0, of + least, -1)
@@ -568,5 +568,5 @@ def distinct(columns: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
     if (columns == columns[:, :1]).all():
         return columns[:, :1], np.zeros(columns.shape[1], np.intp)
     flat = len(columns) == 1  # which NumPy sorts faster as numbers
-    found, of = np.unique(columns[0] if flat else columns, axis=-1, return_inverse=True)
-    return found.reshape(len(columns), -1), of.reshape(-1)
+    result, of = np.unique(columns[0] if flat else columns, axis=-1, return_inverse=True)
+    return result.reshape(len(columns), -1), of.reshape(-1)

@@ -192,10 +192,10 @@ class NoisyTable:
         roots = variances[squares.tree.roots].sum(axis=0, keepdims=True)
         tops = roots if rows.tops is None else variances[rows.tops.nodes]
         label = rows.at_tops(np.maximum, rows.of[:, column], -1)
-        each = tops[:, problem]
-        variance = rows.summed(each * number, label)
+        spread = tops[:, problem]
+        variance = rows.summed(spread * number, label)
         inside = label >= 0
-        moved = np.minimum(1.0, np.sqrt(each[inside] / self.least_variance))
+        moved = np.minimum(1.0, np.sqrt(spread[inside] / self.least_variance))
         np.maximum.at(step.reshape(-1), label[inside], moved)
         return variance, step
 
@@ -209,7 +209,7 @@ class NoisyTable:
         """Return the estimates of two sums of (leaves, cells) without a common one, and covariances."""
         leaves = self.estimates[self.axes.leaves].reshape(cells.shape)
         first, other, both = (
-            float(self.noise(Rows.one(self.axes, each))[0][0, 0]) for each in (cells, rest, cells | rest)
+            float(self.noise(Rows.one(self.axes, item))[0][0, 0]) for item in (cells, rest, cells | rest)
         )
         common = (both - first - other) / 2
         values = np.array([leaves[cells].sum(), leaves[rest].sum()])
@@ -263,20 +263,20 @@ class LinearTable:
     @cached_property
     def cells(self) -> NoisyTable | None:
         """The noisy counts of all cells among the measurements of every level, None if a level has none."""
-        found = []
+        result = []
         for level in self.levels:
             cells = next(filter(None, (stage.single_cells() for stage in level.measured.stages())), None)
             if cells is None:
                 return None
-            found.append(_as_counts(cells, level.nodes, self.axes.shape, level.possible))
-        return NoisyTable(self.axes, tuple(found), self.impossible)
+            result.append(_as_counts(cells, level.nodes, self.axes.shape, level.possible))
+        return NoisyTable(self.axes, tuple(result), self.impossible)
 
     def select(self, rows: Rows) -> SelectedCells | None:
         """Return what is known of the sums of an answer; None if one is no combination of what was measured.
 
         Of several levels the single cells may say more of a row.
         """
-        sums, found = rows.sums, None
+        sums, result = rows.sums, None
         wide = sums.number * sums.columns > MOST_COVARIANCES
         if wide:  # every number by itself; their errors are bounded as if they went together
             sums = Sums(sums.of, sums.number)
@@ -285,18 +285,18 @@ class LinearTable:
             if wide:
                 shape = len(rows.labels), rows.columns
                 errors = np.sqrt(covariances[:, 0, 0]).reshape(shape)
-                found = SelectedCells.at_worst(values.reshape(shape), errors)
+                result = SelectedCells.at_worst(values.reshape(shape), errors)
             else:
-                found = SelectedCells.joint(values, covariances, self.least_variance)
+                result = SelectedCells.joint(values, covariances, self.least_variance)
         if self.beside is None:
-            return found
+            return result
         alone = self.beside.select(rows)
-        return alone if found is None else found.better_known(alone)
+        return alone if result is None else result.better_known(alone)
 
     def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats] | None:
         """Return the same of two sums; None where they are no combinations of what was measured."""
-        found = self._answered(Sums(np.where(cells, 0, np.where(rest, 1, -1)).reshape(-1), 1, 2))
-        return None if found is None else (found[0][0], found[1][0])
+        result = self._answered(Sums(np.where(cells, 0, np.where(rest, 1, -1)).reshape(-1), 1, 2))
+        return None if result is None else (result[0][0], result[1][0])
 
     def _answered(self, sums: Sums) -> tuple[Floats, Floats] | None:
         """Return (rows, columns) estimates and their covariances, None if a row has none."""
@@ -444,8 +444,8 @@ class PublishedTable:
         own = np.where(known, rms_error, 0.0)
         moved = summed(np.where(known, np.maximum(margin - quantile(self.level) * own, 0), 0))
         if self.noise is None:
-            each = np.broadcast_to(np.where(known, rms_error, np.inf), margin.shape)
-            return SelectedCells.at_worst(values, summed(each), moved)
+            worst = np.broadcast_to(np.where(known, rms_error, np.inf), margin.shape)
+            return SelectedCells.at_worst(values, summed(worst), moved)
         return SelectedCells(values, *self.noise.noise(rows), np.zeros_like(values), moved)
 
 
@@ -469,7 +469,7 @@ class PublishedCells:
         nodes, of = rows.at_nodes(self.present)
         one = rows.summed(np.broadcast_to(rows.sizes, of.shape), of)
         values, margin = (
-            rows.summed(rows.contracted(rows.kept(each[nodes])), of) for each in (self.values, self.margin)
+            rows.summed(rows.contracted(rows.kept(item[nodes])), of) for item in (self.values, self.margin)
         )
         return SelectedCells.at_worst(np.where(one == 1, values, np.nan), np.zeros_like(values), margin)
 
@@ -540,12 +540,12 @@ def table_of(
     axes: Axes, levels: Sequence[MeasuredLevel], impossible: Bools | None, shape: tuple[int, ...]
 ) -> NoisySource:
     """Return measurements of all levels as what queries are answered from; ``shape`` is that of a node's."""
-    found = []
+    result = []
     for level in levels:
         if not isinstance(level.measured, NoisyCells):
             return LinearTable(axes, tuple(levels), impossible)
-        found.append(_as_counts(level.measured, level.nodes, shape, level.possible))
-    return NoisyTable(axes, tuple(found), impossible)
+        result.append(_as_counts(level.measured, level.nodes, shape, level.possible))
+    return NoisyTable(axes, tuple(result), impossible)
 
 
 def noisy_cells(
@@ -555,11 +555,11 @@ def noisy_cells(
 
     ``possible``, (m, *shape): which cells were measured; the others are exactly 0. None where all were.
     """
-    found = restore(measured).noisy_cells(measured)
-    if found is None:
+    result = restore(measured).noisy_cells(measured)
+    if result is None:
         return None
     cells = len(nodes) * prod(shape) if possible is None else int(possible.sum())
-    return _as_counts(found, nodes, shape, possible) if found.cells == cells else None
+    return _as_counts(result, nodes, shape, possible) if result.cells == cells else None
 
 
 def array_of_cells(measured: Measured, cells: int) -> str | None:
@@ -567,8 +567,8 @@ def array_of_cells(measured: Measured, cells: int) -> str | None:
 
     The numbers in the arrays are not looked at.
     """
-    found = restore(measured).noisy_cells(measured)
-    return found.array if found is not None and found.cells == cells else None
+    result = restore(measured).noisy_cells(measured)
+    return result.array if result is not None and result.cells == cells else None
 
 
 def _as_counts(

@@ -113,8 +113,8 @@ def _serve(requests: BinaryIO, replies: BinaryIO, inherited: tuple[Any, ...]) ->
 
 def loaded() -> Loaded:
     """Return what this process has imported and compiled: names of modules, kernels and their signatures."""
-    found = [(name, kernel.signatures) for name, kernel in KERNELS.items() if kernel.signatures]
-    return list(sys.modules), found
+    result = [(name, kernel.signatures) for name, kernel in KERNELS.items() if kernel.signatures]
+    return list(sys.modules), result
 
 
 def load(found: Loaded) -> None:
@@ -151,7 +151,7 @@ def capture_output(output: list[str]) -> Iterator[None]:
             yield
         if written.getvalue():
             output.append(f"written: {written.getvalue()}")
-    output += [f"warning: {each.category} {each.message} {each.filename} {each.lineno}" for each in caught]
+    output += [f"warning: {item.category} {item.message} {item.filename} {item.lineno}" for item in caught]
 
 
 @contextmanager

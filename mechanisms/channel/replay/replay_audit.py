@@ -118,8 +118,8 @@ def replay(
     """
     kind: Definition = definition or ("pure" if "pure" in mechanism.definitions else "zcdp")
     with CleanProcess(mechanism, force) as first:
-        recording, found = first.call(_recorded, counts, budget, seed, kind)
-    load(found)
+        recording, result = first.call(_recorded, counts, budget, seed, kind)
+    load(result)
     with Audit(mechanism) as audit:
         return audit.compared(recording, neighbour, budget, kind)
 
@@ -244,11 +244,11 @@ def without_data(
 
     On the first of them to the end. The others' measurements are the same, and what is made of them, too.
     """
-    found: dict[str, Answer] = {}
+    result: dict[str, Answer] = {}
     for name, table in public_tables(shape).items():
-        given = answer(mechanism, table, budget, script, definition=definition, finishing=not found)
-        found[name] = altered(given, inputs=[])
-    return found
+        given = answer(mechanism, table, budget, script, definition=definition, finishing=not result)
+        result[name] = altered(given, inputs=[])
+    return result
 
 
 def public_tables(shape: tuple[int, ...]) -> dict[str, NDArray[np.int64]]:
@@ -316,7 +316,7 @@ def _run(
 
 def _own(record: Any) -> Any:
     """Return a copy that shares no array and no dictionary with what a mechanism returned."""
-    parts = {each.name: getattr(record, each.name) for each in fields(record)}
+    parts = {item.name: getattr(record, item.name) for item in fields(record)}
     return altered(
         record, **{name: part if name == "transcript" else deepcopy(part) for name, part in parts.items()}
     )
@@ -371,21 +371,20 @@ def loss_of(draw: Draw, inputs: Integers) -> Fraction:
     """Return what one draw loses between two inputs, in the unit of its channel."""
     event = draw.event
     if event.primitive in CHOICES:
-        groups = zip(*(np.split(each, draw.starts[1:]) for each in (draw.inputs, inputs)), strict=True)
-        pure = Fraction(
-            sum(
-                float(np.abs(log_ratios(*pair, draw.rate, event.primitive)).max())
-                for pair in groups
-                if not np.array_equal(*pair)
-            )
-        )
+        groups = zip(np.split(draw.inputs, draw.starts[1:]), np.split(inputs, draw.starts[1:]), strict=True)
+        apart = [
+            np.abs(log_ratios(one, other, draw.rate, event.primitive)).max()
+            for one, other in groups
+            if not np.array_equal(one, other)
+        ]
+        pure = Fraction(sum(map(float, apart)))
     elif event.primitive == "least_noisy_partition":
         ends = np.array(draw.starts), np.array(draw.stops)
         weight = weight_of_change(inputs - draw.inputs, *ends, draw.cells)
         pure = 2 * Fraction(weight) / Fraction(event.scale)
     else:
-        apart = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
-        pairs = zip(draw.inputs.reshape(-1)[apart].tolist(), inputs.reshape(-1)[apart].tolist(), strict=True)
+        moved = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
+        pairs = zip(draw.inputs.reshape(-1)[moved].tolist(), inputs.reshape(-1)[moved].tolist(), strict=True)
         distances = [abs(one - other) for one, other in pairs]
         if event.primitive in GAUSSIANS:
             return Fraction(sum(distance**2 for distance in distances)) / (2 * event.scale_squared)
@@ -470,8 +469,8 @@ def difference_between(one: Any, other: Any, where: str = "the result") -> str |
         return None if one == other else where
     parts = _parts(one, other, where)
     if parts is not None:
-        found = (difference_between(*part) for part in parts)
-        return next((difference for difference in found if difference is not None), None)
+        result = (difference_between(*part) for part in parts)
+        return next((difference for difference in result if difference is not None), None)
     return None if _same_leaf(one, other) else where
 
 

@@ -358,8 +358,8 @@ class Layout:
         chosen = sorted({int(k * golden % 1 * len(tiles)) for k in range(min(count, len(tiles)))})
         starts = [[part.start for part in tiles[k]] for k in chosen]
         cut = [tuple(slice(s, s + n) for s, n in zip(start, sides, strict=True)) for start in starts]
-        found = np.concatenate([tables[tile] for tile in cut])
-        return found, Layout(found.shape, (0,))
+        result = np.concatenate([tables[tile] for tile in cut])
+        return result, Layout(result.shape, (0,))
 
     @property
     def spans(self) -> tuple[int, ...]:

@@ -128,10 +128,10 @@ class Denoise(Mechanism):
             return finish_sums(measured, self._apart(tuple(measured.meta["shape"])))
         cells = measured.arrays["cells"]
         noise = noise_in(measured.transcript[0])
-        found = denoise_table(cells, noise, self._layout(cells.shape), self._options())
+        result = denoise_table(cells, noise, self._layout(cells.shape), self._options())
         return measured.release(
-            found.values,
-            **found.diagnostics,
+            result.values,
+            **result.diagnostics,
         )
 
     def noisy_cells(self, measured: Measured) -> NoisyCells | None:
@@ -164,10 +164,10 @@ class Denoise(Mechanism):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values; those of ranges only where they are asked for."""
-        found = super().parameters()
+        result = super().parameters()
         if self.workload == "cells":
-            del found["workload"], found["longest"]
-        return found
+            del result["workload"], result["longest"]
+        return result
 
     def _apart(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return axes_of(shape, self.categorical or ())

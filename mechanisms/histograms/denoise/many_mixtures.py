@@ -282,8 +282,8 @@ def add_mixtures(
         if own > 0:
             before = _prior(known.flat[own], known.axes[own], known.gaps[own], gaps)
         _pass(boxes, means[table], before, counts)
-        found = _learned(known.axes[own], known.gaps[own], counts, known, gaps)
-        prior = _prior(found[0], found[1], found[2], gaps)
+        result = _learned(known.axes[own], known.gaps[own], counts, known, gaps)
+        prior = _prior(result[0], result[1], result[2], gaps)
         evidence, shares = ascend(boxes, means[table], prior, None)
         level = descend(boxes, means[table], evidence, shares, prior, None, counts)
         spread(boxes, level)

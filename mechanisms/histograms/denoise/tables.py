@@ -33,7 +33,7 @@ _SAMPLE = 1 << 18  # boxes: above, what is to be tried is tried on so many of th
 _SPINS = 3 << 22
 _MOST_SHIFTS = 16
 _TRIAL_SHIFTS = 4
-_MANY = 768  # cells: from here on errors are told apart by level, as by ``margins_of_error.error_classes``
+_MANY = 768  # cells: from here on errors are given by level, as by ``margins_of_error.error_classes``
 _NO_NOISE = 1e-6  # variance: hardly a cell in a million is off
 _TOGETHER = 64  # tables: what is made of them stays in the processor's cache
 _MOST_BOXES = 1 << 14  # of a table: what larger ones need besides the loops no longer counts
@@ -134,15 +134,15 @@ def _denoised(
     task = _task(np.stack([layout.stack(table) for table in tables]), layout, noise, options.shifts, together)
     tried = options.candidates(layout.boxes)
     optimism, shortlist = 0.0, []
-    found = _if_sparse(task, options)
-    if not found and task.sample_layout is not task.layout and sum(map(len, tried.values())) > 1:
+    result = _if_sparse(task, options)
+    if not result and task.sample_layout is not task.layout and sum(map(len, tried.values())) > 1:
         shortlist = _score_all(_trial(task), tried, options)
         (first,), (optimism,) = best_of(shortlist, noise)
         tried = {shortlist[first].form: (shortlist[first].strength,)}
-    found = found or _score_all(task, tried, options)
-    taken, more = best_of(found, noise)
+    result = result or _score_all(task, tried, options)
+    taken, more = best_of(result, noise)
     return [
-        _summary(task, found[taken[row]], row, float(more[row]), float(optimism), shortlist or found)
+        _summary(task, result[taken[row]], row, float(more[row]), float(optimism), shortlist or result)
         for row in range(len(tables))
     ]
 
@@ -208,8 +208,8 @@ def _if_sparse(task: Task, options: DenoiseOptions) -> list[Scored]:
     (first,) = estimates(trial, "sparse", STRENGTHS["sparse"])
     if not mostly_empty(trial.cells, first.levels, task.noise):
         return []
-    (found,) = _score_all(task, {"sparse": STRENGTHS["sparse"]}, options)
-    return [found] if mostly_empty(task.cells, found.levels, task.noise) else []
+    (result,) = _score_all(task, {"sparse": STRENGTHS["sparse"]}, options)
+    return [result] if mostly_empty(task.cells, result.levels, task.noise) else []
 
 
 def _score_all(task: Task, tried: Candidates, options: DenoiseOptions) -> list[Scored]:

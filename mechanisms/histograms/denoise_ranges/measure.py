@@ -116,7 +116,7 @@ def noisy_tree(measured: Measured, apart: tuple[int, ...]) -> LinearMeasurement:
         np.concatenate(values),
         tuple(noise_in(event) for event in measured.transcript[:0:-1]),
         tree=Hierarchy(np.concatenate(parents)),
-        drawn=np.repeat(np.arange(len(down)), [each.size for each in values]),
+        drawn=np.repeat(np.arange(len(down)), [item.size for item in values]),
         leaf=leaf,
     )
 

@@ -127,9 +127,9 @@ def joint_consistency(
         single = consistency(frame.tree, given[name], known[name])
         return Joint(table_set, {name: single}, "one table", "exact", 0, 0.0)
     if method == "auto" and separable(table_set, known):
-        found = anova_estimates(table_set, given, known)
-        gap = table_set.gap({name: each.values for name, each in found.items()})
-        return Joint(table_set, found, "ANOVA", "exact", 0, gap)
+        result = anova_estimates(table_set, given, known)
+        gap = table_set.gap({name: item.values for name, item in result.items()})
+        return Joint(table_set, result, "ANOVA", "exact", 0, gap)
     joint = JointSystem(table_set, known)
     tables = joint.estimates(given)
     small = probes > 0 and table_set.equations * sum(table.size for table in tables.values()) <= SMALL
@@ -173,14 +173,14 @@ def _checked(
 
 def checked_estimates(table_set: TableSet, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Return the estimates with values (nodes, cells) and finite variances (nodes, cells or 1), or raise."""
-    found = {}
+    result = {}
     for name, frame in table_set.tables.items():
         if name not in estimates:
             raise MechanismError(f"table {name} has no estimate", where="inference", hint="give every table")
         with _naming(name):
-            found[name] = Estimate(*finite_estimate(frame.tree, estimates[name]))
-            _refuse_shape(found[name].values, frame)
-    return found
+            result[name] = Estimate(*finite_estimate(frame.tree, estimates[name]))
+            _refuse_shape(result[name].values, frame)
+    return result
 
 
 def _refuse_shape(table: Floats, frame: TableShape) -> None:
@@ -219,7 +219,7 @@ def anova_estimates(
     table_set: TableSet, values: Mapping[str, Floats], variances: Mapping[str, Floats]
 ) -> dict[str, Estimate]:
     """Return the joint least-squares estimates, with exact variances (nodes, 1)."""
-    found = {
+    result = {
         name: Estimate(np.zeros(frame.shape), np.zeros((frame.tree.nodes, 1)))
         for name, frame in table_set.tables.items()
     }
@@ -232,10 +232,10 @@ def anova_estimates(
         above, answer = _blended(terms, values, variances, chosen)
         for term in terms:
             rows = answer.values[term.rows(above)]
-            found[term.name].values[...] += term.to_cells(rows / term.averaged)
+            result[term.name].values[...] += term.to_cells(rows / term.averaged)
             share = term.share / term.averaged**2
-            found[term.name].variances[...] += share * answer.variances[term.rows(above)]
-    return found
+            result[term.name].variances[...] += share * answer.variances[term.rows(above)]
+    return result
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -252,7 +252,7 @@ class _Term:
     @classmethod
     def of(cls, name: str, frame: TableShape, chosen: tuple[str, ...]) -> _Term:
         names, sizes = tuple(frame.flat), tuple(frame.flat.values())
-        kept = tuple(1 + names.index(each) for each in chosen)
+        kept = tuple(1 + names.index(item) for item in chosen)
         away = tuple(axis for axis in range(1, 1 + len(names)) if axis not in kept)
         averaged = prod(sizes[axis - 1] for axis in away)
         share = prod(1.0 - 1.0 / sizes[axis - 1] for axis in kept)
@@ -286,13 +286,13 @@ def _subsets_of_dimensions(table_set: TableSet) -> list[tuple[str, ...]]:
 
     Dimensions of one category are left out: nothing remains of them once their average is removed.
     """
-    found = {
+    result = {
         chosen
         for frame in table_set.tables.values()
         for size in range(len(frame.flat) + 1)
-        for chosen in combinations(sorted(each for each in frame.flat if frame.flat[each] > 1), size)
+        for chosen in combinations(sorted(item for item in frame.flat if frame.flat[item] > 1), size)
     }
-    return sorted(found, key=lambda chosen: (len(chosen), chosen))
+    return sorted(result, key=lambda chosen: (len(chosen), chosen))
 
 
 def _blended(

@@ -111,8 +111,8 @@ def joint_nonnegativity(table_set: TableSet, estimates: Mapping[str, Estimate]) 
     work = _Projection(table_set, given)
     settled, everything = work.run()
     values = tables_of(table_set, settled)
-    found = {name: Estimate(values[name], each.variances) for name, each in given.items()}
-    return NonNegative(found, table_set.gap(values), work.families, everything)
+    result = {name: Estimate(values[name], item.variances) for name, item in given.items()}
+    return NonNegative(result, table_set.gap(values), work.families, everything)
 
 
 class _Projection:
@@ -127,8 +127,8 @@ class _Projection:
     def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate]) -> None:
         self.families = 0
         self._table_set = table_set
-        self._marginals = marginal_tables(table_set, {name: each.values for name, each in estimates.items()})
-        variances = {name: each.variances for name, each in estimates.items()}
+        self._marginals = marginal_tables(table_set, {name: item.values for name, item in estimates.items()})
+        variances = {name: item.variances for name, item in estimates.items()}
         self._variances = marginal_variances(table_set, variances)
         self._bounds = _bounds(table_set, self._marginals, self._variances)
 
@@ -190,16 +190,16 @@ class _Projection:
         """Project all marginals of these steps together; conditions between them become equations."""
         system, sums, _ = stacked(steps, settled)
         values, variances, least = (
-            np.concatenate(each) for each in zip(*(self._taken(step) for step in steps), strict=True)
+            np.concatenate(item) for item in zip(*(self._taken(step) for step in steps), strict=True)
         )
         left = np.concatenate(sums) - system @ least
         free = np.flatnonzero(variances > 0)
-        found = least.copy()
+        result = least.copy()
         target = values[free] - least[free]
-        size = max(float(np.abs(each).max(initial=0.0)) for each in (*sums, least))
+        size = max(float(np.abs(item).max(initial=0.0)) for item in (*sums, least))
         moved, wrong = project(target, variances[free], system[:, free], left, _longest(sums), size)
-        found[free] += moved
-        unstacked(steps, found, settled)
+        result[free] += moved
+        unstacked(steps, result, settled)
         return not wrong.any()
 
     def _taken(self, step: Step) -> tuple[Floats, Floats, Floats]:
@@ -438,11 +438,11 @@ class _Factor:
     def solve(self, right: Floats) -> Floats:
         """Return y (conditions,) with A D A' y = ``right``."""
         top = right[self._disjoint] / self._top
-        found = np.empty_like(right)
+        result = np.empty_like(right)
         if self._rest.size:
-            found[self._rest] = self._inner.solve(right[self._rest] - self._side.T @ top)
-        found[self._disjoint] = top - (self._side @ found[self._rest]) / self._top
-        return found
+            result[self._rest] = self._inner.solve(right[self._rest] - self._side.T @ top)
+        result[self._disjoint] = top - (self._side @ result[self._rest]) / self._top
+        return result
 
 
 def _solve(problem: _Problem, grain: float) -> tuple[Floats, Bools]:

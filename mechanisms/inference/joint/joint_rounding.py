@@ -105,8 +105,8 @@ def joint_rounding(table_set: TableSet, estimates: Mapping[str, Estimate]) -> Ro
     ({'sexes': [[5, 5]], 'ages': [[4, 3, 3]]}, ())
     """
     given = checked_estimates(table_set, estimates)
-    values = {name: each.values for name, each in given.items()}
-    exact = {name: np.broadcast_to(each.variances == 0, each.values.shape) for name, each in given.items()}
+    values = {name: item.values for name, item in given.items()}
+    exact = {name: np.broadcast_to(item.variances == 0, item.values.shape) for name, item in given.items()}
     _refuse_unsettled(table_set, values)
     if len(table_set.tables) == 1:
         ((name, frame),) = table_set.tables.items()
@@ -139,8 +139,8 @@ class _Rounding:
 
     def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate]) -> None:
         self._table_set = table_set
-        self._marginals = marginal_tables(table_set, {name: each.values for name, each in estimates.items()})
-        variances = {name: each.variances for name, each in estimates.items()}
+        self._marginals = marginal_tables(table_set, {name: item.values for name, item in estimates.items()})
+        variances = {name: item.variances for name, item in estimates.items()}
         self._variances = marginal_variances(table_set, variances)
         self._whole: WholeMarginalTables = {
             marginal: np.zeros(table.shape, dtype=np.int64) for marginal, table in self._marginals.items()
@@ -348,9 +348,9 @@ def _settle(values: Floats, conditions: Conditions) -> Integers:
         moves = _Moves(
             fractional, np.ones(fractional.size), 1.0 - 2.0 * rest[fractional], np.ones(fractional.size)
         )
-        found = base + moves.made(conditions, left)
-        if (conditions.system @ found == conditions.sums).all():
-            return found
+        result = base + moves.made(conditions, left)
+        if (conditions.system @ result == conditions.sums).all():
+            return result
     elif not left.any():
         return base
     return base + _all_moves(values).made(conditions, left)
@@ -446,14 +446,14 @@ class _Program:
         least, most = np.zeros_like(self.most), self.most.copy()
         least[moves] = np.where(fractional, 0.0, near)[moves]
         most[moves] = np.where(fractional, self.most, near)[moves]
-        found = self._branch(least, most)
-        missed = np.inf if found is None else float(self.cost @ found) - float(relaxed.fun)
+        result = self._branch(least, most)
+        missed = np.inf if result is None else float(self.cost @ result) - float(relaxed.fun)
         if missed > MISSED / 2 and self.moves <= LARGE:
             wider = self._branch(np.zeros_like(self.most), self.most)
-            if wider is not None and (found is None or self.cost @ wider < self.cost @ found):
-                found = wider
+            if wider is not None and (result is None or self.cost @ wider < self.cost @ result):
+                result = wider
         # Nobody found whole numbers: the nearest ones will do, and what they miss is reported.
-        return near if found is None else found
+        return near if result is None else result
 
     def _branch(self, least: Floats, most: Floats) -> Floats | None:
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -467,8 +467,8 @@ class _Program:
             constraints=LinearConstraint(self.matrix, self.sums, self.sums),
             options={"node_limit": NODES, "mip_rel_gap": 1e-6},
         )
-        found: Floats | None = None if result.x is None else np.rint(result.x)
-        return found
+        results: Floats | None = None if result.x is None else np.rint(result.x)
+        return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,13 +518,13 @@ def violations(
 
     ``tables``, ``values``, ``exact``: by name (nodes, cells) whole numbers, unrounded ones, which are exact.
     """
-    found: list[Violation] = []
+    result: list[Violation] = []
     for name, frame in table_set.tables.items():
-        found.extend(_families(name, frame, tables[name]))
-        found.extend(_cells(name, frame, tables[name], values[name], exact[name]))
+        result.extend(_families(name, frame, tables[name]))
+        result.extend(_cells(name, frame, tables[name], values[name], exact[name]))
     for one, other in combinations(table_set.tables, 2):
-        found.extend(_marginals(table_set, one, other, tables))
-    return tuple(found)
+        result.extend(_marginals(table_set, one, other, tables))
+    return tuple(result)
 
 
 def _families(name: str, frame: TableShape, table: Integers) -> Iterator[Violation]:

@@ -85,8 +85,8 @@ def _precision(tree: Hierarchy, view: View, frame: TableShape, covariance: TreeL
     variances = np.where(
         tree.leaf[:, None], covariance.below[: tree.nodes], covariance.measured[: tree.nodes]
     )
-    each = np.broadcast_to(variances, (tree.nodes, frame.cells))
-    summed = View(frame, view.marginal, np.arange(tree.nodes)).gather(each)
+    full = np.broadcast_to(variances, (tree.nodes, frame.cells))
+    summed = View(frame, view.marginal, np.arange(tree.nodes)).gather(full)
     finite = summed[np.isfinite(summed)]
     least = FLOOR * (float(finite.max()) if finite.size else 1.0) or 1.0
     precision: Floats = 1.0 / np.maximum(summed, least)
@@ -286,7 +286,7 @@ class JointSystem:
 
         Redundant agreements differ by rounding; what is no multiple of S's columns grows when iterated on.
         """
-        found = best = np.zeros_like(wrong)
+        result = best = np.zeros_like(wrong)
         left, along = wrong.copy(), np.zeros_like(wrong)
         least, since, energy = float(np.linalg.norm(wrong)), 0, 1.0
         enough = self.relative * least
@@ -299,11 +299,11 @@ class JointSystem:
             curvature = float(along @ moved)
             if not curvature > 0 or not energy > 0:
                 break
-            found = found + (energy / curvature) * along
+            result = result + (energy / curvature) * along
             left -= (energy / curvature) * moved
             size, since = float(np.linalg.norm(left)), since + 1
             if size < least:
-                best, least, since = found, size, 0
+                best, least, since = result, size, 0
             if least <= enough or since > PATIENCE:
                 break
         return best
@@ -339,7 +339,7 @@ class JointSystem:
             open_ = np.abs(table - other[name]) > 1e-6 * (1.0 + np.abs(table).max())
             open_ &= self.unmeasured[name]
             if open_.any():
-                node, cell = (int(found[0]) for found in np.nonzero(open_))
+                node, cell = (int(result[0]) for result in np.nonzero(open_))
                 raise MechanismError(
                     f"table {name}: node {node}, cell {cell} is not measured and nothing determines it",
                     where="inference",

@@ -160,12 +160,12 @@ def _groups(frame: TableShape, sub: Marginal, rows: Indices, nodes: int) -> Cond
 
 def marginal_tables(table_set: TableSet, tables: Mapping[str, Floats]) -> MarginalTables:
     """Return the numbers of every marginal, each from the deepest table that shows it."""
-    found = {}
+    result = {}
     for marginal in table_set.marginals:
         name = table_set.holding(marginal)[0]
         nodes = table_set.shapes[marginal].tree.nodes
-        found[marginal] = summed(table_set.tables[name], tables[name], marginal, nodes)
-    return found
+        result[marginal] = summed(table_set.tables[name], tables[name], marginal, nodes)
+    return result
 
 
 def summed(frame: TableShape, table: Floats, marginal: Marginal, nodes: int) -> Floats:
@@ -188,7 +188,7 @@ def tables_of(table_set: TableSet, settled: Mapping[Marginal, NDArray[Number]]) 
 
 def marginal_variances(table_set: TableSet, variances: Mapping[str, Floats]) -> MarginalTables:
     """Return variances of every marginal's numbers to weigh them by: the least that any table's sum has."""
-    found = {}
+    result = {}
     for marginal in table_set.marginals:
         frame = table_set.shapes[marginal]
         least = np.full((frame.tree.nodes, frame.cells), np.inf)
@@ -196,8 +196,8 @@ def marginal_variances(table_set: TableSet, variances: Mapping[str, Floats]) -> 
             shown = summed(table_set.tables[name], variances[name], marginal, frame.tree.nodes)
             least[: len(shown)] = np.minimum(least[: len(shown)], shown)
         least[least <= CERTAIN * least.max()] = 0.0
-        found[marginal] = least
-    return found
+        result[marginal] = least
+    return result
 
 
 def incidence(labels: Sequence[Indices], sizes: Sequence[int]) -> sparse.csr_array:
