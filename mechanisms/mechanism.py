@@ -127,12 +127,7 @@ class Mechanism(ABC):
     def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]] | None:
         """Finish many tables whose cells were measured in one draw, each as if it were alone.
 
-        Parameters
-        ----------
-        tables
-            Noisy cells, (tables, shape of one...).
-        event
-            The draw.
+        ``tables``: Noisy cells, (tables, shape of one...). ``event``: The draw.
 
         Returns
         -------

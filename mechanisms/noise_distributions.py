@@ -40,10 +40,7 @@ _SMOOTH = 8.0  # from this σ on, sums over integers of the Gaussian curve are i
 class Noise:
     """The distribution of the noise in one cell.
 
-    Attributes
-    ----------
-    family
-        ``"laplace"``: P(z) ∝ exp(-|z|/s); ``"gaussian"``: P(z) ∝ exp(-z²/2s²).
+    ``family``: ``"laplace"``: P(z) ∝ exp(-|z|/s); ``"gaussian"``: P(z) ∝ exp(-z²/2s²).
     """
 
     family: NoiseFamily
@@ -252,13 +249,9 @@ def check_level(level: float) -> None:
 class NoiseCurve:
     """The precision of noise, one over its variance, by its loss: linear in ρ, about ε²/2Δ² in ε.
 
-    Attributes
-    ----------
-    definition
-        Of the loss: ``pure`` (ε, Laplace noise) or ``zcdp`` (ρ, Gaussian noise).
-    sensitivity
-        Δ: by how much one record changes what is measured, in whole steps. A count has 1; a sum of values on
-        a grid has the largest value in steps.
+    ``definition``: Of the loss: ``pure`` (ε, Laplace noise) or ``zcdp`` (ρ, Gaussian noise). ``sensitivity``:
+    Δ: by how much one record changes what is measured, in whole steps. A count has 1; a sum of values on a
+    grid has the largest value in steps.
     """
 
     definition: Definition

@@ -83,11 +83,9 @@ _FAR = np.iinfo(np.int64).max
 def cheapest(costs: Integers, starts: Integers, stops: Integers, cells: int) -> Integers:
     """Return the places of the intervals of the cheapest partition, from left to right.
 
-    Parameters
-    ----------
-    costs, starts, stops
-        int64, shape (m,), sorted by ``stops``; half-open intervals within range(cells), each single bin
-        among them. Sums of costs must fit in 63 bits: |cost| < 2^62 / cells is enough.
+    ``costs``, ``starts``, ``stops``: int64, shape (m,), sorted by ``stops``; half-open intervals within
+    range(cells), each single bin among them. Sums of costs must fit in 63 bits: |cost| < 2^62 / cells is
+    enough.
 
     A dynamic program over the ends; O(m + cells). Of several cheapest, the one with the earliest place.
     """

@@ -261,12 +261,7 @@ def cluster_starts(ascending: Floats, variance: float) -> Integers:
     A cluster of m counts costs Σ(h - mean)² + v/m. The next count joins it when its cost with it is below its
     cost without it plus the least that the count costs in a cluster of its own.
 
-    Parameters
-    ----------
-    ascending
-        Shape (n,), n >= 1.
-    variance
-        v, of the noise of a cluster's sum.
+    ``ascending``: Shape (n,), n >= 1. ``variance``: v, of the noise of a cluster's sum.
 
     Returns
     -------

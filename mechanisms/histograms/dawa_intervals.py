@@ -44,12 +44,8 @@ class Intervals:
 def aligned(digits: Integers, step: int) -> Intervals:
     """Return the intervals of a row.
 
-    Parameters
-    ----------
-    digits
-        Shape (n - 1,): how many of the last digits tell each cell from the one before.
-    step
-        s: a rank more is s digits more.
+    ``digits``: Shape (n - 1,): how many of the last digits tell each cell from the one before. ``step``: s: a
+    rank more is s digits more.
     """
     cells = digits.size + 1
     ranks, kept = [np.arange(cells)], [np.ones(cells, dtype=np.bool_)]
@@ -140,12 +136,8 @@ END, VALUE, WEIGHT, MEAN = 0, 1, 2, 3
 def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integers:
     """Return where the segments begin that minimise Σ weight·(number - mean)² + price for each segment.
 
-    Parameters
-    ----------
-    numbers, weights
-        Shape (n,), n >= 1; weights are positive. The mean of a segment is the weighted one.
-    price
-        Positive.
+    ``numbers``, ``weights``: Shape (n,), n >= 1; weights are positive. The mean of a segment is the weighted
+    one. ``price``: Positive.
 
     Returns
     -------
@@ -244,10 +236,7 @@ def row_order(cells: int) -> tuple[Integers, Integers]:
 def hilbert_order(shape: tuple[int, ...]) -> tuple[Integers, Integers]:
     """Return the cells of a table in the order of the curve.
 
-    Parameters
-    ----------
-    shape
-        Sides of the table; those of one cell play no part.
+    ``shape``: Sides of the table; those of one cell play no part.
 
     Returns
     -------

@@ -158,12 +158,8 @@ def _between(tree: Integers, bases: Integers, low: int, high: int) -> tuple[int,
 def split_order(order: Integers, starts: Integers, sizes: Integers, cuts: Integers) -> None:
     """Divide the positions of every part into those before its cut and those after, each in their old order.
 
-    Parameters
-    ----------
-    order, starts, sizes
-        As for ``bisection_costs``; ``order`` is changed in place.
-    cuts
-        Number of bins before the cut of each part, int64, shape (parts,).
+    ``order``, ``starts``, ``sizes``: As for ``bisection_costs``; ``order`` is changed in place. ``cuts``:
+    Number of bins before the cut of each part, int64, shape (parts,).
     """
     spare = np.empty(sizes.max(), dtype=np.int64)
     for part in range(sizes.size):

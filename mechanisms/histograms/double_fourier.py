@@ -50,10 +50,7 @@ def factors(size: int) -> list[int] | None:
 def spectrum(values: Floats) -> Floats:
     """Return Σ_j x_j·exp(-2πi jk/n) over every axis, the last axis for k = 0 .. n/2 only.
 
-    Parameters
-    ----------
-    values
-        Double words, shape (2, *shape).
+    ``values``: Double words, shape (2, *shape).
 
     Returns
     -------

@@ -131,12 +131,7 @@ def support_coverage(runs: ArrayLike, samples: int, *, total: int | None = None)
     Up to n, by thinning the sample out; unbiased. From n to 2n, by the Good-Toulmin series; beyond, by the
     series with a random number of terms, which is sound up to about n·ln n.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    samples
-        Number of records, at least 1.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``samples``: Number of records, at least 1.
 
     Examples
     --------
@@ -170,12 +165,7 @@ def renyi_entropy(runs: ArrayLike, order: float, *, total: int | None = None) ->
     For whole orders from 2 on the power sum is estimated without bias, by falling factorials; for others from
     the empirical shares. Infinite if a whole order finds no symbol that often.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    order
-        Positive and not 1, which is ``entropy``.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``order``: Positive and not 1, which is ``entropy``.
 
     Examples
     --------
@@ -205,12 +195,7 @@ def distance_to_uniformity(runs: ArrayLike, symbols: int, *, total: int | None =
 
     From the empirical shares: too high by √(symbols/n) at most, in expectation.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    symbols
-        How many there are, seen or not; public.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``symbols``: How many there are, seen or not; public.
 
     Examples
     --------

@@ -78,12 +78,8 @@ def line_sums(
 ) -> Integers:
     """Return the sums of each box's slices across its axis, box after box.
 
-    Parameters
-    ----------
-    axes
-        Shape (boxes,): the dimension along which the slices of each box follow one another.
-    starts
-        Shape (boxes + 1,): where the slices of each box begin in the result, and their number at the end.
+    ``axes``: Shape (boxes,): the dimension along which the slices of each box follow one another. ``starts``:
+    Shape (boxes + 1,): where the slices of each box begin in the result, and their number at the end.
     """
     strides, place = strides_of(shape), np.zeros(shape.size, np.int64)
     sums = np.zeros(starts[-1], np.int64)

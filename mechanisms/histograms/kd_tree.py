@@ -265,10 +265,7 @@ def estimated_risk(cells: Floats, values: Floats, parts: Combined) -> dict[str, 
     is shrunk (exact for normal noise). The standard error takes t for given; the two random terms may go
     together, so their deviations are added, not their variances.
 
-    Parameters
-    ----------
-    cells, values
-        Noisy and released cells, shape (n,).
+    ``cells``, ``values``: Noisy and released cells, shape (n,).
     """
     first, second = parts.variances
     size, means = cells.size, parts.means

@@ -74,12 +74,7 @@ class _RowWorkload:
 class RangeWorkload(_RowWorkload):
     """Single ranges of cells in a row.
 
-    Attributes
-    ----------
-    shape
-        Of the counts.
-    starts, stops
-        Shape (queries,).
+    ``shape``: Of the counts. ``starts``, ``stops``: Shape (queries,).
     """
 
     starts: Integers
@@ -118,12 +113,8 @@ class RangeWorkload(_RowWorkload):
 class TilingWorkload(_RowWorkload):
     """Tilings of a row of cells by ranges of equal width: all sums at once, since no two ranges overlap.
 
-    Attributes
-    ----------
-    shape
-        Of the counts.
-    tilings
-        Width and offset of each (``tabularium.mechanisms.histograms.mwem_workloads.tilings``).
+    ``shape``: Of the counts. ``tilings``: Width and offset of each
+    (``tabularium.mechanisms.histograms.mwem_workloads.tilings``).
     """
 
     tilings: tuple[tuple[int, int], ...]
@@ -169,12 +160,7 @@ class TilingWorkload(_RowWorkload):
 class MarginalWorkload:
     """Whole marginals of a table: sums over all axes but a few. The model is the table itself.
 
-    Attributes
-    ----------
-    shape
-        Of the counts.
-    marginals
-        The axes that each marginal keeps, ascending.
+    ``shape``: Of the counts. ``marginals``: The axes that each marginal keeps, ascending.
     """
 
     shape: tuple[int, ...]
@@ -278,12 +264,8 @@ def block_runs(cells: int, longest: int, narrowest: int, most: int) -> Ranges:
 
     The whole row is left out.
 
-    Parameters
-    ----------
-    narrowest
-        Ranges with fewer cells are left out, but for the halves of the row.
-    most
-        Levels are added, from coarse to fine, until there would be more ranges than that; one in any case.
+    ``narrowest``: Ranges with fewer cells are left out, but for the halves of the row. ``most``: Levels are
+    added, from coarse to fine, until there would be more ranges than that; one in any case.
     """
     keys: Integers = np.empty(0, dtype=np.int64)
     blocks = 2
@@ -345,10 +327,7 @@ def tilings(cells: int, longest: int, most: int) -> list[tuple[int, int]]:
 def at_edges(sums: Integers, width: int, offset: int) -> Integers:
     """Return what stands at the edges of a tiling: at 0, offset, offset + width, ..., and at the end.
 
-    Parameters
-    ----------
-    sums
-        Shape (cells + 1,), one number for each place where a range may end.
+    ``sums``: Shape (cells + 1,), one number for each place where a range may end.
     """
     first = sums[: 1 if offset else 0]
     return np.concatenate([first, sums[offset:-1:width], sums[-1:]])
@@ -404,12 +383,8 @@ def fit_to_tilings(
 ) -> tuple[Integers, Floats]:
     """Return the segments and masses for answers about all ranges of several tilings of the row.
 
-    Parameters
-    ----------
-    tilings
-        The edges of the ranges of each, from 0 to the number of cells; at least one tiling.
-    answers
-        For each range of each tiling, one after the other.
+    ``tilings``: The edges of the ranges of each, from 0 to the number of cells; at least one tiling.
+    ``answers``: For each range of each tiling, one after the other.
     """
     edges = np.unique(np.concatenate(tilings))
     masses = np.diff(edges) * (total / edges[-1])

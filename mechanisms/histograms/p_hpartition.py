@@ -211,12 +211,8 @@ class PHPartition(Mechanism):
 class _Cuts:
     """The cuts, level after level, each from left to right.
 
-    Attributes
-    ----------
-    places
-        For each level, the first bin after each of its cuts: as the channel gave them.
-    changes
-        For each level, by how much each of its cuts changed the sum of deviations: true, and secret.
+    ``places``: For each level, the first bin after each of its cuts: as the channel gave them. ``changes``:
+    For each level, by how much each of its cuts changed the sum of deviations: true, and secret.
     """
 
     def __init__(self) -> None:
@@ -303,15 +299,10 @@ class Frontier:
     The bins are sorted once. A cut divides the sorted positions of a part without changing their order, so
     no level sorts again.
 
-    Parameters
-    ----------
-    counts
-        int64, shape (n,), 0 to 2^40, n at most 2^21.
+    ``counts``: int64, shape (n,), 0 to 2^40, n at most 2^21.
 
-    Attributes
-    ----------
-    starts, sizes
-        First bin and number of bins of each part, int64, shape (parts,). Parts of one bin are left out.
+    ``starts``, ``sizes``: First bin and number of bins of each part, int64, shape (parts,). Parts of one bin
+    are left out.
     """
 
     def __init__(self, counts: Integers) -> None:

@@ -185,10 +185,7 @@ _ENTRIES = 1 << 23
 class NoisyWavelets(LinearMeasurement):
     """Haar coefficients with noise; ``values`` is the table of them.
 
-    Attributes
-    ----------
-    axes
-        Along which axes the table was transformed.
+    ``axes``: Along which axes the table was transformed.
     """
 
     axes: tuple[int, ...] = field(kw_only=True)

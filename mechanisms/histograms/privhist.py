@@ -180,12 +180,7 @@ def histogram(
 ) -> Runs:
     """Return the histogram that noisy blocks and a noisy excess list speak for, as pairs in order.
 
-    Parameters
-    ----------
-    boundaries, blocks, listed
-        Shapes (m + 1,), (m,) and (J,).
-    tied
-        See ``PrivHist``.
+    ``boundaries``, ``blocks``, ``listed``: Shapes (m + 1,), (m,) and (J,). ``tied``: See ``PrivHist``.
     """
     widths = np.diff(boundaries).astype(np.float64)
     reach, over = isotonic(blocks / widths, widths**2, increasing=False), listed.astype(np.float64)
@@ -232,12 +227,8 @@ def _items(boundaries: NDArray[np.int64], reach: NDArray[np.int64], over: NDArra
 def widening(end: float, growth: float) -> NDArray[np.int64]:
     """Return s_0 = 0 < s_1 < … with s_{i+1} = s_i + max(1, ⌊growth·s_i⌋), up to the first s_m >= ``end``.
 
-    Parameters
-    ----------
-    end
-        At least 1; every s_i is below 2^53, so that no product is off by one step.
-    growth
-        Not negative.
+    ``end``: At least 1; every s_i is below 2^53, so that no product is off by one step. ``growth``: Not
+    negative.
     """
     size, last = 1, 0
     while last < end:
@@ -257,10 +248,7 @@ def explained(values: Floats) -> Floats:
     The head of g values is fitted by isotonic regression and cut off at zero; what is left of its squares
     then is Σ value² - explained[g].
 
-    Parameters
-    ----------
-    values
-        Shape (n,).
+    ``values``: Shape (n,).
 
     Returns
     -------
@@ -291,12 +279,8 @@ def explained(values: Floats) -> Floats:
 class AnonymizedRelease(Release):
     """A private anonymized histogram.
 
-    Attributes
-    ----------
-    values
-        Shape (k, 2), int64: pairs (count, multiplicity), counts positive and descending.
-    total
-        The noisy number of records, not below zero. It is a measurement of its own, not Σ count·multiplicity.
+    ``values``: Shape (k, 2), int64: pairs (count, multiplicity), counts positive and descending. ``total``:
+    The noisy number of records, not below zero. It is a measurement of its own, not Σ count·multiplicity.
     """
 
     total: int = field(kw_only=True)
@@ -309,10 +293,7 @@ class AnonymizedRelease(Release):
 def prevalences(counts: ArrayLike) -> Runs:
     """Return how many items have which positive count, as pairs (count, multiplicity), counts descending.
 
-    Parameters
-    ----------
-    counts
-        Integers of any shape: the count of every item. Items of count 0 leave no trace.
+    ``counts``: Integers of any shape: the count of every item. Items of count 0 leave no trace.
 
     Examples
     --------
@@ -327,10 +308,7 @@ def prevalences(counts: ArrayLike) -> Runs:
 def merged(pairs: NDArray[np.int64]) -> Runs:
     """Return pairs (count, multiplicity) in order: counts positive, descending, and each there once.
 
-    Parameters
-    ----------
-    pairs
-        Shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
+    ``pairs``: Shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
     """
     real = pairs[(pairs > 0).all(axis=1)]
     if (real[1:, 0] >= real[:-1, 0]).any():  # most are in order already
@@ -356,12 +334,7 @@ def pairs_of(runs: ArrayLike) -> Runs:
 def expand(runs: ArrayLike, largest: int = LARGEST_LIST) -> NDArray[np.int64]:
     """Return the counts that pairs (count, multiplicity) stand for, one by one, in the order of the pairs.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2).
-    largest
-        How long the list may be.
+    ``runs``: Shape (k, 2). ``largest``: How long the list may be.
 
     Examples
     --------

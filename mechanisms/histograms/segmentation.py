@@ -60,12 +60,7 @@ def segment(table: NDArray[Any], centre: Centre, price: float, *, unit: float) -
 def segment_into(table: NDArray[Any], centre: Centre, runs: int, *, unit: float) -> Integers:
     """Return where the runs of the best segmentation into exactly ``runs`` runs begin.
 
-    Parameters
-    ----------
-    table, centre, unit
-        As in ``segment``.
-    runs
-        From 1 to n. It takes 4·n·runs bytes.
+    ``table``, ``centre``, ``unit``: As in ``segment``. ``runs``: From 1 to n. It takes 4·n·runs bytes.
     """
     if runs == table.size:
         return np.arange(runs)

@@ -69,10 +69,7 @@ class EvenTree:
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
         """Return the variance of the sum of cells start to stop - 1, for each of the queries.
 
-        Parameters
-        ----------
-        starts, stops
-            Shape (queries,), 0 <= start < stop <= cells.
+        ``starts``, ``stops``: Shape (queries,), 0 <= start < stop <= cells.
         """
         left, right = starts, stops - 1
         of_left = of_right = np.ones(starts.shape)

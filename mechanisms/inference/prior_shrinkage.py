@@ -284,12 +284,8 @@ class Grid:
 class Posterior:
     """A law of changes, and what is to be thought of a change by its residual, point by point of the grid.
 
-    Attributes
-    ----------
-    mean, variance
-        (points,) of the change, given the residual.
-    half
-        (points,) half-width of the interval around that mean which holds the change as often as was asked.
+    ``mean``, ``variance``: (points,) of the change, given the residual. ``half``: (points,) half-width of the
+    interval around that mean which holds the change as often as was asked.
     """
 
     grid: Grid

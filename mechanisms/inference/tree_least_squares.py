@@ -105,17 +105,11 @@ def consistency(
 class TreeLeastSquares:
     """What least squares make of measurements of given variances, before there are any.
 
-    Parameters
-    ----------
-    variances
-        (nodes, cells), or (nodes, 1) where they do not depend on the cell: 0 exact, infinite not measured.
-    cells
-        Cells of the tables that it is for.
+    ``variances``: (nodes, cells), or (nodes, 1) where they do not depend on the cell: 0 exact, infinite not
+    measured. ``cells``: Cells of the tables that it is for.
 
-    Attributes
-    ----------
-    below
-        (nodes, cells or 1) variance of each node's best estimate from what was measured at and below it.
+    ``below``: (nodes, cells or 1) variance of each node's best estimate from what was measured at and below
+    it.
 
     Raises
     ------

@@ -32,10 +32,7 @@ _PAIRS = 1 << 22
 class Sums:
     """Sums over cells of a table that share no cell, laid out in rows and columns.
 
-    Attributes
-    ----------
-    of
-        (cells,) the sum that each cell is a part of, row·columns + column; -1 where it is in none.
+    ``of``: (cells,) the sum that each cell is a part of, row·columns + column; -1 where it is in none.
     """
 
     of: Indices

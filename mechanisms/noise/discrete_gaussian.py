@@ -31,12 +31,8 @@ _LARGEST_ROOT = (1 << 31) - 1  # its square still fits in 63 bits
 def add_gaussian(stream: WordStream, values: NDArray[np.int64], variance: Fraction) -> NDArray[np.int64]:
     """Return ``values`` plus independent discrete Gaussian noise.
 
-    Parameters
-    ----------
-    values
-        int64 array of any shape, at most 2^62 in absolute value.
-    variance
-        σ² in P(z) proportional to exp(-z²/2σ²); positive, at most 2^52.
+    ``values``: int64 array of any shape, at most 2^62 in absolute value. ``variance``: σ² in P(z)
+    proportional to exp(-z²/2σ²); positive, at most 2^52.
     """
     if not 0 < variance <= LARGEST_VARIANCE:
         raise MechanismError(

@@ -40,12 +40,8 @@ Cells = tuple[str, int]
 class PlannedTable:
     """A table that may be measured, or a public invariant.
 
-    Attributes
-    ----------
-    along, tree
-        The hierarchy; one node without a name where there is none.
-    cuts
-        Level -> nodes that are measured with it; empty for an invariant, which is known exactly.
+    ``along``, ``tree``: The hierarchy; one node without a name where there is none. ``cuts``: Level -> nodes
+    that are measured with it; empty for an invariant, which is known exactly.
     """
 
     name: str
@@ -80,19 +76,11 @@ class Spread:
 class LinearVariances:
     """The variances of all cells of some tables, as functions of the precisions of their measurements.
 
-    Parameters
-    ----------
-    tables
-        Tables and invariants, as they are made to agree.
-    agree
-        Whether they are; otherwise a cell has the variance of its own measurement.
+    ``tables``: Tables and invariants, as they are made to agree. ``agree``: Whether they are; otherwise a
+    cell has the variance of its own measurement.
 
-    Attributes
-    ----------
-    measurements
-        (table, level) of each precision.
-    classes
-        Name of a hierarchy -> classes of its nodes; ``None`` for tables without one.
+    ``measurements``: (table, level) of each precision. ``classes``: Name of a hierarchy -> classes of its
+    nodes; ``None`` for tables without one.
     """
 
     def __init__(self, tables: Sequence[PlannedTable], *, agree: bool = True) -> None:
@@ -111,12 +99,8 @@ class LinearVariances:
     def variances(self, precisions: Floats, *, slopes: bool = False) -> dict[str, Spread]:
         """Return the variance of a cell at every class of nodes of every table.
 
-        Parameters
-        ----------
-        precisions
-            (measurements,) not negative; above zero for the deepest level of every table.
-        slopes
-            With the derivatives by the precisions, (classes, measurements); else they are empty.
+        ``precisions``: (measurements,) not negative; above zero for the deepest level of every table.
+        ``slopes``: With the derivatives by the precisions, (classes, measurements); else they are empty.
         """
         width = 1 + (len(precisions) if slopes else 0)
         if not self._agree:

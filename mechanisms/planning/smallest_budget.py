@@ -40,12 +40,7 @@ _WIDE = 7.0  # logarithm of the factor by which a step of the search may change 
 class Goal:
     """A largest variance for all cells of one level of a table.
 
-    Attributes
-    ----------
-    depth
-        Of the level; 0 for a table without a hierarchy.
-    variance
-        After least squares; above zero.
+    ``depth``: Of the level; 0 for a table without a hierarchy. ``variance``: After least squares; above zero.
     """
 
     table: str
@@ -349,10 +344,7 @@ def rounded_shares(parts: Mapping[str, float], denominator: int) -> dict[str, Fr
 
     What the fractions rounded down leave goes to those that lost most (Hamilton's method).
 
-    Parameters
-    ----------
-    parts
-        Name -> a part, above zero; they need not add to one.
+    ``parts``: Name -> a part, above zero; they need not add to one.
 
     Examples
     --------
@@ -393,12 +385,8 @@ def short_above(amount: float) -> Fraction:
 class Place:
     """What one measurement is of.
 
-    Attributes
-    ----------
-    table, level
-        Arrays of one table have the same parts for their levels.
-    head
-        The array whose loss it follows: its own, or one of its table to which it is in proportion.
+    ``table``, ``level``: Arrays of one table have the same parts for their levels. ``head``: The array whose
+    loss it follows: its own, or one of its table to which it is in proportion.
     """
 
     table: str

@@ -401,12 +401,8 @@ def in_words(query: Query) -> str:
 class SizeHistogram:
     """A released histogram of sizes.
 
-    Attributes
-    ----------
-    column
-        The one whose values have the sizes.
-    read
-        Returns (k, 2) sizes, and how many values have each.
+    ``column``: The one whose values have the sizes. ``read``: Returns (k, 2) sizes, and how many values have
+    each.
     """
 
     name: str

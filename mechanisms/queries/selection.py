@@ -64,12 +64,8 @@ Place = tuple[int, str | None]
 class Axes:
     """The attributes of a table: a hierarchy, if there is one, crossed with the others.
 
-    Attributes
-    ----------
-    tree
-        The hierarchy, whose nodes are the rows of the table; None for one row.
-    others
-        The other attributes, in the order of the axes.
+    ``tree``: The hierarchy, whose nodes are the rows of the table; None for one row. ``others``: The other
+    attributes, in the order of the axes.
     """
 
     tree: TreeAttribute | None

@@ -86,10 +86,7 @@ class NoisyTable:
 
     Weighted least squares over all of them gives every sum its best unbiased estimate and the exact variance.
 
-    Attributes
-    ----------
-    impossible
-        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    ``impossible``: (nodes, *axes) which cells are exactly zero; None where none is known to be.
     """
 
     axes: Axes
@@ -228,10 +225,7 @@ class LinearTable:
     No noise is in two levels. Where a measurement was chosen by an earlier one, a row is answered from the
     one that knows it better, by variances that do not depend on what was drawn after the choice.
 
-    Attributes
-    ----------
-    impossible
-        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    ``impossible``: (nodes, *axes) which cells are exactly zero; None where none is known to be.
     """
 
     axes: Axes

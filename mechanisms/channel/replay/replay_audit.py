@@ -127,10 +127,7 @@ def replay(
 class Audit:
     """Two clean processes in which one mechanism runs, for many pairs: one for neighbours, one without data.
 
-    Parameters
-    ----------
-    mechanism
-        It must not have run in this process, or what it remembers of that is not found out.
+    ``mechanism``: It must not have run in this process, or what it remembers of that is not found out.
     """
 
     def __init__(self, mechanism: Audited) -> None:

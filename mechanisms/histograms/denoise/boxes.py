@@ -270,12 +270,8 @@ def axes_of(shape: tuple[int, ...], categorical: tuple[int, ...]) -> tuple[int, 
 class Layout:
     """A table as several tables of the same sides, which have nothing to do with one another.
 
-    Attributes
-    ----------
-    shape
-        Of the table as it is given.
-    apart
-        Axes that are never smoothed across, ascending: they number the tables.
+    ``shape``: Of the table as it is given. ``apart``: Axes that are never smoothed across, ascending: they
+    number the tables.
     """
 
     shape: tuple[int, ...]

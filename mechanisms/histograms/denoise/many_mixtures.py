@@ -82,13 +82,9 @@ def _changes(probes: Probes, sides: tuple[int, ...]) -> tuple[Changes, Integers]
 class Beliefs(NamedTuple):
     """Tree priors of many tables, as ``prior.TreePrior`` has that of one.
 
-    Attributes
-    ----------
-    flat, axes, gaps
-        Shapes (tables, classes), (tables, classes, d), (tables, classes, kinds); one row if all are alike.
-    start, weights, anchor
-        What learning begins with: the probability that a box is flat, the weights (kinds,) of the gaps, and
-        as many boxes as they count for.
+    ``flat``, ``axes``, ``gaps``: Shapes (tables, classes), (tables, classes, d), (tables, classes, kinds);
+    one row if all are alike. ``start``, ``weights``, ``anchor``: What learning begins with: the probability
+    that a box is flat, the weights (kinds,) of the gaps, and as many boxes as they count for.
     """
 
     flat: Floats

@@ -500,12 +500,8 @@ def perturbed_levels(  # noqa: PLR0912, PLR0915 - see above
 
     A change of one cell touches the (log n)^d boxes around it only: their evidence is computed afresh.
 
-    Parameters
-    ----------
-    cells
-        Shape (count, d): places of the cells.
-    changes
-        Shape (count,), as what is returned: what is added to the measurement of each.
+    ``cells``: Shape (count, d): places of the cells. ``changes``: Shape (count,), as what is returned: what
+    is added to the measurement of each.
     """
     d = boxes.strides.size  # with the axis that numbers the tables: nothing is ever halved along it
     lengths = chain_room(boxes)

@@ -77,12 +77,8 @@ class DenoiseOptions:
 class Denoised:
     """A denoised table.
 
-    Attributes
-    ----------
-    values
-        float64, in the shape of the noisy table.
-    diagnostics
-        JSON-able: what was chosen, and the estimated errors.
+    ``values``: float64, in the shape of the noisy table. ``diagnostics``: JSON-able: what was chosen, and the
+    estimated errors.
     """
 
     values: Floats
@@ -97,12 +93,7 @@ def denoise_table(
     What is to be tried on a large table is tried on tiles from all over it first, and only the best of it on
     the whole.
 
-    Parameters
-    ----------
-    table
-        Noisy whole numbers, in the shape of the layout.
-    noise
-        Its distribution in every cell.
+    ``table``: Noisy whole numbers, in the shape of the layout. ``noise``: Its distribution in every cell.
     """
     return _denoised(table[None], noise, layout, options, together=False)[0]
 

@@ -43,10 +43,7 @@ _NO_NOISE = 1e-9
 class NoisySums:
     """What was measured: the total, and the sums of some levels, each with the variance of its noise.
 
-    Attributes
-    ----------
-    levels
-        Level -> its noisy sums in the order of the tree, and their variance.
+    ``levels``: Level -> its noisy sums in the order of the tree, and their variance.
     """
 
     tree: SplitTree

@@ -118,10 +118,7 @@ def joint_nonnegativity(table_set: TableSet, estimates: Mapping[str, Estimate]) 
 class _Projection:
     """Numbers of all marginals on their way to non-negative ones.
 
-    Attributes
-    ----------
-    families
-        Families projected at once so far.
+    ``families``: Families projected at once so far.
     """
 
     def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate]) -> None:

@@ -55,12 +55,8 @@ AGREED = 1e-6
 class Rounded:
     """Whole numbers of several tables.
 
-    Attributes
-    ----------
-    tables
-        Table name to (nodes, cells) int64.
-    violations
-        Everything that does not hold, empty when all tables add up, agree and stay within 1.
+    ``tables``: Table name to (nodes, cells) int64. ``violations``: Everything that does not hold, empty when
+    all tables add up, agree and stay within 1.
     """
 
     tables: dict[str, Integers]

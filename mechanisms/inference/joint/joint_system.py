@@ -120,12 +120,8 @@ CUT = 1e-11
 class JointSystem:
     """Tables with given variances, ready to be estimated together from any measurements.
 
-    Parameters
-    ----------
-    variances
-        Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
-    proximal
-        M in units of the largest finite variance.
+    ``variances``: Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
+    ``proximal``: M in units of the largest finite variance.
     """
 
     def __init__(

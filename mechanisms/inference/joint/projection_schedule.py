@@ -57,12 +57,8 @@ class Condition:
 class Step:
     """One marginal at one depth.
 
-    Attributes
-    ----------
-    rows
-        (rows,) its nodes at this depth.
-    conditions
-        What is settled already; a condition on parents comes first.
+    ``rows``: (rows,) its nodes at this depth. ``conditions``: What is settled already; a condition on parents
+    comes first.
     """
 
     marginal: Marginal

@@ -162,13 +162,8 @@ class Link:
 class TableSet:
     """Tables over overlapping dimensions.
 
-    Attributes
-    ----------
-    marginals
-        The lattice: every table's dimensions, the marginals that two tables share, closed under intersection,
-        smallest first.
-    links
-        Agreements that imply all others.
+    ``marginals``: The lattice: every table's dimensions, the marginals that two tables share, closed under
+    intersection, smallest first. ``links``: Agreements that imply all others.
 
     Raises
     ------

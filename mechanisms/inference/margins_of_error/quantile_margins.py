@@ -37,12 +37,8 @@ ROUNDING = 1e-6
 class QuantileTree:
     """A tree over ``bins`` positions of a grid, without its root.
 
-    Attributes
-    ----------
-    bins
-        Positions of the grid, at least 2.
-    branching, levels
-        Children of a node, and levels below the root. Nodes are numbered level by level, bins last.
+    ``bins``: Positions of the grid, at least 2. ``branching``, ``levels``: Children of a node, and levels
+    below the root. Nodes are numbered level by level, bins last.
     """
 
     bins: int
