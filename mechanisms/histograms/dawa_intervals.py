@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats, Integers
-from tabularium.mechanisms.histograms.segmentation import Centre, backtrack
+from tabularium.mechanisms.histograms.segmentation import Centre, backtrack, grow_banks
 from tabularium.mechanisms.kernels.compiled import compiled
 
 _VALUE_BITS = 41  # of a count of at most 2^40
@@ -147,7 +147,7 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
     last = np.zeros(n + 1, dtype=np.int32)
     room, now, count = 64, 0, 1
     pieces = np.zeros((2, room, 4), dtype=np.float64)
-    begins = np.zeros((2, room), dtype=np.int64)
+    begins = np.zeros((2, room, 1), dtype=np.int64)
     pieces[0, 0, END] = inf
     for t in range(n):
         number, weight = numbers[t], weights[t]
@@ -160,13 +160,13 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
             pieces[now, j, MEAN] += share * apart
             pieces[now, j, WEIGHT] = held + weight
             value = pieces[now, j, VALUE]
-            if value < best or (value == best and begins[now, j] < begin):
-                best, begin = value, begins[now, j]
+            if value < best or (value == best and begins[now, j, 0] < begin):
+                best, begin = value, begins[now, j, 0]
         last[t + 1] = begin
 
         if 2 * count + 2 > room:
             room *= 4
-            pieces, begins = _grow(pieces, begins, room)
+            pieces, begins = grow_banks(pieces, room), grow_banks(begins, room)
         ceiling = best + price
         then, kept = 1 - now, 0
         edge = left = -inf  # where the piece begins, and where the last one that was kept ends
@@ -178,7 +178,7 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
                 continue
             middle, radius = pieces[now, j, MEAN], sqrt((ceiling - value) / pieces[now, j, WEIGHT])
             low, high = max(low, middle - radius), min(high, middle + radius)
-            if low > high or (low == high and begins[now, j] != begin):
+            if low > high or (low == high and begins[now, j, 0] != begin):
                 continue
             if low > left:  # in between, a segment that begins after this number is better
                 _open(pieces, begins, then, kept, low, ceiling, t + 1)
@@ -186,7 +186,7 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
             for column in range(1, 4):
                 pieces[then, kept, column] = pieces[now, j, column]
             pieces[then, kept, END] = high
-            begins[then, kept] = begins[now, j]
+            begins[then, kept, 0] = begins[now, j, 0]
             kept += 1
             left = high
         if left < inf:
@@ -205,20 +205,7 @@ def _open(
     pieces[bank, place, VALUE] = value
     pieces[bank, place, WEIGHT] = 0.0
     pieces[bank, place, MEAN] = 0.0
-    begins[bank, place] = begin
-
-
-@compiled
-def _grow(pieces: Floats, begins: Integers, room: int) -> tuple[Floats, Integers]:
-    """Return the two banks with more room."""
-    wider = np.zeros((2, room, 4), dtype=np.float64)
-    longer = np.zeros((2, room), dtype=np.int64)
-    for bank in range(2):
-        for place in range(begins.shape[1]):
-            longer[bank, place] = begins[bank, place]
-            for column in range(4):
-                wider[bank, place, column] = pieces[bank, place, column]
-    return wider, longer
+    begins[bank, place, 0] = begin
 
 
 _DIGITS = 52  # of an index that a double holds exactly

@@ -210,7 +210,7 @@ def mean_layer(
         now, count = then, kept
         if 2 * count + 1 > room:
             room *= 4
-            reals, wholes = _grow_banks(reals, room), _grow_banks(wholes, room)
+            reals, wholes = grow_banks(reals, room), grow_banks(wholes, room)
     return starts, costs
 
 
@@ -233,13 +233,13 @@ def _move_ends(reals: Floats, bank: int, count: int, move: float) -> None:
 
 
 @compiled
-def _grow_banks(banks: NDArray[Any], room: int) -> NDArray[Any]:
+def grow_banks(banks: NDArray[Any], room: int) -> NDArray[Any]:
     """Return the two banks with more room."""
-    wider = np.zeros((2, room, 2), dtype=banks.dtype)
+    wider = np.zeros((2, room, banks.shape[2]), dtype=banks.dtype)
     for bank in range(2):
         for place in range(banks.shape[1]):  # assigning slices would take seconds to compile
-            wider[bank, place, 0] = banks[bank, place, 0]
-            wider[bank, place, 1] = banks[bank, place, 1]
+            for column in range(banks.shape[2]):
+                wider[bank, place, column] = banks[bank, place, column]
     return wider
 
 

@@ -171,11 +171,7 @@ def ask(
     )
     asked, used = best.put, tuple[str, ...]()
     values, published = asked.evaluated(best.cells, level), _published(best, level)
-    if (
-        asked.query.measure == "count"
-        and isinstance(best.source, NoisySource)
-        and isinstance(asked.rows, Rows)
-    ):
+    if asked.query.measure == "count" and isinstance(best.source, NoisySource):
         values, used = condition_on_totals(best.source, asked.table.known, asked.rows, values, level)
     worst = best.source.method not in ("added up", "unknown") and bool(best.cells.rms_error.any())
     shares = in_words(query) if query.measure == "share" else ""
