@@ -8,6 +8,7 @@ takes more than a second to import, its server four.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -179,6 +180,8 @@ def settings_of(url: str, sign_in: str | None) -> Iterator[None]:
 def _prepare() -> None:
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
+    # At the end of a process it counts what it has still to send, past Prefect's own level of logging.
+    logging.getLogger("EventsWorker").setLevel(logging.ERROR)
     _make_home()
 
 

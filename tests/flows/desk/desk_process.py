@@ -184,8 +184,8 @@ class Window:
 
     def press(self, name: str) -> str:
         """Press a button, or follow a link that looks like one; return what the next page says."""
-        found = self.page.get_by_role("button", name=name, exact=True)
-        (found if found.count() else self.page.get_by_role("link", name=name, exact=True)).first.click()
+        button, link = (self.page.get_by_role(role, name=name, exact=True) for role in ("button", "link"))
+        button.or_(link).first.click()  # which waits for either, where a page is still on its way
         return self.words()
 
     def words(self) -> str:
