@@ -79,7 +79,7 @@ def segment_into(table: NDArray[Any], centre: Centre, runs: int, *, unit: float)
         for first in range(runs):
             starts, wholes = median_layer(distinct, ranks, 0, wholes, first)
             layers.append(starts)
-    return _traced(layers)
+    return _backtrack_layers(layers)
 
 
 def on_lattice(
@@ -114,7 +114,7 @@ def on_lattice(
     return (offset + int(step) // 2) >> int(step).bit_length() - 1, step
 
 
-def _traced(layers: list[NDArray[np.int32]]) -> Integers:
+def _backtrack_layers(layers: list[NDArray[np.int32]]) -> Integers:
     """Return the first cells of the runs: one in each layer, the last one first."""
     result, end = [], layers[0].size - 1
     for starts in reversed(layers):

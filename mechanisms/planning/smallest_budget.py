@@ -382,7 +382,7 @@ def short_above(amount: float) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Place:
+class LossSlot:
     """What one measurement is of.
 
     ``table``, ``level``: Arrays of one table have the same parts for their levels. ``head``: The array whose
@@ -426,7 +426,7 @@ class Ties:
         return cls(np.eye(measurements), every, every, np.ones(measurements))
 
     @classmethod
-    def of(cls, places: Sequence[Place], proportions: Floats) -> Ties:
+    def of(cls, places: Sequence[LossSlot], proportions: Floats) -> Ties:
         """Tie the arrays of each table, whose levels stand in one order, the deepest last."""
         heads: dict[str, set[str]] = {}
         for place in places:

@@ -214,8 +214,8 @@ def _of_property(query: Query, histograms: Sequence[SizeHistogram], level: float
 def _sources(put: _Bound, wanted: str | None) -> list[Source]:
     table = put.table
     noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
-    if noisy and put.parts is not None and (beside := noisy[0].beside) is not None:
-        noisy.append(beside)
+    if noisy and put.parts is not None and (alternative := noisy[0].alternative) is not None:
+        noisy.append(alternative)
     published = [] if table.published is None or wanted == "measurements" else [table.published]
     if noisy and published and (published[0].noise is not None or np.isnan(published[0].values).any()):
         published = []  # the same noise, moved, which is never better known; or some of it is suppressed

@@ -56,7 +56,7 @@ MOST_ROWS = 1_000_000
 _GROUPS = re.compile(r"(?<=\d)[ ,.'_\u00a0\u202f](?=\d{3}\b)")
 _DIGITS = re.compile(r"\d+")
 _MIXED = -2
-Place = tuple[int, str | None]
+AttributeLevel = tuple[int, str | None]
 """Which attribute, and which of its levels if one is named."""
 
 
@@ -281,7 +281,7 @@ def known_names(attributes: Sequence[AnyAttribute]) -> list[str]:
     return list(dict.fromkeys([*names, *(level for a in attributes for level in a.levels)]))
 
 
-def find(word: Word, attributes: Sequence[AnyAttribute]) -> Place:
+def find(word: Word, attributes: Sequence[AnyAttribute]) -> AttributeLevel:
     """Return the attribute, and the level, that a name means.
 
     An attribute's own name comes before names of levels; ``attribute.level`` is never ambiguous.
@@ -297,7 +297,7 @@ def find(word: Word, attributes: Sequence[AnyAttribute]) -> Place:
     )
 
 
-def _find(word: Word, attributes: Sequence[AnyAttribute]) -> Place | None:
+def _find(word: Word, attributes: Sequence[AnyAttribute]) -> AttributeLevel | None:
     text = word.text.casefold()
     for place, attribute in enumerate(attributes):
         if attribute.name.casefold() == text:

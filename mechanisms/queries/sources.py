@@ -92,7 +92,7 @@ class NoisyTable:
     axes: Axes
     measurements: tuple[Measurement, ...]
     impossible: Bools | None = None
-    beside: ClassVar[None] = None
+    alternative: ClassVar[None] = None
 
     @property
     def method(self) -> str:
@@ -250,7 +250,7 @@ class LinearTable:
         return _possible(self.axes, self.impossible)
 
     @property
-    def beside(self) -> NoisyTable | None:
+    def alternative(self) -> NoisyTable | None:
         """The noisy counts of all cells, where they may say more than levels averaged row by row."""
         return self.cells if len(self.levels) > 1 else None
 
@@ -282,9 +282,9 @@ class LinearTable:
                 result = SelectedCells.at_worst(values.reshape(shape), errors)
             else:
                 result = SelectedCells.joint(values, covariances, self.least_variance)
-        if self.beside is None:
+        if self.alternative is None:
             return result
-        alone = self.beside.select(rows)
+        alone = self.alternative.select(rows)
         return alone if result is None else result.better_known(alone)
 
     def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats] | None:

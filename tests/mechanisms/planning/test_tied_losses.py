@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tabularium.mechanisms.planning.smallest_budget import Place, Ties
+from tabularium.mechanisms.planning.smallest_budget import LossSlot, Ties
 
 PLACES = [
-    *(Place("pay", level, "pay", "pay") for level in ("top", "low")),
-    *(Place("pay", level, "pay-sum", "pay-sum") for level in ("top", "low")),
-    *(Place("pay", level, "pay-median", "pay") for level in ("top", "low")),
-    Place("ages", "", "ages", "ages"),
+    *(LossSlot("pay", level, "pay", "pay") for level in ("top", "low")),
+    *(LossSlot("pay", level, "pay-sum", "pay-sum") for level in ("top", "low")),
+    *(LossSlot("pay", level, "pay-median", "pay") for level in ("top", "low")),
+    LossSlot("ages", "", "ages", "ages"),
 ]
 PROPORTIONS = np.array([1, 1, 1, 1, 3, 3, 1.0])
 
@@ -37,7 +37,7 @@ def test_what_is_tied_already_is_fitted_by_itself() -> None:
 
 
 def test_tables_of_one_array_are_free() -> None:
-    places = [Place("a", level, "a", "a") for level in ("top", "low")] + [Place("b", "", "b", "b")]
+    places = [LossSlot("a", level, "a", "a") for level in ("top", "low")] + [LossSlot("b", "", "b", "b")]
     ties, free = Ties.of(places, np.ones(3)), Ties.none(3)
     assert ties.loose
     np.testing.assert_array_equal(ties.factors.sum(axis=1), 1)
