@@ -103,15 +103,10 @@ class DataRefused(TabulariumError):
     Which rule, column or line it was is known from the data and paid for by no budget: the message is for
     the local terminal and the home. Whatever else hears of it (Prefect, events, mails) hears ``in_public``.
 
-    Parameters
-    ----------
-    findings
-        The reasons one by one, for ``tabularium diagnose``.
+    ``findings``: The reasons one by one, for ``tabularium diagnose``.
 
-    Attributes
-    ----------
-    run, again
-        Name of the run, and the command that shows its diagnosis, once that is written down; empty before.
+    ``run``, ``again``: Name of the run, and the command that shows its diagnosis, once that is written down;
+    empty before.
     """
 
     def __init__(
@@ -140,10 +135,7 @@ class RuleFailed(DataRefused):
 class RunRefused(TabulariumError):
     """A run was refused for what its data are: all that leaves the home of it.
 
-    Attributes
-    ----------
-    run
-        Name of the run, by which its diagnosis is found at home; empty if none could be written.
+    ``run``: Name of the run, by which its diagnosis is found at home; empty if none could be written.
     """
 
     run = ""

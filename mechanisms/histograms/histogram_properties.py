@@ -132,12 +132,7 @@ def support_coverage(runs: ArrayLike, samples: int, *, total: int | None = None)
     Up to n, by thinning the sample out; unbiased. From n to 2n, by the Good-Toulmin series; beyond, by the
     series with a random number of terms, which is sound up to about n·ln n.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    samples
-        Number of records, at least 1.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``samples``: Number of records, at least 1.
 
     Examples
     --------
@@ -171,12 +166,7 @@ def renyi_entropy(runs: ArrayLike, order: float, *, total: int | None = None) ->
     For whole orders from 2 on the power sum is estimated without bias, by falling factorials; for others from
     the empirical shares. Infinite if a whole order finds no symbol that often.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    order
-        Positive and not 1, which is ``entropy``.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``order``: Positive and not 1, which is ``entropy``.
 
     Examples
     --------
@@ -206,12 +196,7 @@ def distance_to_uniformity(runs: ArrayLike, symbols: int, *, total: int | None =
 
     From the empirical shares: too high by √(symbols/n) at most, in expectation.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    symbols
-        How many there are, seen or not; public.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``symbols``: How many there are, seen or not; public.
 
     Examples
     --------
@@ -255,8 +240,8 @@ def _chebyshev_weights(support: float, records: float) -> Floats:
     top = cosh(degree * acosh(centre)) * (-1) ** degree
     chebyshev = np.polynomial.chebyshev.cheb2poly([0] * degree + [1])
     line = np.polynomial.Polynomial([-centre, half / records])  # ψ(x) in units of x·n
-    found = np.polynomial.Polynomial(chebyshev)(line).coef / -top
-    weights: Floats = found * np.exp([lgamma(j + 1) for j in range(degree + 1)])
+    result = np.polynomial.Polynomial(chebyshev)(line).coef / -top
+    weights: Floats = result * np.exp([lgamma(j + 1) for j in range(degree + 1)])
     return weights
 
 

@@ -99,6 +99,6 @@ def _say_uncompiled() -> None:
 def _names(code: CodeType) -> Iterator[str]:
     """Yield the global names that a function uses, those of its comprehensions among them."""
     yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _names(each)
+    for item in code.co_consts:
+        if isinstance(item, CodeType):
+            yield from _names(item)

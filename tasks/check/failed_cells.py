@@ -92,7 +92,7 @@ def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
 
 def _shared_codes(run: Run, tables: Together, view: View) -> Codes:
     """Return what names the numbers of a margin that two tables share."""
-    frames = tables.overlap.frames.values()
+    frames = tables.overlap.tables.values()
     axes = {name: size for frame in frames for name, size in frame.flat.items()}
     sizes = tuple(axes[name] for name in view.marginal.flat)
 
