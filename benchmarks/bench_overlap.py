@@ -137,7 +137,7 @@ def run(name: str) -> dict[str, Any]:
     equations = [violation for violation in made.violations if violation.kind != "cell"]
     if not equations:
         assert overlap.gap(made.tables) == 0
-    leaves = {name: overlap.frames[name].tree.leaf for name in truth}
+    leaves = {name: overlap.tables[name].tree.leaf for name in truth}
     error = [np.abs(made.tables[name] - table)[leaves[name]].mean() for name, table in truth.items()]
     raw = [np.abs(values[name] - table)[leaves[name]].mean() for name, table in truth.items()]
     return {

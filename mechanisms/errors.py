@@ -14,6 +14,7 @@
     │   └── BudgetExceeded  a channel was asked for more than it holds; nothing was drawn
     ├── LedgerError         the ledger refuses
     ├── PublicationError    a release could not be written or is not what it says
+    ├── NotInstalled        a library is missing that an extra of the distribution installs
     └── InternalError       anything unforeseen, stripped of its text
 
 A message is one line: what is wrong, where, how to mend it. It never holds a data value, a count of
@@ -102,15 +103,10 @@ class DataRefused(TabulariumError):
     Which rule, column or line it was is known from the data and paid for by no budget: the message is for
     the local terminal and the home. Whatever else hears of it (Prefect, events, mails) hears ``in_public``.
 
-    Parameters
-    ----------
-    findings
-        The reasons one by one, for ``tabularium diagnose``.
+    ``findings``: The reasons one by one, for ``tabularium diagnose``.
 
-    Attributes
-    ----------
-    run, again
-        Name of the run, and the command that shows its diagnosis, once that is written down; empty before.
+    ``run``, ``again``: Name of the run, and the command that shows its diagnosis, once that is written down;
+    empty before.
     """
 
     def __init__(
@@ -139,10 +135,7 @@ class RuleFailed(DataRefused):
 class RunRefused(TabulariumError):
     """A run was refused for what its data are: all that leaves the home of it.
 
-    Attributes
-    ----------
-    run
-        Name of the run, by which its diagnosis is found at home; empty if none could be written.
+    ``run``: Name of the run, by which its diagnosis is found at home; empty if none could be written.
     """
 
     run = ""
@@ -166,6 +159,12 @@ class PublicationError(TabulariumError):
 
 class PlaceClosed(PublicationError):
     """Where releases go is full, gone or may not be written; nothing is lost until somebody mends that."""
+
+
+class NotInstalled(TabulariumError):
+    """A library is missing that an extra of the distribution installs."""
+
+    exit_code = 3
 
 
 class InternalError(TabulariumError):

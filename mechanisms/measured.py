@@ -119,13 +119,7 @@ class Release:
 
 
 def check_plain(value: Any, where: str) -> None:
-    """Refuse what is not plain text, numbers, lists and dictionaries: an object can carry more than it shows.
-
-    Raises
-    ------
-    MechanismError
-        Something of another type, a subclass or NumPy's numbers included.
-    """
+    """Refuse all but plain text, numbers, lists and dictionaries: an object can carry more than it shows."""
     if type(value) is dict:
         for key, part in value.items():
             check_plain(key, where)
@@ -142,13 +136,7 @@ def check_plain(value: Any, where: str) -> None:
 
 
 def check_array(value: Any, where: str) -> None:
-    """Refuse what is not a NumPy array of numbers.
-
-    Raises
-    ------
-    MechanismError
-        A subclass of arrays, an array of objects, or no array.
-    """
+    """Refuse what is not a NumPy array of numbers."""
     if type(value) is not np.ndarray or value.dtype.kind not in "iufbc":
         raise MechanismError(
             f"these must be arrays of numbers, not {type(value).__name__}",

@@ -60,12 +60,7 @@ class Mechanism(ABC):
         MechanismError
             The counts or the channel are not what the mechanism can work with; nothing was drawn.
         """
-        if channel.definition not in self.definitions:
-            raise MechanismError(
-                f"{self.name} needs a budget under {' or '.join(self.definitions)}, not {channel.definition}",
-                where=self.name,
-                hint="choose another mechanism or another definition",
-            )
+        self.check_definition(channel.definition)
         checked = self.validated(counts)
         start = len(channel.transcript)
         arrays, meta = self.draw(checked, facade(channel))
@@ -80,6 +75,15 @@ class Mechanism(ABC):
             # Inside another mechanism the channel is a façade, which does not say: the outer one will know.
             insecure=getattr(channel, "insecure", True),
         )
+
+    def check_definition(self, definition: Definition) -> None:
+        """Refuse a definition of privacy that the mechanism does not know."""
+        if definition not in self.definitions:
+            raise MechanismError(
+                f"{self.name} needs a budget under {' or '.join(self.definitions)}, not {definition}",
+                where=self.name,
+                hint="choose another mechanism or another definition",
+            )
 
     def validated(self, counts: ArrayLike) -> Counts:
         """Return the counts as ``draw`` takes them; see ``check_counts``."""
@@ -123,12 +127,7 @@ class Mechanism(ABC):
     def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]] | None:
         """Finish many tables whose cells were measured in one draw, each as if it were alone.
 
-        Parameters
-        ----------
-        tables
-            Noisy cells, (tables, shape of one...).
-        event
-            The draw.
+        ``tables``: Noisy cells, (tables, shape of one...). ``event``: The draw.
 
         Returns
         -------
@@ -154,11 +153,6 @@ def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LAR
 
     The bound is public, and cutting off each count there brings no two tables further apart. Refusing a large
     count would say that there is one, and would come after other tables of the release have been drawn.
-
-    Raises
-    ------
-    MechanismError
-        Not whole numbers, negative, or no cells at all.
     """
     array = np.asarray(counts)
     if array.size == 0:

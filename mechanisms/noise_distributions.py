@@ -40,10 +40,7 @@ _SMOOTH = 8.0  # from this σ on, sums over integers of the Gaussian curve are i
 class Noise:
     """The distribution of the noise in one cell.
 
-    Attributes
-    ----------
-    family
-        ``"laplace"``: P(z) ∝ exp(-|z|/s); ``"gaussian"``: P(z) ∝ exp(-z²/2s²).
+    ``family``: ``"laplace"``: P(z) ∝ exp(-|z|/s); ``"gaussian"``: P(z) ∝ exp(-z²/2s²).
     """
 
     family: NoiseFamily
@@ -119,13 +116,7 @@ def noise_in(event: Event) -> Noise:
 
 
 def noise_of(family: str, scale: float | Fraction, *, whole: bool) -> Noise:
-    """Return the noise of a family by name.
-
-    Raises
-    ------
-    MechanismError
-        No such family, or a scale that is not a positive number.
-    """
+    """Return the noise of a family by name."""
     size = float(scale) if isinstance(scale, Real) else 0.0
     if not 0 < size < inf:
         raise MechanismError(
@@ -258,13 +249,9 @@ def check_level(level: float) -> None:
 class NoiseCurve:
     """The precision of noise, one over its variance, by its loss: linear in ρ, about ε²/2Δ² in ε.
 
-    Attributes
-    ----------
-    definition
-        Of the loss: ``pure`` (ε, Laplace noise) or ``zcdp`` (ρ, Gaussian noise).
-    sensitivity
-        Δ: by how much one record changes what is measured, in whole steps. A count has 1; a sum of values on
-        a grid has the largest value in steps.
+    ``definition``: Of the loss: ``pure`` (ε, Laplace noise) or ``zcdp`` (ρ, Gaussian noise). ``sensitivity``:
+    Δ: by how much one record changes what is measured, in whole steps. A count has 1; a sum of values on a
+    grid has the largest value in steps.
     """
 
     definition: Definition
@@ -279,8 +266,8 @@ class NoiseCurve:
     def loss(self, precisions: Floats) -> Floats:
         """Return the loss that buys each precision; of Gaussian noise as if it were never coarse."""
         if self.definition == "pure":
-            found: Floats = 2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2))
-            return found
+            result: Floats = 2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2))
+            return result
         return precisions * self.sensitivity**2 / 2
 
     def slope(self, losses: Floats) -> Floats:

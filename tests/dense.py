@@ -103,7 +103,7 @@ def project_family(values: Floats, weights: Floats, total: float) -> Floats:
 # --- several tables ---------------------------------------------------------------------------------
 
 
-def random_overlap(rng: np.random.Generator, *, hierarchies: int = 1) -> TableSet:
+def random_tables(rng: np.random.Generator, *, hierarchies: int = 1) -> TableSet:
     """Random tables over up to four flat dimensions and some hierarchies; sometimes one is cut short."""
     sizes = {name: int(rng.integers(1, 4)) for name in "abc"}
     trees = {f"h{each}": breadth_first(rng, int(rng.integers(1, 9))) for each in range(hierarchies)}
@@ -130,15 +130,15 @@ def breadth_first(rng: np.random.Generator, nodes: int) -> Hierarchy:
     return Hierarchy([-1 if parents[old] < 0 else int(place[parents[old]]) for old in names])
 
 
-def equations(overlap: TableSet) -> tuple[Floats, dict[str, slice]]:
+def equations(table_set: TableSet) -> tuple[Floats, dict[str, slice]]:
     """All that must hold between the numbers of all tables: family sums, and every pair's shared marginal."""
     slices, here = {}, 0
-    for name, frame in overlap.frames.items():
+    for name, frame in table_set.tables.items():
         slices[name] = slice(here, here + frame.tree.nodes * frame.cells)
         here += frame.tree.nodes * frame.cells
     numbers = np.arange(here)
     rows = []
-    for name, frame in overlap.frames.items():
+    for name, frame in table_set.tables.items():
         table = numbers[slices[name]].reshape(frame.shape)
         for parent in np.flatnonzero(~frame.tree.leaf):
             for cell in range(frame.cells):
@@ -146,16 +146,16 @@ def equations(overlap: TableSet) -> tuple[Floats, dict[str, slice]]:
                 row[table[parent, cell]] = 1
                 row[table[frame.tree.parents == parent, cell]] = -1
                 rows.append(row)
-    names = list(overlap.frames)
+    names = list(table_set.tables)
     for first in range(len(names)):
         for second in range(first):
-            rows.extend(_pair(overlap, names[first], names[second], slices, here))
+            rows.extend(_pair(table_set, names[first], names[second], slices, here))
     return np.array(rows) if rows else np.zeros((0, here)), slices
 
 
-def _pair(overlap: TableSet, one: str, other: str, slices: dict[str, slice], size: int) -> list[Floats]:
+def _pair(table_set: TableSet, one: str, other: str, slices: dict[str, slice], size: int) -> list[Floats]:
     """One row per node and group of the pair's shared marginal: every node, not only leaves."""
-    frames = [overlap.frames[one], overlap.frames[other]]
+    frames = [table_set.tables[one], table_set.tables[other]]
     shared = [name for name in frames[0].flat if name in frames[1].flat]
     along = frames[0].along if frames[0].along == frames[1].along else None
     nodes = min(frame.tree.nodes for frame in frames) if along else 1
@@ -176,28 +176,30 @@ def _pair(overlap: TableSet, one: str, other: str, slices: dict[str, slice], siz
 
 
 def dense_tables(
-    overlap: TableSet, values: dict[str, Floats], variances: dict[str, Floats]
+    table_set: TableSet, values: dict[str, Floats], variances: dict[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, Floats]] | None:
     """Weighted least squares by a null-space basis; None where something is undetermined."""
-    matrix, slices = equations(overlap)
+    matrix, slices = equations(table_set)
     basis = linalg.null_space(matrix) if len(matrix) else np.eye(matrix.shape[1])
     y, s = (
         np.concatenate(
-            [np.broadcast_to(of[name], each.shape).ravel() for name, each in overlap.frames.items()]
+            [np.broadcast_to(of[name], each.shape).ravel() for name, each in table_set.tables.items()]
         )
         for of in (values, variances)
     )
     if (found := estimates(basis, y, s)) is None:
         return None
-    x, v = ({k: each[part].reshape(overlap.frames[k].shape) for k, part in slices.items()} for each in found)
+    x, v = (
+        {k: each[part].reshape(table_set.tables[k].shape) for k, part in slices.items()} for each in found
+    )
     return x, v
 
 
-def truth_of(overlap: TableSet, rng: np.random.Generator, mean: float = 5.0) -> dict[str, Floats]:
+def truth_of(table_set: TableSet, rng: np.random.Generator, mean: float = 5.0) -> dict[str, Floats]:
     """Whole, non-negative tables that agree: counts of one made-up set of records."""
     trees: dict[str, Hierarchy] = {}
     sizes: dict[str, int] = {}
-    for frame in overlap.frames.values():
+    for frame in table_set.tables.values():
         sizes |= dict(frame.flat)
         if frame.along and frame.tree.nodes > trees.get(frame.along, Hierarchy([-1])).nodes - 1:
             trees[frame.along] = frame.tree
@@ -205,7 +207,7 @@ def truth_of(overlap: TableSet, rng: np.random.Generator, mean: float = 5.0) -> 
     leaf = {name: rng.choice(np.flatnonzero(tree.leaf), records) for name, tree in trees.items()}
     code = {name: rng.integers(0, size, records) for name, size in sizes.items()}
     tables = {}
-    for name, frame in overlap.frames.items():
+    for name, frame in table_set.tables.items():
         cell = np.zeros(records, dtype=int)
         for dimension, size in frame.flat.items():
             cell = cell * size + code[dimension]
@@ -221,11 +223,11 @@ def truth_of(overlap: TableSet, rng: np.random.Generator, mean: float = 5.0) -> 
 
 
 def measured(
-    overlap: TableSet, truth: dict[str, Floats], kind: str, rng: np.random.Generator
+    table_set: TableSet, truth: dict[str, Floats], kind: str, rng: np.random.Generator
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Noisy measurements and their variances: equal at a node or not, with unmeasured or exact parts."""
     values, variances = {}, {}
-    for name, frame in overlap.frames.items():
+    for name, frame in table_set.tables.items():
         width = 1 if kind == "equal" else frame.cells
         spread = np.exp(rng.uniform(-2, 2, size=(frame.tree.nodes, width)))
         some = rng.random(spread.shape) < 0.25
@@ -244,10 +246,10 @@ def measured(
 
 
 def drawn(
-    seed: int, kind: str, *, overlap: TableSet | None = None, mean: float = 5.0
+    seed: int, kind: str, *, table_set: TableSet | None = None, mean: float = 5.0
 ) -> tuple[TableSet, dict[str, Floats], dict[str, Floats], dict[str, Floats]]:
     """Tables (random ones, if none are given), what they truly hold, what was measured, and the variances."""
     rng = generator(seed)
-    found = random_overlap(rng, hierarchies=1 + seed % 2) if overlap is None else overlap
+    found = random_tables(rng, hierarchies=1 + seed % 2) if table_set is None else table_set
     truth = truth_of(found, rng, mean)
     return found, truth, *measured(found, truth, kind, rng)

@@ -5,7 +5,7 @@ This is all of the floor that the ledger may import: plain values, no arrays, no
 
 from __future__ import annotations
 
-from tabularium.mechanisms.accounting.conversion import delta_at, epsilon_at
+from tabularium.mechanisms.accounting.conversion import epsilon_at
 from tabularium.mechanisms.accounting.losses import (
     RESTS_ON,
     PrivacyLoss,
@@ -29,7 +29,6 @@ __all__ = [
     "PrivacyLoss",
     "Relation",
     "TabulariumError",
-    "delta_at",
     "epsilon_at",
     "epsilon_within",
     "exact_amount",

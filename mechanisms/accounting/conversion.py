@@ -86,26 +86,6 @@ def epsilon_at(events: Iterable[Event], delta: float, *, group: int = 1, fixed_p
     return min(bounds)
 
 
-def delta_at(events: Iterable[Event], epsilon: float, *, group: int = 1, fixed_plan: bool = False) -> float:
-    """Return the least of the bounds on δ at ε, for a unit of ``group`` records; see ``epsilon_at``."""
-    events = list(events)
-    if epsilon < 0:
-        raise MechanismError("epsilon must not be negative", where="epsilon")
-    pure, concentrated = _spent_by_definition(events, group)
-    bounds = [zcdp_delta(_above(concentrated + pure**2 / 2), epsilon)]
-    if (left := epsilon - _above(pure)) >= 0:
-        bounds.append(zcdp_delta(_above(concentrated), nextafter(left, 0)))
-    if not fixed_plan:
-        return min(bounds)
-    steps = worst_case_steps(events)
-    if _pure(steps, group) <= epsilon:
-        return 0.0
-    bounds.append(zcdp_delta(_rho(steps, group), epsilon))
-    if (distribution := _distribution(steps, group)) is not None:
-        bounds.append(max(0.0, float(distribution.get_delta_for_epsilon(epsilon))))
-    return min(bounds)
-
-
 def _spent_by_definition(events: list[Event], group: int) -> tuple[Fraction, Fraction]:
     """Return the ε of the pure channels and the ρ of the zCDP channels, for a unit of ``group`` records.
 
@@ -129,18 +109,6 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return (1 + excess) * rho - (log(delta) + whole) / excess + order - whole
 
     return max(0.0, _lowest(bound))
-
-
-def zcdp_delta(rho: float, epsilon: float) -> float:
-    """Return a δ, the least up to a search, such that ρ-zCDP gives (ε, δ): every α gives a valid one."""
-    if rho == 0:
-        return 0.0
-
-    def logarithm(order: float) -> float:
-        excess = exp(order)
-        return excess * ((1 + excess) * rho - epsilon) - order + (1 + excess) * (order - log1p(excess))
-
-    return exp(min(0.0, _lowest(logarithm)))
 
 
 def _lowest(function: Callable[[float], float]) -> float:

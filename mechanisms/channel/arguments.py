@@ -56,13 +56,7 @@ def check_integers(values: ArrayLike, where: str) -> NDArray[np.int64]:
 
 
 def on_lattice(values: ArrayLike, width: Fraction, where: str) -> NDArray[np.int64]:
-    """Return ``floor(values / width)`` as int64, clipped to ±2^52 steps.
-
-    Raises
-    ------
-    MechanismError
-        A width that is not a power of two (dividing by it would round), or values that are not numbers.
-    """
+    """Return ``floor(values / width)`` as int64, clipped to ±2^52 steps."""
     check_width(width, where)
     array = np.asarray(values)
     if array.dtype not in (np.float64, np.float32):
@@ -107,12 +101,8 @@ def gaps_below_best(
 ) -> tuple[NDArray[np.int64], Fraction, Fraction]:
     """Return how far each score is below the best, in whole units.
 
-    Parameters
-    ----------
-    scores
-        Shape (m,), integers or floats.
-    sensitivity, error
-        Δ of the exact scores, and η of their computation.
+    ``scores``: Shape (m,), integers or floats. ``sensitivity``, ``error``: Δ of the exact scores, and η of
+    their computation.
 
     Returns
     -------
@@ -154,12 +144,7 @@ def gaps_in_groups(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how far each score is below the best of its group, and where the groups begin.
 
-    Parameters
-    ----------
-    scores
-        Integers, shape (m,).
-    starts
-        Integers, shape (groups,): ascending from 0, each below m.
+    ``scores``: Integers, shape (m,). ``starts``: Integers, shape (groups,): ascending from 0, each below m.
     """
     array, firsts = np.asarray(scores), np.asarray(starts)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":

@@ -15,12 +15,7 @@ class Meter:
     A forked process has a copy of it, with which the same amount could be spent again. So only the process
     that made it may charge it.
 
-    Parameters
-    ----------
-    total
-        What it holds.
-    above
-        The meter it was taken from: once that one is closed, this one is.
+    ``total``: What it holds. ``above``: The meter it was taken from: once that one is closed, this one is.
     """
 
     def __init__(self, total: Fraction, *, above: Meter | None = None) -> None:

@@ -16,14 +16,16 @@ from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
-from tabularium.mechanisms.accounting.transcript import Definition, Event
+from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel.arguments import Amount
 from tabularium.mechanisms.channel.metered_channel import Channel
 from tabularium.mechanisms.channel.scopes import Parallel
 from tabularium.mechanisms.errors import MechanismError
 
-_DRAWS = ("laplace", "gaussian", "add_noise", "lattice", "pick", "pick_each", "partition")
-_PRICES = ("pure_epsilon", "pure_cost")
+_FORWARDED = (
+    *("laplace", "gaussian", "add_noise", "lattice", "pick", "pick_each", "partition"),
+    *("pure_epsilon", "pure_cost"),
+)
 
 
 def facade(channel: Channel) -> Channel:
@@ -32,38 +34,52 @@ def facade(channel: Channel) -> Channel:
 
 
 class Facade:
-    """A channel's public face; what each call does: ``tabularium.mechanisms.channel.metered_channel``."""
+    """A channel's public face; what each call does: ``tabularium.mechanisms.channel.metered_channel``.
 
-    __slots__ = ("_ask",)
+    Its attributes are numbers and functions that hand out nothing bound to the channel.
+    """
+
+    __slots__ = ("_remaining", "_transcript", "budget", "definition", "grant", "parallel", *_FORWARDED)
 
     def __init__(self, channel: Channel) -> None:
-        self._ask = _window(channel)
+        def forwarded(name: str) -> Callable[..., Any]:
+            def call(*given: Any, **named: Any) -> Any:
+                return getattr(channel, name)(*given, **named)
 
-    @property
-    def definition(self) -> Definition:
-        """``"pure"`` or ``"zcdp"``."""
-        return cast("Definition", self._ask("definition"))
+            return call
 
-    @property
-    def budget(self) -> Fraction:
-        """What the channel was opened with."""
-        return cast("Fraction", self._ask("budget"))
+        def grant(amount: Amount, purpose: str) -> Channel:
+            return facade(channel.grant(amount, purpose))
+
+        def remaining() -> Fraction:
+            return channel.remaining
+
+        def transcript() -> tuple[Event, ...]:
+            return channel.transcript
+
+        @contextmanager
+        def parallel(*given: Any, **named: Any) -> Iterator[Branches]:
+            with channel.parallel(*given, **named) as scope:
+                yield Branches(scope)
+
+        self.definition, self.budget = channel.definition, channel.budget
+        self.grant, self.parallel = grant, parallel
+        for name in _FORWARDED:
+            setattr(self, name, forwarded(name))
+        self._remaining, self._transcript = remaining, transcript
 
     @property
     def remaining(self) -> Fraction:
         """What can still be spent."""
-        return cast("Fraction", self._ask("remaining"))
+        return self._remaining()
 
     @property
     def transcript(self) -> tuple[Event, ...]:
-        """The events so far, their parallel scopes by number alone."""
-        return cast("tuple[Event, ...]", self._ask("transcript"))
-
-    @contextmanager
-    def parallel(self, amount: Amount, *, cells: int, purpose: str, fold: bool = False) -> Iterator[Branches]:
-        """Open a scope over disjoint bins, whose branches are façades too."""
-        with self._ask("parallel", amount, cells=cells, purpose=purpose, fold=fold) as scope:
-            yield scope
+        """The events so far, their parallel scopes by number alone, without the label of the source."""
+        return tuple(
+            replace(event, branches=tuple((name.rpartition(".")[2], at) for name, at in event.branches))
+            for event in self._transcript()
+        )
 
     def __reduce__(self) -> Any:
         raise MechanismError("a noise channel cannot be copied or stored", where="channel")
@@ -83,49 +99,3 @@ class Branches:
 
         self.branch = branch
         self.representatives = representatives
-
-
-def _window(channel: Channel) -> Callable[..., Any]:
-    """Return a function that answers what a mechanism may ask, and hands out nothing bound to the channel."""
-
-    @contextmanager
-    def parallel(*given: Any, **named: Any) -> Iterator[Branches]:
-        with channel.parallel(*given, **named) as scope:
-            yield Branches(scope)
-
-    def ask(what: str, *given: Any, **named: Any) -> Any:
-        if what in {"definition", "budget", "remaining"}:
-            return getattr(channel, what)
-        if what == "transcript":
-            return tuple(_unlabelled(event) for event in channel.transcript)
-        if what == "grant":
-            return facade(channel.grant(*given, **named))
-        if what == "parallel":
-            return parallel(*given, **named)
-        if what in _DRAWS + _PRICES:
-            return getattr(channel, what)(*given, **named)
-        raise AttributeError(what)
-
-    return ask
-
-
-def _unlabelled(event: Event) -> Event:
-    """Return the event without the label of its source, which is part of the names of scopes."""
-    if not event.branches:
-        return event
-    return replace(
-        event, branches=tuple((name.rpartition(".")[2], branch) for name, branch in event.branches)
-    )
-
-
-def _forwarded(name: str) -> Any:
-    def call(self: Facade, *given: Any, **named: Any) -> Any:
-        return self._ask(name, *given, **named)
-
-    call.__name__ = name
-    call.__doc__ = f"See ``Channel.{name}``."
-    return call
-
-
-for _name in ("grant", *_DRAWS, *_PRICES):
-    setattr(Facade, _name, _forwarded(_name))

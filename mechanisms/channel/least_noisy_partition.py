@@ -33,10 +33,10 @@ def checked_intervals(
 
     Every single bin must be on offer, so that there is always a partition; intervals are half-open.
     """
-    cost, start, stop = (np.asarray(each) for each in (costs, starts, stops))
+    cost, start, stop = (np.asarray(item) for item in (costs, starts, stops))
     if cost.ndim != 1 or cost.shape != start.shape or cost.shape != stop.shape or cost.size == 0:
         raise MechanismError("intervals need a cost, a start and a stop each", where=where)
-    if any(each.dtype.kind != "i" for each in (cost, start, stop)):
+    if any(item.dtype.kind != "i" for item in (cost, start, stop)):
         raise MechanismError("costs and ends of intervals must be signed integers", where=where)
     if int(start.min()) < 0 or int(stop.max()) > cells or bool((stop <= start).any()):
         raise MechanismError("an interval is empty or does not lie in the row of bins", where=where)
@@ -70,10 +70,10 @@ def weight_of_change(changes: Integers, starts: Integers, stops: Integers, cells
         return 0
     bins = np.arange(cells)
     inside = (starts[changed, None] <= bins) & (bins < stops[changed, None])
-    found = linprog(
+    result = linprog(
         np.ones(cells), A_ub=-inside.astype(np.float64), b_ub=-np.abs(changes[changed]).astype(np.float64)
     )
-    return round(float(found.fun))
+    return round(float(result.fun))
 
 
 _FAR = np.iinfo(np.int64).max
@@ -83,11 +83,9 @@ _FAR = np.iinfo(np.int64).max
 def cheapest(costs: Integers, starts: Integers, stops: Integers, cells: int) -> Integers:
     """Return the places of the intervals of the cheapest partition, from left to right.
 
-    Parameters
-    ----------
-    costs, starts, stops
-        int64, shape (m,), sorted by ``stops``; half-open intervals within range(cells), each single bin
-        among them. Sums of costs must fit in 63 bits: |cost| < 2^62 / cells is enough.
+    ``costs``, ``starts``, ``stops``: int64, shape (m,), sorted by ``stops``; half-open intervals within
+    range(cells), each single bin among them. Sums of costs must fit in 63 bits: |cost| < 2^62 / cells is
+    enough.
 
     A dynamic program over the ends; O(m + cells). Of several cheapest, the one with the earliest place.
     """

@@ -117,17 +117,10 @@ class FoldedBranches:
     accounted for is lost: a scope costs its dearest branch. Which branches are alike follows from their
     events, as public as these.
 
-    Parameters
-    ----------
-    path
-        Of the scope. The next part of a purpose is the name of the branch.
-    depth
-        How many scopes there are around it.
+    ``path``: Of the scope. The next part of a purpose is the name of the branch. ``depth``: How many scopes
+    there are around it.
 
-    Attributes
-    ----------
-    representatives
-        The number of the branch that stands for each that has ended.
+    ``representatives``: The number of the branch that stands for each that has ended.
     """
 
     def __init__(self, transcript: SharedTranscript, path: str, depth: int) -> None:
@@ -222,13 +215,7 @@ class SharedTranscript:
                 self._dropped.append(start)
 
     def begin_folding(self, path: str) -> None:
-        """Note that a folded scope is open: there is one at a time, as it counts on the order of events.
-
-        Raises
-        ------
-        MechanismError
-            Another one is open.
-        """
+        """Note that a folded scope is open: there is one at a time, as it counts on the order of events."""
         with self._lock:
             if self._folding:
                 raise MechanismError(

@@ -112,7 +112,8 @@ class Boost(Mechanism):
         """Return the number of children of a node of the tree over so many cells."""
         if isinstance(self.branching, int):
             return self.branching
-        choices = _candidate_branchings(cells)
+        heights = range(1, max(1, height(cells, 2)) + 1)
+        choices = sorted({_least_branching(cells, levels) for levels in heights})
         starts, stops = some_ranges(cells)
         means = [
             float(self._tree(cells, b, budget, definition).range_variances(starts, stops).mean())
@@ -166,12 +167,8 @@ class Boost(Mechanism):
         return range(0 if self.root or levels == 1 else 1, levels)
 
 
-def _candidate_branchings(cells: int) -> list[int]:
-    """Return, for each height that a tree can have, the least branching that reaches all cells; ascending."""
-    return sorted({_least_branching(cells, levels) for levels in range(1, max(1, height(cells, 2)) + 1)})
-
-
 def _least_branching(cells: int, levels: int) -> int:
+    """Return the least branching of a tree of so many levels that reaches all cells."""
     low, high = 2, max(2, cells)
     while low < high:
         middle = (low + high) // 2

@@ -73,7 +73,7 @@ class BoundedSums(Mechanism):
         if self.by_group is not None:
             object.__setattr__(self, "by_group", list(self.by_group))
             if not self.by_group or not all(
-                type(each) is int and 1 <= each <= self.largest for each in self.by_group
+                type(item) is int and 1 <= item <= self.largest for item in self.by_group
             ):
                 raise MechanismError(
                     "the largest changes by group must be whole numbers from 1 to the largest of all",

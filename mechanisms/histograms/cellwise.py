@@ -97,11 +97,11 @@ def laplace_accuracy(epsilon: Fraction, cells: int, delta: float) -> dict[str, f
     summed).
     """
     scale = float(1 / epsilon)
-    each = -np.expm1(np.log1p(-delta) / cells)  # independent cells: (1 - each)^cells = 1 - δ
+    single = -np.expm1(np.log1p(-delta) / cells)  # independent cells: (1 - single)^cells = 1 - δ
     return {
         "delta": delta,
         "xiao_any_query": xiao_bound(cells, float(epsilon), delta),
         "one_cell": laplace_margin(scale, 1 - delta),
-        "all_cells": laplace_margin(scale, 1 - float(each)),
+        "all_cells": laplace_margin(scale, 1 - float(single)),
         "total": laplace_margin(scale, 1 - delta, cells),
     }

@@ -193,10 +193,10 @@ class SrebGca(SortedParts):
 
 def _expected(ascending: Counts, event: Event, bound: float, otherwise: Counts) -> Floats:
     """Return the expected count of each cell given its noisy one, below ``bound``; ascending, shape (n,)."""
-    found = otherwise.astype(np.float64)
+    result = otherwise.astype(np.float64)
     near = int(np.searchsorted(ascending, bound))
-    found[:near] = odds(ascending, noise_in(event)).expected()[:near]
-    return np.maximum.accumulate(found)
+    result[:near] = odds(ascending, noise_in(event)).expected()[:near]
+    return np.maximum.accumulate(result)
 
 
 def _order(noisy: Array) -> Indices:
@@ -229,12 +229,12 @@ def _relative_error(ascending: Counts, released: Floats, event: Event) -> dict[s
     The true counts are unknown; their odds come from the noisy counts of the first measurement. Counts that
     the noise cannot tell from zero are taken for zero, which makes the estimate too high rather than too low.
     """
-    found = odds(ascending, noise_in(event))
-    cells, errors = relative_errors(found, released)
+    result = odds(ascending, noise_in(event))
+    cells, errors = relative_errors(result, released)
     bounds = [0, 1]
-    while bounds[-1] <= found.points[-1]:
+    while bounds[-1] <= result.points[-1]:
         bounds.append(10 * bounds[-1])
-    firsts = np.searchsorted(found.points, bounds)
+    firsts = np.searchsorted(result.points, bounds)
     classes = []
     for number, (first, last) in enumerate(pairwise(firsts)):
         expected = float(cells[first:last].sum())
@@ -261,12 +261,7 @@ def cluster_starts(ascending: Floats, variance: float) -> Integers:
     A cluster of m counts costs Σ(h - mean)² + v/m. The next count joins it when its cost with it is below its
     cost without it plus the least that the count costs in a cluster of its own.
 
-    Parameters
-    ----------
-    ascending
-        Shape (n,), n >= 1.
-    variance
-        v, of the noise of a cluster's sum.
+    ``ascending``: Shape (n,), n >= 1. ``variance``: v, of the noise of a cluster's sum.
 
     Returns
     -------

@@ -346,13 +346,13 @@ def _best_share(nodes: Nodes, covering: Floats, noise: str) -> float:
     values, which = np.unique(nodes.t, return_inverse=True)
     a = (nodes.a - covering * nodes.t).sum()
     b = np.bincount(which, weights=nodes.b - covering * nodes.t**2)
-    best, found = float(a), 0.0
+    best, result = float(a), 0.0
     for step in range(1, _GRID):
         factor, precision = _factors(step / _GRID, noise)
         error = factor * (a - (precision * b / (1 + precision * values)).sum())
         if error < best:
-            best, found = float(error), step / _GRID
-    return found
+            best, result = float(error), step / _GRID
+    return result
 
 
 def _measured(nodes: Nodes, factor: float, precision: float) -> Nodes:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, prod, sqrt
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Floats, Integers
+from tabularium.mechanisms.histograms.segmentation import Centre, backtrack, grow_banks
 from tabularium.mechanisms.kernels.compiled import compiled
-
-Centre = Literal["mean", "median"]
 
 _VALUE_BITS = 41  # of a count of at most 2^40
 _SIGN = 63
@@ -46,12 +44,8 @@ class Intervals:
 def aligned(digits: Integers, step: int) -> Intervals:
     """Return the intervals of a row.
 
-    Parameters
-    ----------
-    digits
-        Shape (n - 1,): how many of the last digits tell each cell from the one before.
-    step
-        s: a rank more is s digits more.
+    ``digits``: Shape (n - 1,): how many of the last digits tell each cell from the one before. ``step``: s: a
+    rank more is s digits more.
     """
     cells = digits.size + 1
     ranks, kept = [np.arange(cells)], [np.ones(cells, dtype=np.bool_)]
@@ -88,16 +82,16 @@ def deviations(values: Integers, intervals: Intervals, centre: Centre, unit: int
 
     NumPy only; O(n log n) for each rank around medians, O(n) around means.
     """
-    found = [np.zeros(values.size, dtype=np.int64)]
+    result = [np.zeros(values.size, dtype=np.int64)]
     ascending = values
     for number, starts in enumerate(intervals.ranks[1:], 1):
         keep = intervals.kept[number]
         if centre == "median":
             ascending = _sorted_within(ascending, starts)
-            found.append(_around_medians(ascending, starts, unit)[keep])
+            result.append(_around_medians(ascending, starts, unit)[keep])
         else:
-            found.append(_around_means(values, starts, unit)[keep])
-    return np.concatenate(found)
+            result.append(_around_means(values, starts, unit)[keep])
+    return np.concatenate(result)
 
 
 def _sorted_within(values: Integers, starts: Integers) -> Integers:
@@ -115,8 +109,8 @@ def _around_medians(ascending: Integers, starts: Integers, unit: int) -> Integer
     stops = np.append(starts[1:], ascending.size)
     half = (stops - starts) // 2
     sums = np.append(0, np.cumsum(ascending))
-    found = (sums[stops] - sums[stops - half]) - (sums[starts + half] - sums[starts])
-    return np.asarray(found * unit, dtype=np.int64)
+    result = (sums[stops] - sums[stops - half]) - (sums[starts + half] - sums[starts])
+    return np.asarray(result * unit, dtype=np.int64)
 
 
 def _around_means(values: Integers, starts: Integers, unit: int) -> Integers:
@@ -142,22 +136,18 @@ END, VALUE, WEIGHT, MEAN = 0, 1, 2, 3
 def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integers:
     """Return where the segments begin that minimise Σ weight·(number - mean)² + price for each segment.
 
-    Parameters
-    ----------
-    numbers, weights
-        Shape (n,), n >= 1; weights are positive. The mean of a segment is the weighted one.
-    price
-        Positive.
+    ``numbers``, ``weights``: Shape (n,), n >= 1; weights are positive. The mean of a segment is the weighted
+    one. ``price``: Positive.
 
     Returns
     -------
     int64, shape (segments,), ascending from 0.
     """
     n = numbers.size
-    last = np.zeros(n + 1, dtype=np.int64)
+    last = np.zeros(n + 1, dtype=np.int32)
     room, now, count = 64, 0, 1
     pieces = np.zeros((2, room, 4), dtype=np.float64)
-    begins = np.zeros((2, room), dtype=np.int64)
+    begins = np.zeros((2, room, 1), dtype=np.int64)
     pieces[0, 0, END] = inf
     for t in range(n):
         number, weight = numbers[t], weights[t]
@@ -170,13 +160,13 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
             pieces[now, j, MEAN] += share * apart
             pieces[now, j, WEIGHT] = held + weight
             value = pieces[now, j, VALUE]
-            if value < best or (value == best and begins[now, j] < begin):
-                best, begin = value, begins[now, j]
+            if value < best or (value == best and begins[now, j, 0] < begin):
+                best, begin = value, begins[now, j, 0]
         last[t + 1] = begin
 
         if 2 * count + 2 > room:
             room *= 4
-            pieces, begins = _grow(pieces, begins, room)
+            pieces, begins = grow_banks(pieces, room), grow_banks(begins, room)
         ceiling = best + price
         then, kept = 1 - now, 0
         edge = left = -inf  # where the piece begins, and where the last one that was kept ends
@@ -188,7 +178,7 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
                 continue
             middle, radius = pieces[now, j, MEAN], sqrt((ceiling - value) / pieces[now, j, WEIGHT])
             low, high = max(low, middle - radius), min(high, middle + radius)
-            if low > high or (low == high and begins[now, j] != begin):
+            if low > high or (low == high and begins[now, j, 0] != begin):
                 continue
             if low > left:  # in between, a segment that begins after this number is better
                 _open(pieces, begins, then, kept, low, ceiling, t + 1)
@@ -196,14 +186,14 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
             for column in range(1, 4):
                 pieces[then, kept, column] = pieces[now, j, column]
             pieces[then, kept, END] = high
-            begins[then, kept] = begins[now, j]
+            begins[then, kept, 0] = begins[now, j, 0]
             kept += 1
             left = high
         if left < inf:
             _open(pieces, begins, then, kept, inf, ceiling, t + 1)
             kept += 1
         now, count = then, kept
-    return _traced(last)
+    return backtrack(last)
 
 
 @compiled
@@ -215,35 +205,7 @@ def _open(
     pieces[bank, place, VALUE] = value
     pieces[bank, place, WEIGHT] = 0.0
     pieces[bank, place, MEAN] = 0.0
-    begins[bank, place] = begin
-
-
-@compiled
-def _grow(pieces: Floats, begins: Integers, room: int) -> tuple[Floats, Integers]:
-    """Return the two banks with more room."""
-    wider = np.zeros((2, room, 4), dtype=np.float64)
-    longer = np.zeros((2, room), dtype=np.int64)
-    for bank in range(2):
-        for place in range(begins.shape[1]):
-            longer[bank, place] = begins[bank, place]
-            for column in range(4):
-                wider[bank, place, column] = pieces[bank, place, column]
-    return wider, longer
-
-
-@compiled
-def _traced(last: Integers) -> Integers:
-    """Return where the segments begin, from where the last one of every beginning begins."""
-    count, end = 0, last.size - 1
-    while end > 0:
-        end = last[end]
-        count += 1
-    found = np.zeros(count, dtype=np.int64)
-    end = last.size - 1
-    for place in range(count - 1, -1, -1):
-        end = last[end]
-        found[place] = end
-    return found
+    begins[bank, place, 0] = begin
 
 
 _DIGITS = 52  # of an index that a double holds exactly
@@ -261,10 +223,7 @@ def row_order(cells: int) -> tuple[Integers, Integers]:
 def hilbert_order(shape: tuple[int, ...]) -> tuple[Integers, Integers]:
     """Return the cells of a table in the order of the curve.
 
-    Parameters
-    ----------
-    shape
-        Sides of the table; those of one cell play no part.
+    ``shape``: Sides of the table; those of one cell play no part.
 
     Returns
     -------

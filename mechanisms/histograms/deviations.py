@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tabularium.mechanisms.arrays import Integers
+from tabularium.mechanisms.histograms.segmentation import first_from
 from tabularium.mechanisms.kernels.compiled import compiled
 
 _SHIFT = 5
@@ -117,50 +118,18 @@ def _deviations(
         elif rest >= met:
             quotient, rest = quotient + 1, rest - met
         if place < levels.size and levels[place] <= quotient:
-            found = _climb(levels, place, quotient)
-            number, amount = _between(tree, bases, place, found)
-            above, beyond, place = above - number, beyond - amount, found
+            result = first_from(levels, place, quotient + 1)
+            number, amount = _between(tree, bases, place, result)
+            above, beyond, place = above - number, beyond - amount, result
         elif place > 0 and levels[place - 1] > quotient:
-            found = _descend(levels, place, quotient)
-            number, amount = _between(tree, bases, found, place)
-            above, beyond, place = above + number, beyond + amount, found
+            result = first_from(levels, place - 1, quotient + 1)
+            number, amount = _between(tree, bases, result, place)
+            above, beyond, place = above + number, beyond + amount, result
         share = int(float(4 * above * rest + met) / float(2 * met))  # 2·c·r/j to the nearest integer
         deviation = 2 * (beyond - above * quotient) - share
         if met < bins.size:
             costs[met - 1] += deviation
     return deviation
-
-
-@compiled
-def _climb(levels: Integers, place: int, bound: int) -> int:
-    """Return the first place after ``place`` whose level is above ``bound``; that of ``place`` is not."""
-    low, step = place, 1
-    while low + step < levels.size and levels[low + step] <= bound:
-        low, step = low + step, 2 * step
-    high = min(low + step, levels.size)
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if levels[middle] <= bound:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-@compiled
-def _descend(levels: Integers, place: int, bound: int) -> int:
-    """Return the first place whose level is above ``bound``; that before ``place`` is."""
-    high, step = place - 1, 1
-    while high - step >= 0 and levels[high - step] > bound:
-        high, step = high - step, 2 * step
-    low = max(high - step, -1)
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if levels[middle] > bound:
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 @compiled
@@ -189,12 +158,8 @@ def _between(tree: Integers, bases: Integers, low: int, high: int) -> tuple[int,
 def split_order(order: Integers, starts: Integers, sizes: Integers, cuts: Integers) -> None:
     """Divide the positions of every part into those before its cut and those after, each in their old order.
 
-    Parameters
-    ----------
-    order, starts, sizes
-        As for ``bisection_costs``; ``order`` is changed in place.
-    cuts
-        Number of bins before the cut of each part, int64, shape (parts,).
+    ``order``, ``starts``, ``sizes``: As for ``bisection_costs``; ``order`` is changed in place. ``cuts``:
+    Number of bins before the cut of each part, int64, shape (parts,).
     """
     spare = np.empty(sizes.max(), dtype=np.int64)
     for part in range(sizes.size):

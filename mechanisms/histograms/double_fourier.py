@@ -39,46 +39,43 @@ def _units(size: int) -> int:
 
 def factors(size: int) -> list[int] | None:
     """Return the radices of the passes for a length, or None when it has a prime factor above 61."""
-    found = []
+    result = []
     for radix in (4, *range(2, LARGEST_RADIX + 1)):
         while size % radix == 0:
-            found.append(radix)
+            result.append(radix)
             size //= radix
-    return found if size == 1 else None
+    return result if size == 1 else None
 
 
 def spectrum(values: Floats) -> Floats:
     """Return Σ_j x_j·exp(-2πi jk/n) over every axis, the last axis for k = 0 .. n/2 only.
 
-    Parameters
-    ----------
-    values
-        Double words, shape (2, *shape).
+    ``values``: Double words, shape (2, *shape).
 
     Returns
     -------
     Shape (4, *shape[:-1], shape[-1]//2 + 1).
     """
     shape = values.shape[1:]
-    found = _real_rows(values.reshape(2, -1, shape[-1])).reshape(4, *shape[:-1], -1)
+    result = _real_rows(values.reshape(2, -1, shape[-1])).reshape(4, *shape[:-1], -1)
     for axis in range(1, len(shape)):
-        moved = np.ascontiguousarray(np.moveaxis(found, axis, -1))
+        moved = np.ascontiguousarray(np.moveaxis(result, axis, -1))
         rows = _rows(moved.reshape(4, -1, moved.shape[-1]))
-        found = np.moveaxis(rows.reshape(moved.shape), -1, axis)
-    return np.ascontiguousarray(found)
+        result = np.moveaxis(rows.reshape(moved.shape), -1, axis)
+    return np.ascontiguousarray(result)
 
 
 def cosine_spectrum(values: Floats) -> Floats:
     """Return Σ_j x_j·cos(πk(2j+1)/2n) over every axis, shape (2, *shape), of the same input."""
-    found = values
+    result = values
     for axis in range(1, values.ndim):
-        moved = np.moveaxis(found, axis, -1)
+        moved = np.moveaxis(result, axis, -1)
         size = moved.shape[-1]
         folded = np.concatenate([moved[..., ::2], moved[..., 1::2][..., ::-1]], axis=-1)
         rows = _real_rows(folded.reshape(2, -1, size))
         waves = cosines(rows, roots(4 * size, size // 2 + 1), size)
-        found = np.moveaxis(waves.reshape(moved.shape), -1, axis)
-    return np.ascontiguousarray(found)
+        result = np.moveaxis(waves.reshape(moved.shape), -1, axis)
+    return np.ascontiguousarray(result)
 
 
 def roots(size: int, count: int) -> Floats:
@@ -265,17 +262,17 @@ def table(denominator: int, step: int, count: int) -> Floats:
     Shape (4, count): cosines (high, low) and sines (high, low). One multiplication each, which adds less
     than 4 units of 2^-192 to the error of the root before it.
     """
-    found = np.empty((4, count))
+    result = np.empty((4, count))
     cosine, sine = 1 << BITS, 0
     turn_cosine, turn_sine = root(step, denominator)
     for place in range(count):
-        found[0, place], found[1, place] = double_word(cosine)
-        found[2, place], found[3, place] = double_word(sine)
+        result[0, place], result[1, place] = double_word(cosine)
+        result[2, place], result[3, place] = double_word(sine)
         cosine, sine = (
             (cosine * turn_cosine - sine * turn_sine) >> BITS,
             (cosine * turn_sine + sine * turn_cosine) >> BITS,
         )
-    return found
+    return result
 
 
 Places = NDArray[np.int64]
@@ -288,14 +285,14 @@ def powers(coarse: Floats, fine: Floats, count: int) -> Floats:
     ``fine`` holds the powers 0 .. K-1, ``coarse`` those of K times 0, 1, 2, ...
     """
     width = fine.shape[1]
-    found = np.empty((4, count))
+    result = np.empty((4, count))
     for k in range(count):
         i, j = k // width, k % width
         c, cc, d, dd = coarse[0, i], coarse[1, i], coarse[2, i], coarse[3, i]
-        found[0, k], found[1, k], found[2, k], found[3, k] = complex_multiply(
+        result[0, k], result[1, k], result[2, k], result[3, k] = complex_multiply(
             fine[0, j], fine[1, j], fine[2, j], fine[3, j], c, cc, d, dd
         )
-    return found
+    return result
 
 
 @compiled
@@ -400,7 +397,7 @@ def halves(z: Floats, w: Floats) -> Floats:
     E = (Z_k + conj Z_{h-k})/2 and O = (Z_k - conj Z_{h-k})/2i, E + w^k·O.
     """
     h = z.shape[2]
-    found = np.empty((4, z.shape[1], h + 1))
+    result = np.empty((4, z.shape[1], h + 1))
     for row in range(z.shape[1]):
         for k in range(h + 1):
             i, j = k % h, (h - k) % h
@@ -411,9 +408,9 @@ def halves(z: Floats, w: Floats) -> Floats:
             c0, c1, c2, c3 = complex_multiply(b2, b3, -b0, -b1, w[0, k], w[1, k], w[2, k], w[3, k])
             e0, e1 = plus(a0, a1, c0, c1)
             e2, e3 = plus(a2, a3, c2, c3)
-            found[0, row, k], found[1, row, k] = 0.5 * e0, 0.5 * e1
-            found[2, row, k], found[3, row, k] = 0.5 * e2, 0.5 * e3
-    return found
+            result[0, row, k], result[1, row, k] = 0.5 * e0, 0.5 * e1
+            result[2, row, k], result[3, row, k] = 0.5 * e2, 0.5 * e3
+    return result
 
 
 @compiled
@@ -423,36 +420,38 @@ def cosines(z: Floats, w: Floats, n: int) -> Floats:
     z of shape (4, rows, n//2 + 1), w the first n//2 + 1 powers of exp(-2πi/4n). Re(w^k·Z_k) is coefficient k
     and -Im(w^k·Z_k) is coefficient n - k (Makhoul 1980).
     """
-    found = np.empty((2, z.shape[1], n))
+    result = np.empty((2, z.shape[1], n))
     for row in range(z.shape[1]):
         for k in range(n // 2 + 1):
             a, aa, b, bb = z[0, row, k], z[1, row, k], z[2, row, k], z[3, row, k]
             a, aa, b, bb = complex_multiply(a, aa, b, bb, w[0, k], w[1, k], w[2, k], w[3, k])
-            found[0, row, k], found[1, row, k] = a, aa
+            result[0, row, k], result[1, row, k] = a, aa
             if 0 < k < n - k:
-                found[0, row, n - k], found[1, row, n - k] = -b, -bb
-    return found
+                result[0, row, n - k], result[1, row, n - k] = -b, -bb
+    return result
 
 
 @compiled
 def gathered(values: Floats, places: Places, kinds: Places, scales: Floats) -> Floats:
     """Return values[:, places[i]] · scales[:, kinds[i]], all of them double words, shape (2, places)."""
-    found = np.empty((2, places.size))
+    result = np.empty((2, places.size))
     for i in range(places.size):
         place, kind = places[i], kinds[i]
-        found[0, i], found[1, i] = times(values[0, place], values[1, place], scales[0, kind], scales[1, kind])
-    return found
+        result[0, i], result[1, i] = times(
+            values[0, place], values[1, place], scales[0, kind], scales[1, kind]
+        )
+    return result
 
 
 @compiled
 def tail_energies(values: Floats, ends: Places) -> Floats:
     """Return Σ values[i]² over i >= end, for each of the ascending ``ends``, rounded to floats."""
-    found = np.empty(ends.size)
+    result = np.empty(ends.size)
     total, rest, i = 0.0, 0.0, values.shape[1]
     for place in range(ends.size - 1, -1, -1):
         while i > ends[place]:
             i -= 1
             a, aa = times(values[0, i], values[1, i], values[0, i], values[1, i])
             total, rest = plus(total, rest, a, aa)
-        found[place] = total
-    return found
+        result[place] = total
+    return result

@@ -51,11 +51,6 @@ class HierarchicalKdTree(Mechanism):
         Share of the budget for the cuts, an exact text such as ``"1/2"``, divided equally among the levels.
     medians
         ``"noisy"``: from noisy counts of the slices, as in the paper; ``"chosen"``: by a private choice.
-
-    Raises
-    ------
-    MechanismError
-        A parameter that is none of these.
     """
 
     height: int = DEFAULT_LEVELS

@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.privhist import merged, pairs_of
+
+Runs = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,7 @@ def support_coverage(runs: ArrayLike, samples: int, *, total: int | None = None)
     Up to n, by thinning the sample out; unbiased. From n to 2n, by the Good-Toulmin series; beyond, by the
     series with a random number of terms, which is sound up to about n·ln n.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    samples
-        Number of records, at least 1.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``samples``: Number of records, at least 1.
 
     Examples
     --------
@@ -170,12 +166,7 @@ def renyi_entropy(runs: ArrayLike, order: float, *, total: int | None = None) ->
     For whole orders from 2 on the power sum is estimated without bias, by falling factorials; for others from
     the empirical shares. Infinite if a whole order finds no symbol that often.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    order
-        Positive and not 1, which is ``entropy``.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``order``: Positive and not 1, which is ``entropy``.
 
     Examples
     --------
@@ -205,12 +196,7 @@ def distance_to_uniformity(runs: ArrayLike, symbols: int, *, total: int | None =
 
     From the empirical shares: too high by √(symbols/n) at most, in expectation.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2): pairs (count, multiplicity).
-    symbols
-        How many there are, seen or not; public.
+    ``runs``: Shape (k, 2): pairs (count, multiplicity). ``symbols``: How many there are, seen or not; public.
 
     Examples
     --------
@@ -254,8 +240,8 @@ def _chebyshev_weights(support: float, records: float) -> Floats:
     top = cosh(degree * acosh(centre)) * (-1) ** degree
     chebyshev = np.polynomial.chebyshev.cheb2poly([0] * degree + [1])
     line = np.polynomial.Polynomial([-centre, half / records])  # ψ(x) in units of x·n
-    found = np.polynomial.Polynomial(chebyshev)(line).coef / -top
-    weights: Floats = found * np.exp([lgamma(j + 1) for j in range(degree + 1)])
+    result = np.polynomial.Polynomial(chebyshev)(line).coef / -top
+    weights: Floats = result * np.exp([lgamma(j + 1) for j in range(degree + 1)])
     return weights
 
 
@@ -281,3 +267,38 @@ def _tails(ahead: float, records: float, largest: int) -> Floats:
     ]  # fmt: skip
     tails: Floats = np.exp(terms)[::-1].cumsum()[::-1]
     return tails
+
+
+def merged(pairs: NDArray[np.int64]) -> Runs:
+    """Return pairs (count, multiplicity) in order: counts positive, descending, and each there once.
+
+    Parameters
+    ----------
+    pairs
+        Shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
+    """
+    real = pairs[(pairs > 0).all(axis=1)]
+    if (real[1:, 0] >= real[:-1, 0]).any():  # most are in order already
+        real = real[np.argsort(-real[:, 0], kind="stable")]
+    firsts = np.flatnonzero(np.append(True, real[1:, 0] != real[:-1, 0]))[: real.shape[0]]
+    if not firsts.size:
+        return np.zeros((0, 2), dtype=np.int64)
+    return np.stack([real[firsts, 0], np.add.reduceat(real[:, 1], firsts)], axis=1)
+
+
+def pairs_of(runs: ArrayLike) -> Runs:
+    """Return pairs (count, multiplicity) as int64, shape (k, 2).
+
+    Raises
+    ------
+    MechanismError
+        Anything else.
+    """
+    pairs = np.asarray(runs)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or (pairs < 0).any():
+        raise MechanismError(
+            "these are not pairs of count and multiplicity",
+            where="run lengths",
+            hint="give whole numbers from 0 up, shape (k, 2)",
+        )
+    return pairs.astype(np.int64)

@@ -78,12 +78,8 @@ def line_sums(
 ) -> Integers:
     """Return the sums of each box's slices across its axis, box after box.
 
-    Parameters
-    ----------
-    axes
-        Shape (boxes,): the dimension along which the slices of each box follow one another.
-    starts
-        Shape (boxes + 1,): where the slices of each box begin in the result, and their number at the end.
+    ``axes``: Shape (boxes,): the dimension along which the slices of each box follow one another. ``starts``:
+    Shape (boxes + 1,): where the slices of each box begin in the result, and their number at the end.
     """
     strides, place = strides_of(shape), np.zeros(shape.size, np.int64)
     sums = np.zeros(starts[-1], np.int64)
@@ -185,7 +181,7 @@ def grow_tree(
     low, high = np.empty_like(shape), np.empty_like(shape)
     waiting = 1
     found_low, found_high = np.empty((256, shape.size), np.int32), np.empty((256, shape.size), np.int32)
-    found = 0
+    result = 0
     while waiting:
         waiting -= 1
         count = counts[waiting]
@@ -203,11 +199,11 @@ def grow_tree(
                 seen, farthest = _deviations(cells, strides, low, high, mean, place)
                 cutting = _has_outlier(seen, farthest, size, uneven, tolerance, variance, deviation)
         if not cutting:
-            if found == found_low.shape[0]:
+            if result == found_low.shape[0]:
                 found_low, found_high = _double_capacity(found_low), _double_capacity(found_high)
             for other in range(shape.size):
-                found_low[found, other], found_high[found, other] = low[other], high[other]
-            found += 1
+                found_low[result, other], found_high[result, other] = low[other], high[other]
+            result += 1
             continue
         cut = width // 2
         if depths[waiting] < deepest:
@@ -225,7 +221,7 @@ def grow_tree(
             depths[waiting] = depth
             counts[waiting] = count - left if side == 0 else left
             waiting += 1
-    return found_low[:found], found_high[:found]
+    return found_low[:result], found_high[:result]
 
 
 @compiled
@@ -293,15 +289,15 @@ def _deviations(
     """Return H, the sum of the absolute deviations from ``mean``, and the largest of them."""
     last = low.size - 1
     width = high[last] - low[last]
-    found, farthest = 0.0, 0.0
+    result, farthest = 0.0, 0.0
     start = first_row(place, low, strides)
     while start >= 0:
         for step in range(width):
             gap = abs(cells[start + step] - mean)
-            found += gap
+            result += gap
             farthest = max(farthest, gap)
         start = next_row(place, low, high, strides, start)
-    return found, farthest
+    return result, farthest
 
 
 @compiled

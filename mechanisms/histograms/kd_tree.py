@@ -71,11 +71,6 @@ class KdTree(Mechanism):
     risk
         Whether to estimate the mean squared error per cell. It costs no budget, but at a small one it is
         imprecise.
-
-    Raises
-    ------
-    MechanismError
-        A parameter that is none of these.
     """
 
     cells: Fraction = Fraction(1, 5)
@@ -270,10 +265,7 @@ def estimated_risk(cells: Floats, values: Floats, parts: Combined) -> dict[str, 
     is shrunk (exact for normal noise). The standard error takes t for given; the two random terms may go
     together, so their deviations are added, not their variances.
 
-    Parameters
-    ----------
-    cells, values
-        Noisy and released cells, shape (n,).
+    ``cells``, ``values``: Noisy and released cells, shape (n,).
     """
     first, second = parts.variances
     size, means = cells.size, parts.means

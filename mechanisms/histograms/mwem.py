@@ -138,7 +138,7 @@ class Mwem(Mechanism):
         # Spread evenly, the total would put as much into so many cells as an answer has noise.
         narrowest = min(counts.size, floor(noise * counts.size / mass) + 1)
         meta = {"shape": list(counts.shape), "narrowest": narrowest, "slack": noise * float(_SLACK)}
-        asked, answers = self._ask(known, float(mass), meta, rounds, channel)
+        asked, answers = self._run_rounds(known, float(mass), meta, rounds, channel)
         return _arrays(total, asked, answers), meta
 
     def finish(self, measured: Measured) -> Release:
@@ -159,7 +159,7 @@ class Mwem(Mechanism):
             total=int(measured.arrays["total"][0]),
         )
 
-    def _ask(
+    def _run_rounds(
         self, counts: Counts, mass: float, meta: dict[str, Any], rounds: int, channel: Channel
     ) -> tuple[list[int], list[NDArray[np.int64]]]:
         """Return the queries that were picked and their noisy answers; spends all there is."""

@@ -74,12 +74,7 @@ class _RowWorkload:
 class RangeWorkload(_RowWorkload):
     """Single ranges of cells in a row.
 
-    Attributes
-    ----------
-    shape
-        Of the counts.
-    starts, stops
-        Shape (queries,).
+    ``shape``: Of the counts. ``starts``, ``stops``: Shape (queries,).
     """
 
     starts: Integers
@@ -118,12 +113,8 @@ class RangeWorkload(_RowWorkload):
 class TilingWorkload(_RowWorkload):
     """Tilings of a row of cells by ranges of equal width: all sums at once, since no two ranges overlap.
 
-    Attributes
-    ----------
-    shape
-        Of the counts.
-    tilings
-        Width and offset of each (``tabularium.mechanisms.histograms.mwem_workloads.tilings``).
+    ``shape``: Of the counts. ``tilings``: Width and offset of each
+    (``tabularium.mechanisms.histograms.mwem_workloads.tilings``).
     """
 
     tilings: tuple[tuple[int, int], ...]
@@ -146,7 +137,7 @@ class TilingWorkload(_RowWorkload):
         """Return Σ|sum - the model's sum| of each tiling, less what its own noise would sum to."""
         apart = truth - _rounded(np.arange(truth.size), model)
         misfits = [np.abs(np.diff(self._at_edges(apart, query))) for query in range(self.size)]
-        return np.array([int(each.sum()) - _expected(noise, each.size) for each in misfits], dtype=np.int64)
+        return np.array([int(item.sum()) - _expected(noise, item.size) for item in misfits], dtype=np.int64)
 
     def fitted(
         self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
@@ -169,12 +160,7 @@ class TilingWorkload(_RowWorkload):
 class MarginalWorkload:
     """Whole marginals of a table: sums over all axes but a few. The model is the table itself.
 
-    Attributes
-    ----------
-    shape
-        Of the counts.
-    marginals
-        The axes that each marginal keeps, ascending.
+    ``shape``: Of the counts. ``marginals``: The axes that each marginal keeps, ascending.
     """
 
     shape: tuple[int, ...]
@@ -251,7 +237,7 @@ def _averaged(queries: Integers, answers: list[Floats]) -> tuple[Integers, list[
     by_query: dict[int, list[Floats]] = {}
     for query, answer in zip(queries.tolist(), answers, strict=True):
         by_query.setdefault(query, []).append(answer)
-    return np.array(list(by_query), dtype=np.int64), [np.mean(each, axis=0) for each in by_query.values()]
+    return np.array(list(by_query), dtype=np.int64), [np.mean(item, axis=0) for item in by_query.values()]
 
 
 def _expected(noise: float, numbers: int) -> int:
@@ -278,12 +264,8 @@ def block_runs(cells: int, longest: int, narrowest: int, most: int) -> Ranges:
 
     The whole row is left out.
 
-    Parameters
-    ----------
-    narrowest
-        Ranges with fewer cells are left out, but for the halves of the row.
-    most
-        Levels are added, from coarse to fine, until there would be more ranges than that; one in any case.
+    ``narrowest``: Ranges with fewer cells are left out, but for the halves of the row. ``most``: Levels are
+    added, from coarse to fine, until there would be more ranges than that; one in any case.
     """
     keys: Integers = np.empty(0, dtype=np.int64)
     blocks = 2
@@ -332,23 +314,20 @@ def tilings(cells: int, longest: int, most: int) -> list[tuple[int, int]]:
     runs of neighbouring blocks. Sorted; widths below cells/``most`` are left out.
     """
     least = -(-cells // most)
-    found = set()
+    result = set()
     block = 1
     while block < cells:
         for run in range(1, longest + 1):
             if least <= run * block < cells:
-                found |= {(run * block, offset) for offset in range(0, run * block, block)}
+                result |= {(run * block, offset) for offset in range(0, run * block, block)}
         block *= 2
-    return sorted(found)
+    return sorted(result)
 
 
 def at_edges(sums: Integers, width: int, offset: int) -> Integers:
     """Return what stands at the edges of a tiling: at 0, offset, offset + width, ..., and at the end.
 
-    Parameters
-    ----------
-    sums
-        Shape (cells + 1,), one number for each place where a range may end.
+    ``sums``: Shape (cells + 1,), one number for each place where a range may end.
     """
     first = sums[: 1 if offset else 0]
     return np.concatenate([first, sums[offset:-1:width], sums[-1:]])
@@ -404,12 +383,8 @@ def fit_to_tilings(
 ) -> tuple[Integers, Floats]:
     """Return the segments and masses for answers about all ranges of several tilings of the row.
 
-    Parameters
-    ----------
-    tilings
-        The edges of the ranges of each, from 0 to the number of cells; at least one tiling.
-    answers
-        For each range of each tiling, one after the other.
+    ``tilings``: The edges of the ranges of each, from 0 to the number of cells; at least one tiling.
+    ``answers``: For each range of each tiling, one after the other.
     """
     edges = np.unique(np.concatenate(tilings))
     masses = np.diff(edges) * (total / edges[-1])

@@ -32,9 +32,59 @@ from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise, noise_in, noise_of
 
+CENTRES = ("mean", "median")
+PENALTIES = ("selection", "paper")
+LARGEST_SEARCH = 1 << 27
+"""Cells times bins when their number is given: four bytes each, 512 MiB."""
+
 
 @dataclass(frozen=True)
-class NoiseFirst(Mechanism):
+class Merging:
+    """How cells are merged, by the parameters of :class:`NoiseFirst`."""
+
+    centre: Literal["mean", "median"] = "mean"
+    bins: int | None = None
+    penalty: Literal["selection", "paper"] = "selection"
+    range_rule: bool = True
+
+    def __post_init__(self) -> None:
+        one_of(self.centre, CENTRES, "centre")
+        one_of(self.penalty, PENALTIES, "penalty")
+        switch(self.range_rule, "range_rule")
+        if self.bins is not None:
+            whole_number(self.bins, 1, LARGEST_SEARCH, "bins")
+
+    def price(self, noise: Noise, cells: int) -> float:
+        """Return what a bin costs when their number is free.
+
+        ``"paper"``: 2V (mean), 3E|z| (median), after equations 4 and 15. ``"selection"``: 2V·ln n, E|z|·ln n,
+        but not less than the paper's.
+        """
+        growth = log(cells) if self.penalty == "selection" else 0.0
+        if self.centre == "mean":
+            return 2 * noise.variance * max(1.0, growth)
+        return noise.deviation * max(3.0, growth)
+
+    def check(self, cells: int) -> None:
+        """Refuse what cannot be done in a table of so many cells."""
+        if self.bins is None:
+            return
+        if self.bins > cells:
+            raise MechanismError(
+                "there cannot be more bins than cells",
+                where="bins",
+                hint=f"write {cells} at most, or leave it out",
+            )
+        if self.bins < cells and cells * self.bins > LARGEST_SEARCH:
+            raise MechanismError(
+                f"the search for so many bins in {cells} cells would take more than 512 MiB",
+                where="bins",
+                hint=f"write {LARGEST_SEARCH // cells} at most, or leave it out to have the best number",
+            )
+
+
+@dataclass(frozen=True)
+class NoiseFirst(Merging, Mechanism):
     """Noise on every cell, then the bins that balance noise against detail.
 
     Parameters
@@ -50,37 +100,18 @@ class NoiseFirst(Mechanism):
     risk_runs
         Simulations for an unbiased estimate of the mean squared error, 0 for none; each takes as long as the
         merging. It costs no budget, but where hardly anything is left of the noise it is imprecise.
-
-    Raises
-    ------
-    MechanismError
-        A parameter that is none of these.
     """
 
-    centre: Literal["mean", "median"] = "mean"
-    bins: int | None = None
-    penalty: Literal["selection", "paper"] = "selection"
-    range_rule: bool = True
     risk_runs: int = 0
 
     name: ClassVar[str] = "noise_first"
 
     def __post_init__(self) -> None:
-        self.merging()  # which checks the parameters
+        super().__post_init__()
         check_runs(self.risk_runs)
 
-    def merging(self) -> Merging:
-        """Return the parameters as those of the merging step."""
-        return Merging(centre=self.centre, bins=self.bins, penalty=self.penalty, range_rule=self.range_rule)
-
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Add noise to each cell, for the whole budget.
-
-        Raises
-        ------
-        MechanismError
-            More bins than the counts have cells, or than the search has memory for; nothing was drawn.
-        """
+        """Add noise to each cell, for the whole budget."""
         self.check_shape(counts.shape)
         return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
 
@@ -95,87 +126,13 @@ class NoiseFirst(Mechanism):
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """Refuse more bins than there are cells, or memory."""
-        self.merging().check(prod(shape))
+        self.check(prod(shape))
 
     def finish(self, measured: Measured) -> Release:
         """Return the merged counts, float64, in the shape of the counts; their errors depend on the data."""
-        improved = self.improved(measured)
-        return measured.release(
-            improved.values,
-            **improved.diagnostics,
-        )
-
-    def improved(self, measured: Measured) -> Improved:
-        """Return the merged counts with their bins."""
         noise = noise_in(measured.transcript[0])
-        return merge(measured.arrays["cells"], noise, self.merging(), risk_runs=self.risk_runs)
-
-
-CENTRES = ("mean", "median")
-PENALTIES = ("selection", "paper")
-LARGEST_SEARCH = 1 << 27
-"""Cells times bins when their number is given: four bytes each, 512 MiB."""
-
-
-@dataclass(frozen=True)
-class Merging:
-    """How cells are merged: the parameters of NoiseFirst.
-
-    Attributes
-    ----------
-    centre
-        ``"mean"`` (squared error) or ``"median"`` (absolute error).
-    bins
-        Number of bins k, or None: the best number is found.
-    penalty
-        Price of a bin when their number is free. ``"paper"``: 2V (mean), 3E|z| (median), after equations 4
-        and 15. ``"selection"``: 2V·ln n, E|z|·ln n, but not less than the paper's.
-    range_rule
-        Keep the noisy cells of a bin that cannot be expected to gain by merging (section 6.1). It makes good
-        what a high price of bins costs where the table is rough. False: exactly the best bins.
-    """
-
-    centre: Literal["mean", "median"] = "mean"
-    bins: int | None = None
-    penalty: Literal["selection", "paper"] = "selection"
-    range_rule: bool = True
-
-    def __post_init__(self) -> None:
-        one_of(self.centre, CENTRES, "centre")
-        one_of(self.penalty, PENALTIES, "penalty")
-        switch(self.range_rule, "range_rule")
-        if self.bins is not None:
-            whole_number(self.bins, 1, LARGEST_SEARCH, "bins")
-
-    def price(self, noise: Noise, cells: int) -> float:
-        """Return what a bin costs when their number is free."""
-        growth = log(cells) if self.penalty == "selection" else 0.0
-        if self.centre == "mean":
-            return 2 * noise.variance * max(1.0, growth)
-        return noise.deviation * max(3.0, growth)
-
-    def check(self, cells: int) -> None:
-        """Refuse what cannot be done in a table of so many cells.
-
-        Raises
-        ------
-        MechanismError
-            More bins than cells, or more than the search for them has memory for.
-        """
-        if self.bins is None:
-            return
-        if self.bins > cells:
-            raise MechanismError(
-                "there cannot be more bins than cells",
-                where="bins",
-                hint=f"write {cells} at most, or leave it out",
-            )
-        if self.bins < cells and cells * self.bins > LARGEST_SEARCH:
-            raise MechanismError(
-                f"the search for so many bins in {cells} cells would take more than 512 MiB",
-                where="bins",
-                hint=f"write {LARGEST_SEARCH // cells} at most, or leave it out to have the best number",
-            )
+        improved = merge(measured.arrays["cells"], noise, self, risk_runs=self.risk_runs)
+        return measured.release(improved.values, **improved.diagnostics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,13 +223,7 @@ def improve(
 
 
 def check_table(noisy: ArrayLike) -> NDArray[Any]:
-    """Return a table as int64 or float64, or say what is wrong with it.
-
-    Raises
-    ------
-    MechanismError
-        No cells, not numbers, not finite, or beyond 2^61.
-    """
+    """Return a table as int64 or float64, or say what is wrong with it."""
     table = np.asarray(noisy)
     if table.size == 0:
         raise MechanismError("there are no cells", where="table", hint="give at least one cell")
@@ -367,22 +318,14 @@ class Risk:
         }
 
 
-def check_runs(runs: object) -> int:
-    """Return a number of simulations: 0 for none, or 2 to 1 000.
-
-    Raises
-    ------
-    MechanismError
-        It is not such a number.
-    """
-    checked = whole_number(runs, 0, MOST_RUNS, "risk_runs")
-    if checked == 1:
+def check_runs(runs: object) -> None:
+    """Refuse a number of simulations that is not 0, for none, or 2 to 1 000."""
+    if whole_number(runs, 0, MOST_RUNS, "risk_runs") == 1:
         raise MechanismError(
             "one simulation does not say how far to trust it",
             where="risk_runs",
             hint=f"give 0 for none, or 2 to {MOST_RUNS}",
         )
-    return checked
 
 
 def estimate_risk(
@@ -406,14 +349,13 @@ def estimate_risk(
     runs
         At least 2. Always the same simulations for the same ``seed``.
     """
-    rng = generator(seed)
-    smoothed = smooth(table)
-    found, spread = np.empty(runs), np.empty(runs)
+    rng, smoothed = generator(seed), smooth(table)
+    result, spread = np.empty(runs), np.empty(runs)
     for run in range(runs):
         more = noise.part(SHARE, table.size, rng).reshape(table.shape)
         again = smooth(table + more)
         rest = (again - table) ** 2
-        found[run] = rest.mean() - noise.variance + 2 * SHARE * ((again - smoothed) * more).mean()
+        result[run] = rest.mean() - noise.variance + 2 * SHARE * ((again - smoothed) * more).mean()
         spread[run] = rest.var()
-    error = found.var(ddof=1) / runs + spread.mean() / table.size
-    return Risk(float(found.mean()), float(sqrt(error)), runs)
+    error = result.var(ddof=1) / runs + spread.mean() / table.size
+    return Risk(float(result.mean()), float(sqrt(error)), runs)

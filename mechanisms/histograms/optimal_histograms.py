@@ -25,12 +25,8 @@ Ranks = tuple[NDArray[np.int32], Integers, Integers, Integers, Integers]
 class Optima:
     """The best histograms of all prefixes.
 
-    Attributes
-    ----------
-    table
-        Shape (k, m + 1): T[j][i] for 1 <= j <= i, zero elsewhere.
-    costs_ending_at
-        Edge i -> c(l, i) for l = 0..i-1.
+    ``table``: Shape (k, m + 1): T[j][i] for 1 <= j <= i, zero elsewhere. ``costs_ending_at``: Edge i -> c(l,
+    i) for l = 0..i-1.
     """
 
     table: Integers

@@ -97,10 +97,10 @@ class PHPartition(Mechanism):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values; ``sign`` only where it is not the paper's."""
-        found = super().parameters()
+        result = super().parameters()
         if self.sign == "free":
-            del found["sign"]
-        return found
+            del result["sign"]
+        return result
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Choose the cuts, choose how many of them to keep, and measure the parts that they leave."""
@@ -128,7 +128,8 @@ class PHPartition(Mechanism):
         sizes = np.diff(kept, append=cells)
         means = sums / sizes
         if self.unattributed:
-            means = _ascending(means, sizes)
+            # Their noise variances go with 1/size².
+            means = np.asarray(isotonic_regression(means, weights=sizes.astype(np.float64) ** 2).x)
         if self.sign == "total":
             # Sums have the same noise each. Counts without owners are reduced alike, and stay in order.
             rows, weights = (np.repeat(means, sizes), 1) if self.unattributed else (sums, sizes)
@@ -210,12 +211,8 @@ class PHPartition(Mechanism):
 class _Cuts:
     """The cuts, level after level, each from left to right.
 
-    Attributes
-    ----------
-    places
-        For each level, the first bin after each of its cuts: as the channel gave them.
-    changes
-        For each level, by how much each of its cuts changed the sum of deviations: true, and secret.
+    ``places``: For each level, the first bin after each of its cuts: as the channel gave them. ``changes``:
+    For each level, by how much each of its cuts changed the sum of deviations: true, and secret.
     """
 
     def __init__(self) -> None:
@@ -243,11 +240,6 @@ def _mean_noise(amount: Fraction, definition: Definition) -> float:
     """
     rate = sinh(min(float(amount), 700.0)) if definition == "pure" else sqrt(pi * float(amount))
     return 1 / max(rate, 1 / LARGEST_SUM)
-
-
-def _ascending(means: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the ascending means nearest to ``means``, whose noise variances go with 1/size²."""
-    return np.asarray(isotonic_regression(means, weights=sizes.astype(np.float64) ** 2).x)
 
 
 def pruned(
@@ -307,15 +299,10 @@ class Frontier:
     The bins are sorted once. A cut divides the sorted positions of a part without changing their order, so
     no level sorts again.
 
-    Parameters
-    ----------
-    counts
-        int64, shape (n,), 0 to 2^40, n at most 2^21.
+    ``counts``: int64, shape (n,), 0 to 2^40, n at most 2^21.
 
-    Attributes
-    ----------
-    starts, sizes
-        First bin and number of bins of each part, int64, shape (parts,). Parts of one bin are left out.
+    ``starts``, ``sizes``: First bin and number of bins of each part, int64, shape (parts,). Parts of one bin
+    are left out.
     """
 
     def __init__(self, counts: Integers) -> None:

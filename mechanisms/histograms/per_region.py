@@ -60,7 +60,8 @@ class PerRegion(Mechanism):
 
     def __post_init__(self) -> None:
         whole_number(self.axis, 0, _MOST_AXES, "axis")
-        given = {name: _listed(value) for name, value in self.each.parameters().items()}
+        parameters = self.each.parameters().items()  # tuples as JSON has them
+        given = {name: list(value) if isinstance(value, tuple) else value for name, value in parameters}
         object.__setattr__(self, "parameters_of_each", given)
 
     @property
@@ -80,30 +81,18 @@ class PerRegion(Mechanism):
         return tuple(min(side, 2) if a == self.axis else side for a, side in enumerate(shape))
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Draw the measurements of every region, each for the whole budget.
-
-        Raises
-        ------
-        MechanismError
-            There is no such axis, or the mechanism does not take such regions or this definition; nothing
-            was drawn.
-        """
-        each, tables = self.each, self._regions(counts)
-        if channel.definition not in each.definitions:
-            raise MechanismError(
-                f"{each.name} needs a budget under {' or '.join(each.definitions)}, not {channel.definition}",
-                where=each.name,
-                hint="choose another mechanism or another definition",
-            )
-        each.check_shape(tables.shape[1:])
-        if each.per_cell_noise:
+        """Draw the measurements of every region, each for the whole budget."""
+        mechanism, tables = self.each, self._regions(counts)
+        mechanism.check_definition(channel.definition)
+        mechanism.check_shape(tables.shape[1:])
+        if mechanism.per_cell_noise:
             return {_CELLS: channel.add_noise(counts, channel.remaining, purpose=_CELLS)}, {"notes": [{}]}
         arrays, notes = [], []
         cells = tables[0].size
         with channel.parallel(channel.remaining, cells=counts.size, purpose="regions", fold=True) as scope:
             for region, table in enumerate(tables):
                 branch = scope.branch(slice(region * cells, (region + 1) * cells), str(region))
-                drawn, note = each.draw(each.validated(table), branch)
+                drawn, note = mechanism.draw(mechanism.validated(table), branch)
                 # As in ``measure``: the order of an array in memory must not be the data's choice.
                 arrays.append({name: np.asarray(array, order="C") for name, array in drawn.items()})
                 notes.append(note)
@@ -117,21 +106,21 @@ class PerRegion(Mechanism):
         ``diagnostics`` has the mean over the regions of what the mechanism estimates of its error, and how
         many regions had what else it says.
         """
-        each = self.each
+        mechanism = self.each
         if _STANDS not in measured.arrays:
             tables = self._regions(measured.arrays[_CELLS])
-            made = each.finish_tables(tables, measured.transcript[0])
+            made = mechanism.finish_tables(tables, measured.transcript[0])
             if made is not None:
                 return self._joined(measured, made[0], None, made[1])
-        found = [each.finish(part) for part in self._parts(measured, each)]
-        variances = [release.variances for release in found]
+        result = [mechanism.finish(part) for part in self._parts(measured, mechanism)]
+        variances = [release.variances for release in result]
         spread = None
         if all(variance is not None for variance in variances):
             spread = np.stack(
-                [np.broadcast_to(np.asarray(release.variances), release.values.shape) for release in found]
+                [np.broadcast_to(np.asarray(release.variances), release.values.shape) for release in result]
             )
-        values = np.stack([release.values for release in found])
-        return self._joined(measured, values, spread, [release.diagnostics for release in found])
+        values = np.stack([release.values for release in result])
+        return self._joined(measured, values, spread, [release.diagnostics for release in result])
 
     def noisy_cells(self, measured: Measured) -> NoisyCells | None:
         """Return the noisy counts of all regions, where one draw was made of them."""
@@ -141,9 +130,9 @@ class PerRegion(Mechanism):
         """Return the measurements of all regions side by side, whose noise is independent."""
         if _STANDS not in measured.arrays:
             return self.noisy_cells(measured)
-        each = self.each
-        regions = self._parts(measured, each)
-        parts = [each.linear_measurements(region) for region in regions]
+        mechanism = self.each
+        regions = self._parts(measured, mechanism)
+        parts = [mechanism.linear_measurements(region) for region in regions]
         if any(part is None for part in parts):
             return None
         shape = list(_shape_of(regions[0]))
@@ -164,7 +153,7 @@ class PerRegion(Mechanism):
             spread = None if variances is None else self._whole(variances)
         return measured.release(self._whole(values), spread, mechanism=self.mechanism, **summary(diagnostics))
 
-    def _parts(self, measured: Measured, each: Mechanism) -> list[Measured]:
+    def _parts(self, measured: Measured, mechanism: Mechanism) -> list[Measured]:
         """Return the measurement of each region, as if it had been made alone."""
         notes = measured.meta["notes"]
         if _STANDS not in measured.arrays:
@@ -179,8 +168,8 @@ class PerRegion(Mechanism):
             transcripts = [drawn.get(number, ()) for number in stands]
         return [
             Measured(
-                mechanism=each.name,
-                parameters=each.parameters(),
+                mechanism=mechanism.name,
+                parameters=mechanism.parameters(),
                 arrays=own,
                 meta=notes[min(region, len(notes) - 1)],
                 transcript=transcript,
@@ -210,41 +199,36 @@ def _shape_of(region: Measured) -> tuple[int, ...]:
     return next(region.arrays[name].shape for name in ("cells", "coefficients") if name in region.arrays)
 
 
-def _listed(value: Any) -> Any:
-    """Return a parameter as JSON has it."""
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _by_branch(transcript: tuple[Event, ...]) -> dict[int, tuple[Event, ...]]:
     """Return the events of each branch of the scope of the regions, as if there were no such scope."""
-    found: dict[int, list[Event]] = {}
+    result: dict[int, list[Event]] = {}
     for event in transcript:
         own = replace(event, branches=event.branches[1:], alike=1)
-        found.setdefault(event.branches[0][1], []).append(own)
-    return {number: tuple(events) for number, events in found.items()}
+        result.setdefault(event.branches[0][1], []).append(own)
+    return {number: tuple(events) for number, events in result.items()}
 
 
 def summary(diagnostics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is said of all regions together.
+    """Return diagnostics of all regions together.
 
     The mean squared error is the mean of theirs, with its standard error; a number or word that is the same
     everywhere stands as it is; of other words, how many regions have which.
     """
-    found: dict[str, Any] = {"regions": len(diagnostics)}
-    shared = [name for name in diagnostics[0] if all(name in each for each in diagnostics)]
+    result: dict[str, Any] = {"regions": len(diagnostics)}
+    shared = [name for name in diagnostics[0] if all(name in item for item in diagnostics)]
     for name in shared:
-        values = [each[name] for each in diagnostics]
+        values = [item[name] for item in diagnostics]
         if name == "risk_standard_error":
-            found[name] = sqrt(sum(value**2 for value in values)) / len(values)
+            result[name] = sqrt(sum(value**2 for value in values)) / len(values)
         elif name == "risk":
-            found[name] = sum(values) / len(values)
+            result[name] = sum(values) / len(values)
         elif not all(isinstance(value, str | int | float) for value in values):
             continue
         elif all(value == values[0] for value in values):
-            found[name] = values[0]
+            result[name] = values[0]
         elif all(isinstance(value, str) for value in values):
-            found[name] = dict(sorted(Counter(values).items()))
-    return found
+            result[name] = dict(sorted(Counter(values).items()))
+    return result
 
 
 _SHAPES = "_shapes"
@@ -255,37 +239,37 @@ def stack_ragged(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
 
     Shapes are rows of the number of dimensions, and then the sides; -1 for an array that a part has not.
     """
-    found: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     for name in dict.fromkeys(name for part in parts for name in part):
         own = [part.get(name) for part in parts]
         there = [np.asarray(array) for array in own if array is not None]
         if len(there) == len(parts) and len({array.shape for array in there}) == 1:
-            found[name] = np.stack(there)
+            result[name] = np.stack(there)
             continue
         shapes = np.zeros((len(parts), 1 + max(array.ndim for array in there)), dtype=np.int64)
         for row, array in zip(shapes, own, strict=True):
             row[0] = -1 if array is None else array.ndim
             row[1 : 1 + max(0, row[0])] = () if array is None else array.shape
-        found[name] = np.concatenate([array.reshape(-1) for array in there])
-        found[name + _SHAPES] = shapes
-    return found
+        result[name] = np.concatenate([array.reshape(-1) for array in there])
+        result[name + _SHAPES] = shapes
+    return result
 
 
 def split_ragged(arrays: Mapping[str, Array], parts: int) -> list[dict[str, Array]]:
     """Return the arrays of each part again."""
-    found: list[dict[str, Array]] = [{} for _ in range(parts)]
+    result: list[dict[str, Array]] = [{} for _ in range(parts)]
     for name, array in arrays.items():
         if name.endswith(_SHAPES):
             continue
         if name + _SHAPES not in arrays:
-            for part, own in zip(found, array, strict=True):
+            for part, own in zip(result, array, strict=True):
                 part[name] = np.asarray(own)
             continue
         begun = 0
-        for part, row in zip(found, arrays[name + _SHAPES].tolist(), strict=True):
+        for part, row in zip(result, arrays[name + _SHAPES].tolist(), strict=True):
             if row[0] >= 0:
                 shape = tuple(row[1 : 1 + row[0]])
                 size = int(np.prod(shape, dtype=np.int64))
                 part[name] = array[begun : begun + size].reshape(shape)
                 begun += size
-    return found
+    return result

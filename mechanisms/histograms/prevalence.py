@@ -56,12 +56,8 @@ class Odds:
 def odds(ascending: Integers, noise: Noise) -> Odds:
     """Return the odds of the counts behind noisy ones.
 
-    Parameters
-    ----------
-    ascending
-        Shape (n,), n >= 1: noisy counts, ascending.
-    noise
-        Its distribution in every one of them.
+    ``ascending``: Shape (n,), n >= 1: noisy counts, ascending. ``noise``: Its distribution in every one of
+    them.
     """
     scale = noise.scale
     marks = np.floor(_FINE * np.arcsinh(ascending / (8 * scale)))
@@ -85,10 +81,7 @@ def odds(ascending: Integers, noise: Noise) -> Odds:
 def relative_errors(found: Odds, released: Floats) -> tuple[Floats, Floats]:
     """Return, for each point, how many cells are expected to have that count, and their relative errors' sum.
 
-    Parameters
-    ----------
-    released
-        Shape (n,): what was released for each of the cells, in the order of the noisy counts.
+    ``released``: Shape (n,): what was released for each of the cells, in the order of the noisy counts.
 
     Returns
     -------
@@ -126,12 +119,8 @@ def _fit(likelihood: Floats, turned: Floats, cells: Floats, rounds: int) -> Floa
 
     Inner loops run along rows, so that the compiler can use wide instructions without changing any sum.
 
-    Parameters
-    ----------
-    likelihood, turned
-        Shape (bins, points), and its transpose.
-    cells
-        Shape (bins,): how many noisy counts each bin holds.
+    ``likelihood``, ``turned``: Shape (bins, points), and its transpose. ``cells``: Shape (bins,): how many
+    noisy counts each bin holds.
     """
     bins, points = likelihood.shape
     prevalence = np.full(points, 1.0 / points)

@@ -96,13 +96,7 @@ class Privelet(Mechanism):
         return NoisyWavelets(measured.arrays["coefficients"], (noise,), axes=tuple(measured.meta["axes"]))
 
     def axes_for(self, shape: tuple[int, ...], definition: Definition = "pure") -> tuple[int, ...]:
-        """Return the numbers of the axes that are transformed in a table of this shape.
-
-        Raises
-        ------
-        MechanismError
-            An axis was asked for that the table does not have.
-        """
+        """Return the numbers of the axes that are transformed in a table of this shape."""
         if self.axes == "all":
             return tuple(range(len(shape)))
         if self.axes == "chosen":
@@ -191,10 +185,7 @@ _ENTRIES = 1 << 23
 class NoisyWavelets(LinearMeasurement):
     """Haar coefficients with noise; ``values`` is the table of them.
 
-    Attributes
-    ----------
-    axes
-        Along which axes the table was transformed.
+    ``axes``: Along which axes the table was transformed.
     """
 
     axes: tuple[int, ...] = field(kw_only=True)
@@ -219,7 +210,7 @@ class NoisyWavelets(LinearMeasurement):
 
     def covariances(self, sums: Sums) -> Floats:
         """Return the covariances of any sums."""
-        found = np.zeros((sums.rows, sums.columns, sums.columns))
+        result = np.zeros((sums.rows, sums.columns, sums.columns))
         inside = np.flatnonzero(sums.of >= 0)
         inside = inside[np.argsort(sums.of[inside], kind="stable")]
         rows = sums.of[inside] // sums.columns
@@ -235,9 +226,9 @@ class NoisyWavelets(LinearMeasurement):
                 keys, factors = self._along(axis, keys, factors, own.number)
             keys, factors = coalesced(keys, factors)
             noise = np.full(len(keys), self.variances)
-            found[first : first + here] = added_up(own, keys, factors, noise)
+            result[first : first + here] = added_up(own, keys, factors, noise)
             begin = end
-        return found
+        return result
 
     def _along(self, axis: int, keys: Indices, factors: Floats, number: int) -> tuple[Indices, Floats]:
         """Transform sparse factors, (place·number + sum) each, along an axis."""
@@ -267,35 +258,35 @@ def depth(cells: int) -> int:
 
 def sums_and_differences(table: Integers, axis: int) -> Integers:
     """Return the coefficients along an axis: the total first, then the differences, coarse to fine."""
-    found = np.moveaxis(table, axis, -1).copy()
-    for size in _sizes(found.shape[-1])[::-1]:
-        left, right = _pair_up(found, size)
-        found[..., : size // 2] = left + right
-        found[..., size - size // 2 : size] = left - right
-    return np.moveaxis(found, -1, axis)
+    result = np.moveaxis(table, axis, -1).copy()
+    for size in _sizes(result.shape[-1])[::-1]:
+        left, right = _pair_up(result, size)
+        result[..., : size // 2] = left + right
+        result[..., size - size // 2 : size] = left - right
+    return np.moveaxis(result, -1, axis)
 
 
 def factors(weights: Floats, axis: int) -> Floats:
     """Return the factors that a linear query gives the coefficients along an axis."""
-    found = np.moveaxis(weights, axis, -1).copy()
-    for size in _sizes(found.shape[-1])[::-1]:
-        left, right = _pair_up(found, size)
-        found[..., : size // 2] = (left + right) / 2
-        found[..., size - size // 2 : size] = (left - right) / 2
-    return np.moveaxis(found, -1, axis)
+    result = np.moveaxis(weights, axis, -1).copy()
+    for size in _sizes(result.shape[-1])[::-1]:
+        left, right = _pair_up(result, size)
+        result[..., : size // 2] = (left + right) / 2
+        result[..., size - size // 2 : size] = (left - right) / 2
+    return np.moveaxis(result, -1, axis)
 
 
 def cells_from(coefficients: Floats, axis: int) -> Floats:
     """Return what ``sums_and_differences`` was made from, up to rounding in the last place."""
-    found = np.moveaxis(coefficients, axis, -1).copy()
-    for size in _sizes(found.shape[-1]):
+    result = np.moveaxis(coefficients, axis, -1).copy()
+    for size in _sizes(result.shape[-1]):
         pairs, kept = size // 2, size - size // 2
-        sums, differences = found[..., :kept].copy(), found[..., kept:size].copy()
-        found[..., 0 : 2 * pairs : 2] = (sums[..., :pairs] + differences) / 2
-        found[..., 1 : 2 * pairs : 2] = (sums[..., :pairs] - differences) / 2
+        sums, differences = result[..., :kept].copy(), result[..., kept:size].copy()
+        result[..., 0 : 2 * pairs : 2] = (sums[..., :pairs] + differences) / 2
+        result[..., 1 : 2 * pairs : 2] = (sums[..., :pairs] - differences) / 2
         if size % 2:
-            found[..., size - 1] = sums[..., pairs]
-    return np.moveaxis(found, -1, axis)
+            result[..., size - 1] = sums[..., pairs]
+    return np.moveaxis(result, -1, axis)
 
 
 def cell_energies(cells: int) -> Floats:

@@ -30,14 +30,13 @@ from numpy.typing import ArrayLike, NDArray
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.histogram_properties import Runs, merged, pairs_of
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from tabularium.mechanisms.inference.isotonic import isotonic, whole
 from tabularium.mechanisms.kernels.compiled import compiled
 from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism, check_counts
-
-Runs = NDArray[np.int64]
 
 LARGEST_LIST = 1 << 27
 """Items that ``expand`` writes out by default: 1 GiB of them."""
@@ -75,16 +74,11 @@ class PrivHist(Mechanism):
         switch(self.tied, "tied")
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Measure the number of records, then blocks and excess, whose shape follows from it.
-
-        Raises
-        ------
-        MechanismError
-            Prevalences that are no pairs; nothing was drawn.
-        """
+        """Measure the number of records, then blocks and excess, whose shape follows from it."""
         runs = self._runs(counts)
         records = np.array([min(int((runs[:, 0] * runs[:, 1]).sum()), LARGEST_SUM)])
-        level = _level(channel)
+        amount = float(channel.remaining)  # of a ρ, the ε whose noise is about as large
+        level = amount if channel.definition == "pure" else sqrt(2 * amount)
         rest = channel.remaining * (1 - self.total_share)
         total = channel.add_noise(records, channel.remaining - rest, purpose="records")
         if total[0] <= 0:
@@ -143,12 +137,6 @@ class PrivHist(Mechanism):
         return runs
 
 
-def _level(channel: Channel) -> float:
-    """Return the ε of the whole budget; of a ρ, the one whose noise is about as large."""
-    amount = float(channel.remaining)
-    return amount if channel.definition == "pure" else sqrt(2 * amount)
-
-
 def boundaries_of(total: int, epsilon: float) -> NDArray[np.int64]:
     """Return s_0 … s_m for ``total`` >= 1 records, a noisy number, at ε; see the page of the mechanism."""
     least = -(-total // LONGEST_LIST)
@@ -181,9 +169,9 @@ def excess(runs: Runs, threshold: int, length: int) -> NDArray[np.int64]:
     """Return the ``length`` largest excesses over the threshold, descending, zeros where there are none."""
     before = np.cumsum(runs[:, 1]) - runs[:, 1]
     listed = np.repeat(runs[:, 0], np.clip(length - before, 0, runs[:, 1]).astype(np.int64))
-    found = np.zeros(length, dtype=np.int64)
-    found[: listed.size] = np.maximum(listed - threshold, 0)
-    return found
+    result = np.zeros(length, dtype=np.int64)
+    result[: listed.size] = np.maximum(listed - threshold, 0)
+    return result
 
 
 def histogram(
@@ -191,12 +179,7 @@ def histogram(
 ) -> Runs:
     """Return the histogram that noisy blocks and a noisy excess list speak for, as pairs in order.
 
-    Parameters
-    ----------
-    boundaries, blocks, listed
-        Shapes (m + 1,), (m,) and (J,).
-    tied
-        See ``PrivHist``.
+    ``boundaries``, ``blocks``, ``listed``: Shapes (m + 1,), (m,) and (J,). ``tied``: See ``PrivHist``.
     """
     widths = np.diff(boundaries).astype(np.float64)
     reach, over = isotonic(blocks / widths, widths**2, increasing=False), listed.astype(np.float64)
@@ -223,8 +206,8 @@ def items_beyond(
     # Blocks whose f is below g come last. They are Σ (blocks - g·widths)² instead of Σ (blocks - f·widths)².
     lifted = np.searchsorted(-reach, -places, side="right")
     square, cross, before = (
-        np.append(np.cumsum(each[::-1])[::-1], 0.0)[lifted]
-        for each in (widths**2, widths * blocks, (widths * reach) ** 2 - 2 * widths * reach * blocks)
+        np.append(np.cumsum(item[::-1])[::-1], 0.0)[lifted]
+        for item in (widths**2, widths * blocks, (widths * reach) ** 2 - 2 * widths * reach * blocks)
     )
     return int(np.argmin(places**2 * square - 2 * places * cross - before - explained(listed)))
 
@@ -243,12 +226,8 @@ def _items(boundaries: NDArray[np.int64], reach: NDArray[np.int64], over: NDArra
 def widening(end: float, growth: float) -> NDArray[np.int64]:
     """Return s_0 = 0 < s_1 < … with s_{i+1} = s_i + max(1, ⌊growth·s_i⌋), up to the first s_m >= ``end``.
 
-    Parameters
-    ----------
-    end
-        At least 1; every s_i is below 2^53, so that no product is off by one step.
-    growth
-        Not negative.
+    ``end``: At least 1; every s_i is below 2^53, so that no product is off by one step. ``growth``: Not
+    negative.
     """
     size, last = 1, 0
     while last < end:
@@ -268,10 +247,7 @@ def explained(values: Floats) -> Floats:
     The head of g values is fitted by isotonic regression and cut off at zero; what is left of its squares
     then is Σ value² - explained[g].
 
-    Parameters
-    ----------
-    values
-        Shape (n,).
+    ``values``: Shape (n,).
 
     Returns
     -------
@@ -282,7 +258,7 @@ def explained(values: Floats) -> Floats:
     heavy = np.empty(size)
     means = np.empty(size)
     so_far = np.zeros(size + 1)  # explained by the pools up to each one
-    found = np.zeros(size + 1)
+    result = np.zeros(size + 1)
     pools = 0
     for place in range(size):
         total, weight, mean = values[place], 1.0, values[place]
@@ -294,20 +270,16 @@ def explained(values: Floats) -> Floats:
         sums[pools], heavy[pools], means[pools] = total, weight, mean
         so_far[pools + 1] = so_far[pools] + max(mean, 0.0) * max(total, 0.0)
         pools += 1
-        found[place + 1] = so_far[pools]
-    return found
+        result[place + 1] = so_far[pools]
+    return result
 
 
 @dataclass(frozen=True, eq=False)
 class AnonymizedRelease(Release):
     """A private anonymized histogram.
 
-    Attributes
-    ----------
-    values
-        Shape (k, 2), int64: pairs (count, multiplicity), counts positive and descending.
-    total
-        The noisy number of records, not below zero. It is a measurement of its own, not Σ count·multiplicity.
+    ``values``: Shape (k, 2), int64: pairs (count, multiplicity), counts positive and descending. ``total``:
+    The noisy number of records, not below zero. It is a measurement of its own, not Σ count·multiplicity.
     """
 
     total: int = field(kw_only=True)
@@ -320,10 +292,7 @@ class AnonymizedRelease(Release):
 def prevalences(counts: ArrayLike) -> Runs:
     """Return how many items have which positive count, as pairs (count, multiplicity), counts descending.
 
-    Parameters
-    ----------
-    counts
-        Integers of any shape: the count of every item. Items of count 0 leave no trace.
+    ``counts``: Integers of any shape: the count of every item. Items of count 0 leave no trace.
 
     Examples
     --------
@@ -335,55 +304,10 @@ def prevalences(counts: ArrayLike) -> Runs:
     return np.stack([distinct[::-1], items[::-1].astype(np.int64)], axis=1)
 
 
-def merged(pairs: NDArray[np.int64]) -> Runs:
-    """Return pairs (count, multiplicity) in order: counts positive, descending, and each there once.
-
-    Parameters
-    ----------
-    pairs
-        Shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
-    """
-    real = pairs[(pairs > 0).all(axis=1)]
-    if (real[1:, 0] >= real[:-1, 0]).any():  # most are in order already
-        real = real[np.argsort(-real[:, 0], kind="stable")]
-    firsts = np.flatnonzero(np.append(True, real[1:, 0] != real[:-1, 0]))[: real.shape[0]]
-    if not firsts.size:
-        return np.zeros((0, 2), dtype=np.int64)
-    return np.stack([real[firsts, 0], np.add.reduceat(real[:, 1], firsts)], axis=1)
-
-
-def pairs_of(runs: ArrayLike) -> Runs:
-    """Return pairs (count, multiplicity) as int64, shape (k, 2).
-
-    Raises
-    ------
-    MechanismError
-        Anything else.
-    """
-    pairs = np.asarray(runs)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or (pairs < 0).any():
-        raise MechanismError(
-            "these are not pairs of count and multiplicity",
-            where="run lengths",
-            hint="give whole numbers from 0 up, shape (k, 2)",
-        )
-    return pairs.astype(np.int64)
-
-
 def expand(runs: ArrayLike, largest: int = LARGEST_LIST) -> NDArray[np.int64]:
     """Return the counts that pairs (count, multiplicity) stand for, one by one, in the order of the pairs.
 
-    Parameters
-    ----------
-    runs
-        Shape (k, 2).
-    largest
-        How long the list may be.
-
-    Raises
-    ------
-    MechanismError
-        Not such pairs, or more than ``largest`` items.
+    ``runs``: Shape (k, 2). ``largest``: How long the list may be.
 
     Examples
     --------

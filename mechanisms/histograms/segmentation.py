@@ -60,12 +60,7 @@ def segment(table: NDArray[Any], centre: Centre, price: float, *, unit: float) -
 def segment_into(table: NDArray[Any], centre: Centre, runs: int, *, unit: float) -> Integers:
     """Return where the runs of the best segmentation into exactly ``runs`` runs begin.
 
-    Parameters
-    ----------
-    table, centre, unit
-        As in ``segment``.
-    runs
-        From 1 to n. It takes 4·n·runs bytes.
+    ``table``, ``centre``, ``unit``: As in ``segment``. ``runs``: From 1 to n. It takes 4·n·runs bytes.
     """
     if runs == table.size:
         return np.arange(runs)
@@ -84,7 +79,7 @@ def segment_into(table: NDArray[Any], centre: Centre, runs: int, *, unit: float)
         for first in range(runs):
             starts, wholes = median_layer(distinct, ranks, 0, wholes, first)
             layers.append(starts)
-    return _traced(layers)
+    return _backtrack_layers(layers)
 
 
 def on_lattice(
@@ -119,13 +114,13 @@ def on_lattice(
     return (offset + int(step) // 2) >> int(step).bit_length() - 1, step
 
 
-def _traced(layers: list[NDArray[np.int32]]) -> Integers:
+def _backtrack_layers(layers: list[NDArray[np.int32]]) -> Integers:
     """Return the first cells of the runs: one in each layer, the last one first."""
-    found, end = [], layers[0].size - 1
+    result, end = [], layers[0].size - 1
     for starts in reversed(layers):
         end = int(starts[end])
-        found.append(end)
-    return np.array(found[::-1], dtype=np.int64)
+        result.append(end)
+    return np.array(result[::-1], dtype=np.int64)
 
 
 Starts = NDArray[np.int32]
@@ -215,7 +210,7 @@ def mean_layer(
         now, count = then, kept
         if 2 * count + 1 > room:
             room *= 4
-            reals, wholes = _grow_banks(reals, room), _grow_banks(wholes, room)
+            reals, wholes = grow_banks(reals, room), grow_banks(wholes, room)
     return starts, costs
 
 
@@ -238,13 +233,13 @@ def _move_ends(reals: Floats, bank: int, count: int, move: float) -> None:
 
 
 @compiled
-def _grow_banks(banks: NDArray[Any], room: int) -> NDArray[Any]:
+def grow_banks(banks: NDArray[Any], room: int) -> NDArray[Any]:
     """Return the two banks with more room."""
-    wider = np.zeros((2, room, 2), dtype=banks.dtype)
+    wider = np.zeros((2, room, banks.shape[2]), dtype=banks.dtype)
     for bank in range(2):
         for place in range(banks.shape[1]):  # assigning slices would take seconds to compile
-            wider[bank, place, 0] = banks[bank, place, 0]
-            wider[bank, place, 1] = banks[bank, place, 1]
+            for column in range(banks.shape[2]):
+                wider[bank, place, column] = banks[bank, place, column]
     return wider
 
 
@@ -256,12 +251,12 @@ def backtrack(starts: Starts) -> Integers:
     while end > 0:
         end = starts[end]
         count += 1
-    found = np.zeros(count, dtype=np.int64)
+    result = np.zeros(count, dtype=np.int64)
     end = n
     for place in range(count - 1, -1, -1):
         end = starts[end]
-        found[place] = end
-    return found
+        result[place] = end
+    return result
 
 
 Counts = NDArray[np.int32]
@@ -331,7 +326,7 @@ def median_layer(
             room *= 4
         # The segment that begins with this level holds what lies between the pieces, up to the ceiling.
         base = flat - least
-        low = _first_from(levels, rank, levels[rank] - (ceiling - base))
+        low = first_from(levels, rank, levels[rank] - (ceiling - base))
         high = _last_to(levels, rank, levels[rank] + (ceiling - base))
         kept, free, dead = 0, count, room
         edge = 0
@@ -470,7 +465,7 @@ def _cut(
         node = above(tree, floors, at, pieces[row, HIGH])
         needed = levels[at] + (value - ceiling - slope - 1) // -slope
         if needed < levels[node]:
-            node = _first_from(levels, at, needed)
+            node = first_from(levels, at, needed)
         pieces[row, LOW] = node
         pieces[row, AT_LOW] = value + slope * (levels[node] - levels[at])
         if tree[node] > 0 and node < pieces[row, HIGH]:
@@ -491,7 +486,7 @@ def _cut(
 
 
 @compiled
-def _first_from(levels: Integers, rank: int, bound: int) -> int:
+def first_from(levels: Integers, rank: int, bound: int) -> int:
     """Return the first rank whose level is ``bound`` or more, searched outwards from ``rank``."""
     step = 1
     if levels[rank] >= bound:
@@ -522,7 +517,7 @@ def _first_from(levels: Integers, rank: int, bound: int) -> int:
 @compiled
 def _last_to(levels: Integers, rank: int, bound: int) -> int:
     """Return the last rank whose level is ``bound`` or less, searched outwards from ``rank``."""
-    return _first_from(levels, rank, bound + 1) - 1
+    return first_from(levels, rank, bound + 1) - 1
 
 
 @compiled

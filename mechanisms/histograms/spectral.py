@@ -168,9 +168,9 @@ class ChosenSpectral(Spectral):
         epsilon = channel.pure_epsilon(total * Fraction(self.share))
         added, candidates = self._weighed(plan, total - channel.pure_cost(epsilon), total)
         bounded = self._bounded(counts)
-        coordinates = exact_coordinates(bounded, plan)
+        exact = coordinates(bounded, plan.layout)
         radii = choose_radii(
-            coordinates,
+            exact,
             plan,
             added,
             candidates,
@@ -179,7 +179,7 @@ class ChosenSpectral(Spectral):
             channel=channel,
             where=self.name,
         )
-        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+        return measure(bounded, exact, plan, radii, channel), {"shape": list(counts.shape), "radii": radii}
 
     def _adds_in_squares(self) -> bool:
         """Say whether the score is -√(T² + c²) rather than -(T + c)."""
@@ -215,16 +215,6 @@ def measure(
         purpose="coefficients",
     )
     return {"coefficients": noisy}
-
-
-def exact_coordinates(bounded: Counts, plan: Plan) -> Floats:
-    """Return the coordinates of a table, double words of shape (2, N)."""
-    return coordinates(bounded, plan.layout)
-
-
-def public(counts: Counts, radii: int) -> dict[str, Any]:
-    """Return what a measurement says besides its noisy numbers."""
-    return {"shape": list(counts.shape), "radii": radii}
 
 
 def _floor(words: Floats) -> Floats:
@@ -310,8 +300,8 @@ class Plan:
     def widths(self) -> Places:
         """The exponent of the lattice width for the first 1, 2, ... radii, shape (m,)."""
         kept = self.ends.astype(np.float64)
-        each = self.bounds / (kept if self.definition == "pure" else np.sqrt(kept))
-        return np.frexp(each)[1].astype(np.int64) - 1 - _FINENESS
+        per_coordinate = self.bounds / (kept if self.definition == "pure" else np.sqrt(kept))
+        return np.frexp(per_coordinate)[1].astype(np.int64) - 1 - _FINENESS
 
     def spreads(self, loss: Fraction) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the standard deviation of the noise on a coordinate, and whether it can be drawn.
@@ -330,13 +320,7 @@ class Plan:
 def plan_for(
     shape: tuple[int, ...], transform: str, sensitivity: str, definition: Definition, cap: int, where: str
 ) -> Plan:
-    """Return the plan for a table, or refuse it.
-
-    Raises
-    ------
-    MechanismError
-        The error of the transform would add more than 1 % to the noise, or there are 2^31 cells or more.
-    """
+    """Return the plan for a table, or refuse it."""
     small = prod(shape) <= _FEW
     return (_small_plan if small else _plan)(shape, transform, sensitivity, definition, cap, where)
 
@@ -402,8 +386,8 @@ class Fpa(Spectral):
         plan = self._plan(counts, channel)
         radii = min(self.k, plan.ends.size)
         bounded = self._bounded(counts)
-        coordinates = exact_coordinates(bounded, plan)
-        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+        exact = coordinates(bounded, plan.layout)
+        return measure(bounded, exact, plan, radii, channel), {"shape": list(counts.shape), "radii": radii}
 
 
 @dataclass(frozen=True)
@@ -506,8 +490,8 @@ class Efpa(ChosenSpectral):
 def growing(ends: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which of the ascending ``ends`` are the first to reach 1, √2, 2, 2√2, ..., and the last one."""
     steps = np.arange(2 * int(ends[-1]).bit_length() + 1)
-    found = np.searchsorted(ends, np.floor(_GROWTH**steps))
+    result = np.searchsorted(ends, np.floor(_GROWTH**steps))
     marked = np.zeros(ends.size, dtype=np.bool_)
-    marked[found[found < ends.size]] = True
+    marked[result[result < ends.size]] = True
     marked[-1] = True
     return marked

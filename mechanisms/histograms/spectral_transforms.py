@@ -95,8 +95,8 @@ def coordinates(counts: NDArray[np.int64], plan: Layout) -> Floats:
     if plan.transform == "dct":
         unscaled = double_fourier.cosine_spectrum(values).reshape(2, -1)
     else:
-        found = double_fourier.spectrum(values).reshape(2, 2, -1)
-        unscaled = np.concatenate([found[0], found[1]], axis=1)
+        result = double_fourier.spectrum(values).reshape(2, 2, -1)
+        unscaled = np.concatenate([result[0], result[1]], axis=1)
     scales = np.array([square_root(1 << kind, plan.size) for kind in range(int(plan.kinds.max()) + 1)]).T
     return gathered(unscaled, plan.places, plan.kinds, np.ascontiguousarray(scales))
 
@@ -113,7 +113,8 @@ def forward(values: NDArray[Any], plan: Layout) -> Floats:
 def inverse(values: Floats, plan: Layout) -> Floats:
     """Return the table whose first coordinates are ``values``, shape (z,), and whose others are zero."""
     kept = values.size
-    unscaled = np.zeros(2 * _half(plan.shape) if plan.transform == "dft" else plan.size)
+    half_spectrum = prod(plan.shape[:-1]) * (plan.shape[-1] // 2 + 1)
+    unscaled = np.zeros(2 * half_spectrum if plan.transform == "dft" else plan.size)
     unscaled[plan.places[:kept]] = values
     if plan.transform == "dct":
         return np.asarray(fft.idctn(unscaled.reshape(plan.shape), type=2, norm="ortho"), dtype=np.float64)
@@ -135,10 +136,6 @@ def corner(plan: Layout) -> Floats:
         wave[0] = np.sqrt(1 / size)
         values = (values[:, None] * wave).reshape(-1)
     return values[plan.places]
-
-
-def _half(shape: tuple[int, ...]) -> int:
-    return prod(shape[:-1]) * (shape[-1] // 2 + 1)
 
 
 def _waves(shape: tuple[int, ...]) -> Layout:

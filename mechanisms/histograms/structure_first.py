@@ -289,8 +289,8 @@ class Bound:
         if not choices:
             return -inf
         around_means = self.centre == "mean"
-        each = structure / choices
-        epsilon = each if self.definition == "pure" else sqrt(2 * each)
+        amount = structure / choices
+        epsilon = amount if self.definition == "pure" else sqrt(2 * amount)
         rate = epsilon / (2 * (self.largest_count if around_means else 1))
         worst = self.cells * self.largest_count * (self.largest_count / 4 if around_means else 1 / 2)
         flat = -log1p(-rate * worst) if rate * worst < 1 else inf  # ln m/α for the first α

@@ -61,12 +61,7 @@ class Uniform(Mechanism):
     def query_variance(self, weights: ArrayLike, budget: Fraction, definition: Definition = "pure") -> float:
         """Return the noise variance of Σ weights·values; what the even spread gets wrong is not in it.
 
-        Parameters
-        ----------
-        weights
-            One number per cell, in the shape of the counts.
-        budget
-            ε, or ρ under zCDP.
+        ``weights``: One number per cell, in the shape of the counts. ``budget``: ε, or ρ under zCDP.
         """
         mean = float(np.mean(np.asarray(weights, dtype=np.float64)))
         return mean**2 * variance_for(budget, definition)

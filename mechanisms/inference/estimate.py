@@ -20,13 +20,8 @@ Invariants = Mapping[int, ArrayLike]
 class Estimate:
     """Values of every node and cell, with the variances of their linear estimates.
 
-    Attributes
-    ----------
-    values
-        (nodes, cells) float64.
-    variances
-        (nodes, cells), or (nodes, 1) where the variance does not depend on the cell; either way it
-        broadcasts against ``values``. Zero means known exactly.
+    ``values``: (nodes, cells) float64. ``variances``: (nodes, cells), or (nodes, 1) where the variance does
+    not depend on the cell; either way it broadcasts against ``values``. Zero means known exactly.
     """
 
     values: Floats
@@ -64,8 +59,8 @@ def refuse_values(wrong: Callable[[Floats], Bools], values: Floats, what: str, h
 
 def infinite(values: Floats) -> Bools:
     """Return where values are not finite numbers."""
-    found: Bools = ~np.isfinite(values)
-    return found
+    result: Bools = ~np.isfinite(values)
+    return result
 
 
 def into(out: Floats | None, values: Floats) -> Floats:

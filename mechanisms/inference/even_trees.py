@@ -54,7 +54,7 @@ class EvenTree:
 
     @classmethod
     def of(cls, cells: int, branching: int, variance: float, *, root: bool) -> EvenTree:
-        """Return the tree whose levels were all measured with one variance, the root only if so said."""
+        """Return the tree whose levels were all measured with one variance; the root is optional."""
         nodes, full, last = [cells], [variance], [variance]
         while nodes[-1] > 1:
             count = -(-nodes[-1] // branching)
@@ -69,10 +69,7 @@ class EvenTree:
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
         """Return the variance of the sum of cells start to stop - 1, for each of the queries.
 
-        Parameters
-        ----------
-        starts, stops
-            Shape (queries,), 0 <= start < stop <= cells.
+        ``starts``, ``stops``: Shape (queries,), 0 <= start < stop <= cells.
         """
         left, right = starts, stops - 1
         of_left = of_right = np.ones(starts.shape)

@@ -25,12 +25,8 @@ def isotonic(
 ) -> NDArray[np.float64]:
     """Return the vector f in order that minimises Σ weight·(value - f)²; O(n).
 
-    Parameters
-    ----------
-    values
-        Shape (n,), finite.
-    weights
-        Shape (n,), positive; by default all 1. For the least variance, one over the variance of each value.
+    ``values``: Shape (n,), finite. ``weights``: Shape (n,), positive; by default all 1. For the least
+    variance, one over the variance of each value.
 
     Raises
     ------

@@ -55,8 +55,8 @@ def expected_below(noisy: Floats, above: Floats, parents: Integers, variance: fl
             "the two levels differ in their cells", where="above", hint="give a row for each node"
         )
     possible = ~np.isnan(noisy)
-    found = np.where(possible, noisy, 0.0)
-    others = found.sum(axis=1, keepdims=True) - found
+    result = np.where(possible, noisy, 0.0)
+    others = result.sum(axis=1, keepdims=True) - result
     noise = variance * (possible.sum(axis=1, keepdims=True) - possible)
     others = _to_siblings(others, noise, parents, len(above))
     share = np.where(possible, np.maximum(above, 0.0)[parents], 0.0)

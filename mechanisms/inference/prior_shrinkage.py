@@ -28,7 +28,7 @@ from tabularium.mechanisms.noise_distributions import NOTHING, Noise
 LEAST = 200
 """Cells of a class: below, none is drawn, or the class is joined to the one of larger cells."""
 CHANGES = (1, 2, 4, 8)
-"""Changes whose shown part is told, in standard deviations of the noise."""
+"""Changes whose visible part is reported, in standard deviations of the noise."""
 _FIRST, _GROWTH, _CLASSES = 1 / 4, sqrt(2), 64
 _PLAINLY = 3.0  # by which the logarithm of a likelihood has to be larger
 _OUTLIER = 8  # standard deviations, beyond which a residual tells nothing of what is expected
@@ -153,9 +153,9 @@ def _classes(size: Floats, deviation: float) -> Integers:
     of = np.searchsorted(ends, size, side="right")
     sizes = np.bincount(of, minlength=len(ends) + 1)
     joined, number, cells = np.zeros(len(sizes), np.int64), 0, 0
-    for each in range(len(sizes) - 1, -1, -1):
-        joined[each], cells = number, cells + int(sizes[each])
-        if cells >= LEAST and sizes[:each].sum() >= LEAST:
+    for item in range(len(sizes) - 1, -1, -1):
+        joined[item], cells = number, cells + int(sizes[item])
+        if cells >= LEAST and sizes[:item].sum() >= LEAST:
             number, cells = number + 1, 0
     classes: Integers = number - joined[of]
     return classes
@@ -183,8 +183,8 @@ def _seen(grid: Grid, residuals: Floats, of: Integers) -> Integers:
     """Return how many residuals of each class lie at each point of the grid, (classes, points)."""
     points = len(grid.points)
     at: Integers = of * points + grid.places(residuals)
-    found: Integers = np.bincount(at, minlength=(int(of.max()) + 1) * points).reshape(-1, points)
-    return found
+    result: Integers = np.bincount(at, minlength=(int(of.max()) + 1) * points).reshape(-1, points)
+    return result
 
 
 def _between(rows: list[Floats], of: Integers, at: Floats) -> Floats:
@@ -192,23 +192,23 @@ def _between(rows: list[Floats], of: Integers, at: Floats) -> Floats:
     table = np.stack(rows)
     low = np.clip(np.floor(at), 0, table.shape[1] - 2).astype(np.int64)
     part = np.clip(at - low, 0.0, 1.0)
-    found: Floats = (1 - part) * table[of, low] + part * table[of, low + 1]
-    return found
+    result: Floats = (1 - part) * table[of, low] + part * table[of, low + 1]
+    return result
 
 
 def _shown(
     grid: Grid, laws: list[Posterior], cells: Integers, expected: list[float]
 ) -> tuple[tuple[int, float], ...]:
     """Return changes of some sizes with the part of them that is shown, over cells that can change so."""
-    found = []
+    result = []
     for times in CHANGES if cells.any() else ():
         change = grid.step * max(1, round(times * sqrt(grid.variance) / grid.step))
         parts = [
             (law.shown(change) + law.shown(-change)) / 2 if mean >= change else law.shown(change)
             for law, mean in zip(laws, expected, strict=True)
         ]
-        found.append((change, float(np.average(parts, weights=cells))))
-    return tuple(found)
+        result.append((change, float(np.average(parts, weights=cells))))
+    return tuple(result)
 
 
 REACH = 40
@@ -264,13 +264,13 @@ class Grid:
     @property
     def laws(self) -> Floats:
         """The laws that are mixed, (laws, points)."""
-        found, width = [np.where(self.points == 0, 1.0, 0.0)], max(1.0, _NARROWEST * sqrt(self.variance))
+        result, width = [np.where(self.points == 0, 1.0, 0.0)], max(1.0, _NARROWEST * sqrt(self.variance))
         while width < self.points[-1]:
-            found += [
+            result += [
                 np.where((side >= 0) & (side <= width), 1.0, 0.0) for side in (self.points, -self.points)
             ]
             width *= _GROWTH
-        made = np.stack(found)
+        made = np.stack(result)
         law: Floats = made / made.sum(axis=1, keepdims=True)
         return law
 
@@ -284,12 +284,8 @@ class Grid:
 class Posterior:
     """A law of changes, and what is to be thought of a change by its residual, point by point of the grid.
 
-    Attributes
-    ----------
-    mean, variance
-        (points,) of the change, given the residual.
-    half
-        (points,) half-width of the interval around that mean which holds the change as often as was asked.
+    ``mean``, ``variance``: (points,) of the change, given the residual. ``half``: (points,) half-width of the
+    interval around that mean which holds the change as often as was asked.
     """
 
     grid: Grid
@@ -318,11 +314,11 @@ def change_distributions(grid: Grid, seen: Integers) -> tuple[Floats, Floats]:
     laws = grid.laws
     likely = grid.with_noise(laws)
     weights = [_weights(likely, number) for number in seen]
-    found = [
+    result = [
         number[number > 0] @ np.log(own @ likely[:, number > 0])
         for own, number in zip(weights, seen, strict=True)
     ]
-    return np.stack(weights) @ laws, np.array(found)
+    return np.stack(weights) @ laws, np.array(result)
 
 
 def _weights(likely: Floats, seen: Integers) -> Floats:

@@ -69,7 +69,12 @@ def round_into(
 ) -> None:
     """Write the whole numbers of :func:`rounding` into ``table``, (nodes, cells), some families at a time."""
     values, variances = finite_estimate(tree, est)
-    refuse_values(_inexact, values, "has a value beyond exact whole numbers", "rescale the counts")
+    refuse_values(
+        lambda strip: np.abs(strip) > LARGEST_WHOLE,
+        values,
+        "has a value beyond exact whole numbers",
+        "rescale the counts",
+    )
     values, pinned = _pinned(tree, values, variances, invariants)
 
     table[tree.roots] = _round_roots(values[tree.roots], None if pinned is None else pinned[tree.roots])
@@ -81,11 +86,6 @@ def round_into(
                 None if pinned is None else pinned[block.children, strip],
                 table[block.parents, strip].astype(np.int64, copy=False),
             )
-
-
-def _inexact(values: Floats) -> Bools:
-    beyond: Bools = np.abs(values) > LARGEST_WHOLE
-    return beyond
 
 
 def _pinned(

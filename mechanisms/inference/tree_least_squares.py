@@ -105,17 +105,11 @@ def consistency(
 class TreeLeastSquares:
     """What least squares make of measurements of given variances, before there are any.
 
-    Parameters
-    ----------
-    variances
-        (nodes, cells), or (nodes, 1) where they do not depend on the cell: 0 exact, infinite not measured.
-    cells
-        Cells of the tables that it is for.
+    ``variances``: (nodes, cells), or (nodes, 1) where they do not depend on the cell: 0 exact, infinite not
+    measured. ``cells``: Cells of the tables that it is for.
 
-    Attributes
-    ----------
-    below
-        (nodes, cells or 1) variance of each node's best estimate from what was measured at and below it.
+    ``below``: (nodes, cells or 1) variance of each node's best estimate from what was measured at and below
+    it.
 
     Raises
     ------
@@ -256,7 +250,7 @@ def _refuse_undetermined(tree: Hierarchy, below: Floats, rows: Index, wrong: Boo
     """Raise when a node is wrong, naming an unmeasured leaf at or below it."""
     if not wrong.any():
         return
-    at, cell = (int(found[0]) for found in np.nonzero(wrong))
+    at, cell = (int(result[0]) for result in np.nonzero(wrong))
     node = int(np.arange(tree.nodes)[rows][at])
     while not tree.leaf[node]:
         # An unknown sum has an unknown term.

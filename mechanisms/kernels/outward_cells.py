@@ -19,12 +19,7 @@ def reaches(bins: int) -> int:
 def outward_sums(counts: Integers, places: Integers) -> Integers:
     """Return the sums of counts in the cells above each place, then in those below; the place is in none.
 
-    Parameters
-    ----------
-    counts
-        (rows, bins).
-    places
-        (rows,) a position in each row.
+    ``counts``: (rows, bins). ``places``: (rows,) a position in each row.
 
     Returns
     -------

@@ -32,10 +32,7 @@ _PAIRS = 1 << 22
 class Sums:
     """Sums over cells of a table that share no cell, laid out in rows and columns.
 
-    Attributes
-    ----------
-    of
-        (cells,) the sum that each cell is a part of, row·columns + column; -1 where it is in none.
+    ``of``: (cells,) the sum that each cell is a part of, row·columns + column; -1 where it is in none.
     """
 
     of: Indices
@@ -108,8 +105,8 @@ class LinearMeasurement(ABC):
         A whole number of noise more moves an estimate of variance V by √(V/this) at most: with the weights g,
         V = Σ g²·variance.
         """
-        found = [variance for noise in self.noise if (variance := noise.variance) >= NOTHING]
-        return min(found, default=SMALLEST_VARIANCE)
+        result = [variance for noise in self.noise if (variance := noise.variance) >= NOTHING]
+        return min(result, default=SMALLEST_VARIANCE)
 
     def estimate(self, chosen: Bools) -> tuple[float, float]:
         """Return the estimate of the sum of chosen cells, and its variance; nan and infinite if unknown."""
@@ -159,8 +156,8 @@ class NoisyCells(LinearMeasurement):
     def covariances(self, sums: Sums) -> Floats:
         """Return as many times the variance as each sum has cells; different sums have no noise in common."""
         number = np.bincount(sums.of[sums.of >= 0], minlength=sums.number)
-        each = number.reshape(sums.rows, sums.columns, 1) * self.variances
-        return np.asarray(each * np.eye(sums.columns))
+        variances = number.reshape(sums.rows, sums.columns, 1) * self.variances
+        return np.asarray(variances * np.eye(sums.columns))
 
 
 def noisy_counts(measured: Measured, purpose: str = "cells") -> NoisyCells | None:
@@ -196,9 +193,9 @@ def added_up(sums: Sums, keys: Indices, factors: Floats, variances: Floats) -> F
     """
     columns = sums.columns
     if columns == 1:
-        found: Floats = np.bincount(keys % sums.rows, variances * factors**2, sums.rows).astype(np.float64)
-        return found.reshape(-1, 1, 1)
-    found = np.zeros(sums.rows * columns**2)
+        result: Floats = np.bincount(keys % sums.rows, variances * factors**2, sums.rows).astype(np.float64)
+        return result.reshape(-1, 1, 1)
+    result = np.zeros(sums.rows * columns**2)
     opens = np.flatnonzero(np.diff(keys // columns, prepend=-1))  # the same error in the same row
     sizes = np.diff(opens, append=len(keys))
     first, number = np.repeat(opens, sizes), np.repeat(sizes, sizes)
@@ -212,8 +209,8 @@ def added_up(sums: Sums, keys: Indices, factors: Floats, variances: Floats) -> F
         right = first[left] + step
         row = keys[left] % sums.number // columns
         place = (row * columns + keys[left] % columns) * columns + keys[right] % columns
-        found += np.bincount(place, variances[left] * factors[left] * factors[right], len(found))
-    return found.reshape(sums.rows, columns, columns)
+        result += np.bincount(place, variances[left] * factors[left] * factors[right], len(result))
+    return result.reshape(sums.rows, columns, columns)
 
 
 def coalesced(keys: Indices, factors: Floats) -> tuple[Indices, Floats]:

@@ -88,17 +88,17 @@ class NoisyTree(LinearMeasurement):
     def estimates(self) -> Floats:
         """Return the leaves' estimates, spread evenly over their cells."""
         values = np.where(self.drawn >= 0, self.values, 0).astype(np.float64)
-        found = consistency(self.tree, values[:, None], self.variances).values[:, 0]
+        result = consistency(self.tree, values[:, None], self.variances).values[:, 0]
         sizes = np.bincount(self.leaf, minlength=self.tree.nodes)
-        return np.asarray((found / np.maximum(sizes, 1))[self.leaf])
+        return np.asarray((result / np.maximum(sizes, 1))[self.leaf])
 
     def known(self, sums: Sums) -> Bools:
         """Return which sums cut no leaf."""
         one = self._sum_of_leaves(sums)[self.leaf]
-        found = np.ones(sums.number + 1, bool)
+        result = np.ones(sums.number + 1, bool)
         cut = one != sums.of
-        found[one[cut]] = found[sums.of[cut]] = False
-        return found[:-1]
+        result[one[cut]] = result[sums.of[cut]] = False
+        return result[:-1]
 
     def covariances(self, sums: Sums) -> Floats:
         """Return the covariances of sums that cut no leaf."""
@@ -110,11 +110,11 @@ class NoisyTree(LinearMeasurement):
         share = np.zeros(self.tree.nodes)
         parents, below = self.tree.parents, self.tree.parents >= 0
         share[below] = t[below] / total[parents[below]]
-        found = np.zeros((sums.rows, sums.columns, sums.columns))
+        result = np.zeros((sums.rows, sums.columns, sums.columns))
         keys, slopes = np.empty(0, np.intp), np.empty(0)
         for depth in range(self.tree.depths - 1, -1, -1):
             if keys.size:  # slopes of nodes above those of the last round
-                found -= added_up(sums, keys, slopes, total[keys // number])
+                result -= added_up(sums, keys, slopes, total[keys // number])
             leaves = inside[starts[depth] : starts[depth + 1]]
             if leaves.size:
                 keys = np.concatenate([keys, leaves * number + of[leaves]])
@@ -122,16 +122,16 @@ class NoisyTree(LinearMeasurement):
                 keys, slopes = coalesced(keys, slopes)
             if keys.size:
                 nodes = keys // number
-                found += added_up(sums, keys, slopes, t[nodes])
+                result += added_up(sums, keys, slopes, t[nodes])
                 if depth:
                     keys, slopes = coalesced(parents[nodes] * number + keys % number, slopes * share[nodes])
-        return np.where(np.eye(sums.columns, dtype=bool), np.maximum(found, 0.0), found)
+        return np.where(np.eye(sums.columns, dtype=bool), np.maximum(result, 0.0), result)
 
     def _sum_of_leaves(self, sums: Sums) -> Indices:
         """Return (nodes,) the sum that a cell of each leaf is in; -1 where there is none."""
-        found = np.full(self.tree.nodes, -1, np.intp)
-        found[self.leaf] = sums.of
-        return found
+        result = np.full(self.tree.nodes, -1, np.intp)
+        result[self.leaf] = sums.of
+        return result
 
     @cached_property
     def _subtree(self) -> tuple[Floats, Floats]:
@@ -209,23 +209,23 @@ class SideBySide(LinearMeasurement):
 
     def estimates(self) -> Floats:
         """Return the estimates of every part where its cells lie."""
-        found = np.empty(self.cells)
+        result = np.empty(self.cells)
         for part, places in zip(self.parts, self.places, strict=True):
-            found[places] = part.estimates()
-        return found
+            result[places] = part.estimates()
+        return result
 
     def known(self, sums: Sums) -> Bools:
         """Return which sums each part knows its share of."""
-        found = np.ones((sums.rows, sums.columns), bool)
+        result = np.ones((sums.rows, sums.columns), bool)
         for part, places in zip(self.parts, self.places, strict=True):
             own, rows = sums.within(places)
-            found[rows] &= part.known(own).reshape(len(rows), sums.columns)
-        return found.reshape(-1)
+            result[rows] &= part.known(own).reshape(len(rows), sums.columns)
+        return result.reshape(-1)
 
     def covariances(self, sums: Sums) -> Floats:
         """Return the covariances of the shares of all parts, added up: no noise is in two of them."""
-        found = np.zeros((sums.rows, sums.columns, sums.columns))
+        result = np.zeros((sums.rows, sums.columns, sums.columns))
         for part, places in zip(self.parts, self.places, strict=True):
             own, rows = sums.within(places)
-            found[rows] += part.covariances(own)
-        return found
+            result[rows] += part.covariances(own)
+        return result

@@ -35,12 +35,7 @@ def bernoulli_exp(stream: WordStream, rate: Fraction) -> bool:
 def bernoulli_exp_each(stream: WordStream, folds: NDArray[np.int64], rate: Fraction) -> NDArray[np.bool_]:
     """Return one coin for each fold: True with probability ``exp(-folds · rate)``.
 
-    Parameters
-    ----------
-    folds
-        int64 array of shape (n,), non-negative.
-    rate
-        Positive.
+    ``folds``: int64 array of shape (n,), non-negative. ``rate``: Positive.
     """
     heads = np.ones(folds.shape, dtype=np.bool_)
     standing = np.flatnonzero(folds)

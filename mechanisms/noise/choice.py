@@ -21,28 +21,28 @@ def below(stream: WordStream, bound: int, count: int) -> NDArray[np.int64]:
     drop = np.uint64(64 - (bound - 1).bit_length())
     if drop == 64:
         return np.zeros(count, dtype=np.int64)
-    found: list[NDArray[np.int64]] = []
+    result: list[NDArray[np.int64]] = []
     missing = count
     while missing > 0:
         words = (stream.words64(missing) >> drop).astype(np.int64)
         kept = words[words < bound]
-        found.append(kept)
+        result.append(kept)
         missing -= kept.size
-    return np.concatenate(found)
+    return np.concatenate(result)
 
 
 def below_each(stream: WordStream, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return an independent uniform integer from 0 to bound - 1 for each bound, 1 <= bound < 2^53."""
     _, lengths = np.frexp(bounds - 1)  # exact below 2^53: the number of bits of bound - 1
-    found = np.zeros(bounds.shape, dtype=np.int64)
+    result = np.zeros(bounds.shape, dtype=np.int64)
     open_ = np.flatnonzero(lengths)
     while open_.size:
         drop = (64 - lengths[open_]).astype(np.uint64)
         words = (stream.words64(open_.size) >> drop).astype(np.int64)
         kept = words < bounds[open_]
-        found[open_[kept]] = words[kept]
+        result[open_[kept]] = words[kept]
         open_ = open_[~kept]
-    return found
+    return result
 
 
 def permute_and_flip(

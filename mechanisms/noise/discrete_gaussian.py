@@ -31,12 +31,8 @@ _LARGEST_ROOT = (1 << 31) - 1  # its square still fits in 63 bits
 def add_gaussian(stream: WordStream, values: NDArray[np.int64], variance: Fraction) -> NDArray[np.int64]:
     """Return ``values`` plus independent discrete Gaussian noise.
 
-    Parameters
-    ----------
-    values
-        int64 array of any shape, at most 2^62 in absolute value.
-    variance
-        σ² in P(z) proportional to exp(-z²/2σ²); positive, at most 2^52.
+    ``values``: int64 array of any shape, at most 2^62 in absolute value. ``variance``: σ² in P(z)
+    proportional to exp(-z²/2σ²); positive, at most 2^52.
     """
     if not 0 < variance <= LARGEST_VARIANCE:
         raise MechanismError(
@@ -55,7 +51,7 @@ def _draws(stream: WordStream, count: int, variance: Fraction) -> NDArray[np.int
     peak, parts = _peak(variance)
     scale = variance * parts / peak
     rate = 1 / (2 * variance * parts**2)
-    found: list[NDArray[np.int64]] = []
+    result: list[NDArray[np.int64]] = []
     missing = count
     while missing > 0:
         proposals = add_laplace(stream, np.zeros(missing + missing // 3 + 16, dtype=np.int64), scale)
@@ -64,9 +60,9 @@ def _draws(stream: WordStream, count: int, variance: Fraction) -> NDArray[np.int
         for place in np.flatnonzero(roots > _LARGEST_ROOT):
             accepted[place] = bernoulli_exp(stream, rate * int(roots[place]) ** 2)
         kept = proposals[accepted][:missing]
-        found.append(kept)
+        result.append(kept)
         missing -= kept.size
-    return np.concatenate(found)
+    return np.concatenate(result)
 
 
 def _peak(variance: Fraction) -> tuple[int, int]:

@@ -41,12 +41,8 @@ _GROUP_BITS = 8
 def add_laplace(stream: WordStream, values: NDArray[np.int64], scale: Fraction) -> NDArray[np.int64]:
     """Return ``values`` plus independent discrete Laplace noise.
 
-    Parameters
-    ----------
-    values
-        int64 array of any shape, at most 2^62 in absolute value.
-    scale
-        s in P(z) proportional to exp(-|z|/s); positive, at most 2^40.
+    ``values``: int64 array of any shape, at most 2^62 in absolute value. ``scale``: s in P(z) proportional to
+    exp(-|z|/s); positive, at most 2^40.
 
     Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), section 5.
     """
@@ -158,13 +154,8 @@ class Inversion:
     F_i lies within the cell; a tie is settled by 48 more bits, then 64 more at a time, against digits of F_i
     computed when they are needed. All of it is integer arithmetic.
 
-    Parameters
-    ----------
-    codes
-        The outcomes, none equal to ``TIE``.
-    cumulative
-        ``cumulative(bits)`` encloses F_1 < ... < F_{m-1}, F_i the probability of the first i outcomes. All
-        irrational, strictly between 0 and 1.
+    ``codes``: The outcomes, none equal to ``TIE``. ``cumulative``: ``cumulative(bits)`` encloses F_1 < ... <
+    F_{m-1}, F_i the probability of the first i outcomes. All irrational, strictly between 0 and 1.
     """
 
     def __init__(self, codes: Sequence[int], cumulative: Callable[[int], Iterable[Enclosure]]) -> None:
@@ -178,11 +169,11 @@ class Inversion:
     def draw(self, stream: WordStream, count: int) -> Codes:
         """Return ``count`` independent codes, shape (count,)."""
         words = stream.words16(count)
-        found = self.table.take(words)
-        ties = np.flatnonzero(found == TIE)
+        result = self.table.take(words)
+        ties = np.flatnonzero(result == TIE)
         if ties.size:
-            found[ties] = self.settle(stream, words[ties])
-        return found
+            result[ties] = self.settle(stream, words[ties])
+        return result
 
     def settle(self, stream: WordStream, words: Words16) -> Codes:
         """Return the outcomes of draws whose first 16 bits, ``words``, did not decide."""

@@ -98,12 +98,12 @@ def floors(cumulative: Callable[[int], Iterable[Enclosure]], bits: int) -> list[
     guard = GUARD
     top = (1 << bits) - 1
     while True:
-        found: list[int] = []
+        result: list[int] = []
         for value in cumulative(bits + guard):
             digits = min(value.high >> guard, top)
             if value.low >> guard != digits:
                 break
-            found.append(digits)
+            result.append(digits)
         else:
-            return found
+            return result
         guard *= 2

@@ -44,11 +44,8 @@ class WordStream(Protocol):
 class KeyStream:
     """Uniform random words; every call returns words that no other call returns.
 
-    Parameters
-    ----------
-    seed
-        None for a stream keyed by the operating system's generator. A text for a repeatable, **insecure**
-        stream: for tests and benchmarks only.
+    ``seed``: None for a stream keyed by the operating system's generator. A text for a repeatable,
+    **insecure** stream: for tests and benchmarks only.
     """
 
     def __init__(self, seed: str | None = None) -> None:

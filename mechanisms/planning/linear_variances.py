@@ -40,12 +40,8 @@ Cells = tuple[str, int]
 class PlannedTable:
     """A table that may be measured, or a public invariant.
 
-    Attributes
-    ----------
-    along, tree
-        The hierarchy; one node without a name where there is none.
-    cuts
-        Level -> nodes that are measured with it; empty for an invariant, which is known exactly.
+    ``along``, ``tree``: The hierarchy; one node without a name where there is none. ``cuts``: Level -> nodes
+    that are measured with it; empty for an invariant, which is known exactly.
     """
 
     name: str
@@ -80,19 +76,11 @@ class Spread:
 class LinearVariances:
     """The variances of all cells of some tables, as functions of the precisions of their measurements.
 
-    Parameters
-    ----------
-    tables
-        Tables and invariants, as they are made to agree.
-    agree
-        Whether they are; otherwise a cell has the variance of its own measurement.
+    ``tables``: Tables and invariants, as they are made to agree. ``agree``: Whether they are; otherwise a
+    cell has the variance of its own measurement.
 
-    Attributes
-    ----------
-    measurements
-        (table, level) of each precision.
-    classes
-        Name of a hierarchy -> classes of its nodes; ``None`` for tables without one.
+    ``measurements``: (table, level) of each precision. ``classes``: Name of a hierarchy -> classes of its
+    nodes; ``None`` for tables without one.
     """
 
     def __init__(self, tables: Sequence[PlannedTable], *, agree: bool = True) -> None:
@@ -111,22 +99,18 @@ class LinearVariances:
     def variances(self, precisions: Floats, *, slopes: bool = False) -> dict[str, Spread]:
         """Return the variance of a cell at every class of nodes of every table.
 
-        Parameters
-        ----------
-        precisions
-            (measurements,) not negative; above zero for the deepest level of every table.
-        slopes
-            With the derivatives by the precisions, (classes, measurements); else they are empty.
+        ``precisions``: (measurements,) not negative; above zero for the deepest level of every table.
+        ``slopes``: With the derivatives by the precisions, (classes, measurements); else they are empty.
         """
         width = 1 + (len(precisions) if slopes else 0)
         if not self._agree:
             return {name: Spread(self._own(name, precisions)[:, :width]) for name in self._shown()}
-        found = {name: np.zeros((len(self._measured[name]), width)) for name in self._shown()}
+        result = {name: np.zeros((len(self._measured[name]), width)) for name in self._shown()}
         for holders, weights in self._sets.items():
             solved = self._solved(holders, precisions, width)
-            for name in weights.keys() & found.keys():
-                found[name] += weights[name] * solved[self.tables[name].along][: len(found[name])]
-        return {name: Spread(table) for name, table in found.items()}
+            for name in weights.keys() & result.keys():
+                result[name] += weights[name] * solved[self.tables[name].along][: len(result[name])]
+        return {name: Spread(table) for name, table in result.items()}
 
     def _shown(self) -> list[str]:
         return [name for name, table in self.tables.items() if table.cuts]
@@ -145,11 +129,11 @@ class LinearVariances:
         """Return (classes, measurements): 1 where a measurement is of the nodes; a table's are the first."""
         classes = self.classes[table.along]
         nodes = classes.nodes[classes.nodes < table.tree.nodes]
-        found = np.zeros((len(nodes), len(self.measurements)))
+        result = np.zeros((len(nodes), len(self.measurements)))
         for place, (name, level) in enumerate(self.measurements):
             if name == table.name:
-                found[:, place] = np.isin(nodes, table.cuts[level])
-        return found
+                result[:, place] = np.isin(nodes, table.cuts[level])
+        return result
 
     def _holders(self) -> dict[tuple[str, ...], dict[str, float]]:
         """Return the sets of tables that have some term in common, with f / N² of each table."""
@@ -166,15 +150,15 @@ class LinearVariances:
             for size in range(len(table.flat) + 1)
             for chosen in combinations(sorted(name for name, cells in table.flat.items() if cells > 1), size)
         )
-        found: dict[tuple[str, ...], dict[str, float]] = {}
+        result: dict[tuple[str, ...], dict[str, float]] = {}
         for chosen in terms:
             names = tuple(name for name, table in self.tables.items() if set(chosen) <= set(table.flat))
             sizes = self.tables[names[0]].flat
             freedom = prod(sizes[dimension] - 1 for dimension in chosen)
-            weights = found.setdefault(names, dict.fromkeys(names, 0.0))
+            weights = result.setdefault(names, dict.fromkeys(names, 0.0))
             for name in names:
                 weights[name] += freedom / self.tables[name].cells ** 2
-        return found
+        return result
 
     def _own(self, name: str, precisions: Floats) -> Floats:
         weights = self._measured[name]
@@ -196,7 +180,7 @@ class LinearVariances:
             weight[:, 0] += own @ precisions if table.cuts else np.inf
             weight[:, 1:] += own[:, : width - 1]
         precision = weights.pop(None)[0]
-        trees = {along: _Tree(self.classes[along], each) for along, each in weights.items()}
+        trees = {along: _Tree(self.classes[along], item) for along, item in weights.items()}
         for tree in trees.values():
             total = tree.roots[0]
             precision[0] += np.inf if total[0] == 0 else 1 / total[0]
@@ -209,8 +193,8 @@ class LinearVariances:
 
 def _ratio(above: Floats, below: Floats | float) -> Floats:
     """Return a quotient, 0 where the divisor is 0."""
-    found: Floats = np.divide(above, below, out=np.zeros_like(above), where=np.asarray(below) != 0)
-    return found
+    result: Floats = np.divide(above, below, out=np.zeros_like(above), where=np.asarray(below) != 0)
+    return result
 
 
 class _Tree:
@@ -258,20 +242,20 @@ class _Tree:
 
     def down(self, whole: Floats) -> Floats:
         """Return the final variances, given that of the sum of all roots."""
-        found = np.zeros_like(self._below)
+        result = np.zeros_like(self._below)
         for there in self._levels:
-            above, total, parent = self._parents[there], self._totals, found
+            above, total, parent = self._parents[there], self._totals, result
             if above[0] < 0:
                 above, total, parent = np.zeros_like(there), self.roots, whole
             own, sums, known = self._below[there], total[above], parent[above]
-            share, told = _ratio(own[:, :1], sums[:, :1]), _ratio(known[:, :1], sums[:, :1])
-            found[there, :1] = own[:, :1] * (1 - share) + share**2 * known[:, :1]
-            found[there, 1:] = (
-                (1 - 2 * share + 2 * share * told) * own[:, 1:]
-                + share**2 * (1 - 2 * told) * sums[:, 1:]
+            share, ratio = _ratio(own[:, :1], sums[:, :1]), _ratio(known[:, :1], sums[:, :1])
+            result[there, :1] = own[:, :1] * (1 - share) + share**2 * known[:, :1]
+            result[there, 1:] = (
+                (1 - 2 * share + 2 * share * ratio) * own[:, 1:]
+                + share**2 * (1 - 2 * ratio) * sums[:, 1:]
                 + share**2 * known[:, 1:]
             )
-        return found
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,19 +290,19 @@ class NodeClasses:
         """Tell nodes apart by what is measured of them, (nodes, measurements), and by where they lie."""
         depth = tree.depth.astype(np.int64)
         types = _types(tree, depth, _numbered(measured))
-        found = np.zeros(tree.nodes, np.int64)
+        result = np.zeros(tree.nodes, np.int64)
         first = 0
         for level in range(tree.depths):
             there = np.flatnonzero(depth == level)
             above = tree.parents[there]
-            families = np.where(above < 0, -1, found[above])
-            found[there] = first + _numbered(np.stack([families, types[there]], axis=1))
-            first = int(found[there].max()) + 1
-        nodes = np.unique(found, return_index=True)[1]
+            families = np.where(above < 0, -1, result[above])
+            result[there] = first + _numbered(np.stack([families, types[there]], axis=1))
+            first = int(result[there].max()) + 1
+        nodes = np.unique(result, return_index=True)[1]
         parents = tree.parents[nodes]
-        parents = np.where(parents < 0, -1, found[parents])
-        sizes = np.bincount(found)
-        return cls(found, nodes, parents, sizes / np.where(parents < 0, 1, sizes[parents]), depth[nodes])
+        parents = np.where(parents < 0, -1, result[parents])
+        sizes = np.bincount(result)
+        return cls(result, nodes, parents, sizes / np.where(parents < 0, 1, sizes[parents]), depth[nodes])
 
 
 def _types(tree: Hierarchy, depth: Indices, labels: Indices) -> Indices:
@@ -350,7 +334,7 @@ class SeparateVariances:
 
     def __init__(self, groups: Sequence[LinearVariances]) -> None:
         self._groups = list(groups)
-        self.measurements = [each for group in groups for each in group.measurements]
+        self.measurements = [item for group in groups for item in group.measurements]
         ends = np.cumsum([len(group.measurements) for group in groups])
         self._own = [slice(end - len(g.measurements), end) for g, end in zip(groups, ends, strict=True)]
         self._holding = {name: group for group in groups for name in group.tables}
@@ -361,15 +345,15 @@ class SeparateVariances:
 
     def variances(self, precisions: Floats, *, slopes: bool = False) -> dict[str, Spread]:
         """Return the variance of a cell at every class of nodes; see :class:`LinearVariances`."""
-        found: dict[str, Spread] = {}
+        result: dict[str, Spread] = {}
         for group, own in zip(self._groups, self._own, strict=True):
             for name, spread in group.variances(precisions[own], slopes=slopes).items():
-                found[name] = spread
+                result[name] = spread
                 if slopes:
-                    found[name] = Spread(np.zeros((len(spread.table), 1 + len(precisions))))
-                    found[name].values[:] = spread.values
-                    found[name].slopes[:, own] = spread.slopes
-        return found
+                    result[name] = Spread(np.zeros((len(spread.table), 1 + len(precisions))))
+                    result[name].values[:] = spread.values
+                    result[name].slopes[:, own] = spread.slopes
+        return result
 
     def by_node(self, table: str, classes: Floats) -> Floats:
         """Return (nodes,) numbers of a table's nodes, given those of its classes."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import brentq, linprog, minimize, nnls
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.noise_distributions import NoiseCurve
@@ -40,12 +39,7 @@ _WIDE = 7.0  # logarithm of the factor by which a step of the search may change 
 class Goal:
     """A largest variance for all cells of one level of a table.
 
-    Attributes
-    ----------
-    depth
-        Of the level; 0 for a table without a hierarchy.
-    variance
-        After least squares; above zero.
+    ``depth``: Of the level; 0 for a table without a hierarchy. ``variance``: After least squares; above zero.
     """
 
     table: str
@@ -108,7 +102,7 @@ class BudgetProblem:
         self._ties = ties or Ties.none(len(needed))
         self._curves = list(curves)
         self._of = [
-            (curve, np.array([place for place, each in enumerate(curves) if each == curve]))
+            (curve, np.array([place for place, item in enumerate(curves) if item == curve]))
             for curve in dict.fromkeys(curves)
         ]
         self._convex = all(curve.definition == "zcdp" for curve in curves)
@@ -117,10 +111,10 @@ class BudgetProblem:
 
     def precisions(self, losses: Floats) -> Floats:
         """Return the precision of every measurement."""
-        found = np.zeros(len(losses))
+        result = np.zeros(len(losses))
         for curve, places in self._of:
-            found[places] = curve.precision(losses[places])
-        return found
+            result[places] = curve.precision(losses[places])
+        return result
 
     def worst(self, losses: Floats) -> Floats:
         """Return the largest variance over the cells of each goal, (goals,)."""
@@ -138,15 +132,16 @@ class BudgetProblem:
 
         Precision grows with the loss, or faster, so that the goals' own distance brackets it.
         """
+        from scipy.optimize import brentq
 
         def beyond(logarithm: float) -> float:
             return math.log(self.feasibility(math.exp(logarithm) * shape))
 
         away = -beyond(0.0)
-        found = brentq(beyond, min(0.0, away) - _SLACK, max(0.0, away) + _SLACK, xtol=1e-9)
-        while beyond(found) < 0:
-            found += 1e-9
-        enough: Floats = math.exp(found) * shape
+        result = brentq(beyond, min(0.0, away) - _SLACK, max(0.0, away) + _SLACK, xtol=1e-9)
+        while beyond(result) < 0:
+            result += 1e-9
+        enough: Floats = math.exp(result) * shape
         return enough
 
     def solve(self, near: Floats | None = None) -> Found:
@@ -255,14 +250,16 @@ class BudgetProblem:
 
         It is looked for in logarithms of losses, where steps are factors and ties are linear.
         """
+        from scipy.optimize import minimize
+
         parts, cells = start[free] / start[free].sum(), self._cells
         ties = self._ties.factors[free]
         ties = ties[:, ties.any(axis=0)]
 
         def losses(logarithms: Floats) -> Floats:
-            found = np.zeros(len(start))
-            found[free] = start[free] * np.exp(ties @ logarithms)
-            return found
+            result = np.zeros(len(start))
+            result[free] = start[free] * np.exp(ties @ logarithms)
+            return result
 
         def held(logarithms: Floats) -> Floats:
             return np.log(self._held(losses(logarithms), cells)[0])
@@ -270,8 +267,8 @@ class BudgetProblem:
         def slopes(logarithms: Floats) -> Floats:
             at = losses(logarithms)
             values, rates = self._held(at, cells, slopes=True)
-            found: Floats = (rates * at)[:, free] @ ties / values[:, None]
-            return found
+            result: Floats = (rates * at)[:, free] @ ties / values[:, None]
+            return result
 
         made = minimize(
             lambda x: float(parts @ np.exp(ties @ x)),
@@ -316,6 +313,8 @@ class BudgetProblem:
 
     def _drives(self, losses: Floats) -> Floats:
         """Return the parts of the budget that goals cause: multipliers that hold the optimum in balance."""
+        from scipy.optimize import nnls
+
         _, rates, goals = self._tangents(losses, 10 * _TIGHT)
         ties = self._ties.factors
         multipliers = nnls(((rates * losses) @ ties).T, losses @ ties)[0]
@@ -325,6 +324,8 @@ class BudgetProblem:
 
     def _gap(self, losses: Floats) -> float:
         """Return the largest part of the budget that could be saved, by linear programming on tangents."""
+        from scipy.optimize import linprog
+
         values, rates, _ = self._tangents(losses, 1.0)
         scale = np.where(losses > 0, losses, losses.max())
         bound = linprog(
@@ -349,10 +350,7 @@ def rounded_shares(parts: Mapping[str, float], denominator: int) -> dict[str, Fr
 
     What the fractions rounded down leave goes to those that lost most (Hamilton's method).
 
-    Parameters
-    ----------
-    parts
-        Name -> a part, above zero; they need not add to one.
+    ``parts``: Name -> a part, above zero; they need not add to one.
 
     Examples
     --------
@@ -361,16 +359,16 @@ def rounded_shares(parts: Mapping[str, float], denominator: int) -> dict[str, Fr
     """
     whole = sum(parts.values())
     wanted = {name: denominator * part / whole for name, part in parts.items()}
-    found = {name: max(1, math.floor(number)) for name, number in wanted.items()}
-    order = sorted(wanted, key=lambda name: wanted[name] - found[name], reverse=True)
-    left = denominator - sum(found.values())
+    result = {name: max(1, math.floor(number)) for name, number in wanted.items()}
+    order = sorted(wanted, key=lambda name: wanted[name] - result[name], reverse=True)
+    left = denominator - sum(result.values())
     for name in order[: max(left, 0)]:
-        found[name] += 1
+        result[name] += 1
     while left < 0:  # shares that were raised to 1
-        largest = max(found, key=lambda name: found[name])
-        found[largest] -= 1
+        largest = max(result, key=lambda name: result[name])
+        result[largest] -= 1
         left += 1
-    return {name: Fraction(number, denominator) for name, number in found.items()}
+    return {name: Fraction(number, denominator) for name, number in result.items()}
 
 
 def short_above(amount: float) -> Fraction:
@@ -383,22 +381,18 @@ def short_above(amount: float) -> Fraction:
     """
     for digits in range(1, _DIGITS + 1):
         step = Fraction(10) ** (math.floor(math.log10(amount)) - digits + 1)
-        found = math.ceil(Fraction(amount) / step) * step
-        if found <= Fraction(amount) * Fraction(201, 200):
+        result = math.ceil(Fraction(amount) / step) * step
+        if result <= Fraction(amount) * Fraction(201, 200):
             break
-    return found
+    return result
 
 
 @dataclass(frozen=True)
-class Place:
+class LossSlot:
     """What one measurement is of.
 
-    Attributes
-    ----------
-    table, level
-        Arrays of one table have the same parts for their levels.
-    head
-        The array whose loss it follows: its own, or one of its table to which it is in proportion.
+    ``table``, ``level``: Arrays of one table have the same parts for their levels. ``head``: The array whose
+    loss it follows: its own, or one of its table to which it is in proportion.
     """
 
     table: str
@@ -438,7 +432,7 @@ class Ties:
         return cls(np.eye(measurements), every, every, np.ones(measurements))
 
     @classmethod
-    def of(cls, places: Sequence[Place], proportions: Floats) -> Ties:
+    def of(cls, places: Sequence[LossSlot], proportions: Floats) -> Ties:
         """Tie the arrays of each table, whose levels stand in one order, the deepest last."""
         heads: dict[str, set[str]] = {}
         for place in places:
@@ -468,14 +462,14 @@ class Ties:
 
     def following(self, losses: Floats) -> Floats:
         """Return losses of which only those of heads count: the others are in proportion to them."""
-        found: Floats = losses[self.heads] * self.proportions
-        return found
+        result: Floats = losses[self.heads] * self.proportions
+        return result
 
     def fitted(self, losses: Floats) -> Floats:
         """Return the tied losses that are nearest to some, in logarithms; what is zero stays so."""
         free = losses > 0
         wanted = np.log(losses[free] / self.proportions[free])
         unknowns = np.linalg.lstsq(self.factors[free], wanted, rcond=None)[0]
-        found = np.zeros(len(losses))
-        found[free] = self.proportions[free] * np.exp(self.factors[free] @ unknowns)
-        return found
+        result = np.zeros(len(losses))
+        result[free] = self.proportions[free] * np.exp(self.factors[free] @ unknowns)
+        return result

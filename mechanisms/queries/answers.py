@@ -70,9 +70,9 @@ class _Bound:
         """Return what is asked for, from its cells."""
         query, measured = self.query, measure_in(self.table)
         if query.measure == "share":
-            found = evaluate("average", cells, *self.numbers, level)
+            result = evaluate("average", cells, *self.numbers, level)
             # Ends are searched for: 0 and 1 are hit all but exactly.
-            values = replace(found, low=np.round(found.low, 9), high=np.round(found.high, 9))
+            values = replace(result, low=np.round(result.low, 9), high=np.round(result.high, 9))
             return values.times(100.0) if query.percent else values
         signed = measured is not None and measured.signed
         values = evaluate(query.measure, cells, *self.numbers, level, share=query.share, signed=signed)
@@ -171,18 +171,14 @@ def ask(
     )
     asked, used = best.put, tuple[str, ...]()
     values, published = asked.evaluated(best.cells, level), _published(best, level)
-    if (
-        asked.query.measure == "count"
-        and isinstance(best.source, NoisySource)
-        and isinstance(asked.rows, Rows)
-    ):
+    if asked.query.measure == "count" and isinstance(best.source, NoisySource):
         values, used = condition_on_totals(best.source, asked.table.known, asked.rows, values, level)
     worst = best.source.method not in ("added up", "unknown") and bool(best.cells.rms_error.any())
     shares = in_words(query) if query.measure == "share" else ""
     answer = _answer(asked, best.source, values, published, level)
-    said = f"{shares} {WORST}" if shares and worst else shares
+    shares = f"{shares} {WORST}" if shares and worst else shares
     return replace(
-        answer, invariants=used, spread=cut and not isinstance(best.source, NoisySource), shares=said
+        answer, invariants=used, spread=cut and not isinstance(best.source, NoisySource), shares=shares
     )
 
 
@@ -207,17 +203,19 @@ def _answer(
 
 
 def _of_property(query: Query, histograms: Sequence[SizeHistogram], level: float) -> Answer:
-    histogram, found = estimate_property(query, histograms)
-    row = Row((), found.value, None, None, None, None)
-    said = f"Estimator: {found.estimator} ({found.source}). {found.error}"
-    return Answer(query.measure, (), (row,), level, histogram.name, "estimated", 0, False, estimator=said)
+    histogram, result = estimate_property(query, histograms)
+    row = Row((), result.value, None, None, None, None)
+    estimator = f"Estimator: {result.estimator} ({result.source}). {result.error}"
+    return Answer(
+        query.measure, (), (row,), level, histogram.name, "estimated", 0, False, estimator=estimator
+    )
 
 
 def _sources(put: _Bound, wanted: str | None) -> list[Source]:
     table = put.table
     noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
-    if noisy and put.parts is not None and (beside := noisy[0].beside) is not None:
-        noisy.append(beside)
+    if noisy and put.parts is not None and (alternative := noisy[0].alternative) is not None:
+        noisy.append(alternative)
     published = [] if table.published is None or wanted == "measurements" else [table.published]
     if noisy and published and (published[0].noise is not None or np.isnan(published[0].values).any()):
         published = []  # the same noise, moved, which is never better known; or some of it is suppressed
@@ -233,7 +231,7 @@ def _shares(query: Query, tables: Sequence[QuerySource]) -> list[_Bound]:
         except InputError as error:
             failed.append(error)
             continue
-        parts = Parts.of_rows(whole.plan, whole.rows, part.rows, made_of_tests=bool(query.passing))
+        parts = Parts.of_plans(whole.plan, part.plan, whole.table.axes, made_of_tests=bool(query.passing))
         put.append(_Bound(whole.table, query, part.plan, parts.part, parts))
     if not put:
         _bound(part_of(query), tables)  # which says what of several tables is missing
@@ -243,14 +241,14 @@ def _shares(query: Query, tables: Sequence[QuerySource]) -> list[_Bound]:
 
 def _bound(query: Query, tables: Sequence[QuerySource]) -> list[_Bound]:
     put = asked_of(query, tables)
-    found, failed = [], []
+    result, failed = [], []
     for table, own in put:
         try:
-            found.append((table, own, bind(own, table.axes.attributes)))
+            result.append((table, own, bind(own, table.axes.attributes)))
         except InputError as error:
             failed.append(error)
-    if found:
-        return [_Bound(*each, Rows.laid(each[2], each[0].axes)) for each in found]
+    if result:
+        return [_Bound(*item, Rows.laid(item[2], item[0].axes)) for item in result]
     failed += _of_other_records(query, tables)
     if len(failed) == 1 or not put:
         raise failed[0]
@@ -293,17 +291,17 @@ def _of_other_records(query: Query, tables: Sequence[QuerySource]) -> list[Input
 
 def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) -> Answer:
     """Return an answer whose rows are published cells of a measure that does not add up."""
-    known = [] if source == "measurements" else [each for each in put if each.table.single is not None]
-    for each in known:
-        single = each.table.single
-        if single is None or not each.is_shown or level != single.level:
+    known = [] if source == "measurements" else [item for item in put if item.table.single is not None]
+    for item in known:
+        single = item.table.single
+        if single is None or not item.is_shown or level != single.level:
             continue
-        cells = _single(each, single)
+        cells = _single(item, single)
         if np.isnan(cells.values).any():
             continue
         (value,), (margin,) = cells.values.T, cells.moved.T
         error = np.where(np.isfinite(margin), margin / quantile(level), np.nan)
-        return _answer(each, single, Values(value, error, value - margin, value + margin), value, level)
+        return _answer(item, single, Values(value, error, value - margin, value + margin), value, level)
     if known:
         raise InputError(
             "published numbers of this measure do not make those of several cells, or at another level",
@@ -463,41 +461,43 @@ class Answer:
 
 def describe(answer: Answer) -> str:
     """Return how the intervals of an answer are made, in sentences."""
-    said = [METHODS[answer.method]]
+    sentences = [METHODS[answer.method]]
     if answer.estimator:
-        said.append(answer.estimator)
+        sentences.append(answer.estimator)
     if answer.spread:
-        said.append(
+        sentences.append(
             "What is asked is no combination of what was measured: it cuts groups of cells of which the sums "
             "alone were measured, and whose counts are spread evenly within each group."
         )
     if answer.shares:
-        said.append(
+        sentences.append(
             f"{answer.shares} The interval of a share holds every ratio that the part and the rest allow."
         )
     if answer.measure == "average":
-        said.append("The interval of an average holds every ratio that the sum and the count together allow.")
+        sentences.append(
+            "The interval of an average holds every ratio that the sum and the count together allow."
+        )
     if answer.measure in {"min", "max"}:
-        said.append(
+        sentences.append(
             "The answer is the most extreme value that surely occurs; what lies beyond it in the interval "
             "may occur so rarely that noise hides it."
         )
     if answer.invariants:
-        said.append(
+        sentences.append(
             f"Made use of are the public numbers {' and '.join(answer.invariants)}: what they fix is exact, "
             "and a part of it is known better."
         )
     if answer.of is not None:
-        said.append(answer.of.about)
+        sentences.append(answer.of.about)
     if answer.measure == "quantile":
-        said.append(
+        sentences.append(
             "The interval of a quantile holds every number that could have this share of all up to it."
         )
     if answer.binned and answer.measure in {"sum", "average", "quantile"}:
-        said.append(
+        sentences.append(
             "Numbers are published in bins: the answer takes every record at the middle of its bin, and the "
             "interval holds whatever their spread inside the bins could make of it."
         )
     if answer.up_to is not None:
-        said.append(f"The last bin was taken to end at {answer.up_to}, as the question says.")
-    return " ".join(said)
+        sentences.append(f"The last bin was taken to end at {answer.up_to}, as the question says.")
+    return " ".join(sentences)

@@ -101,7 +101,7 @@ class Attribute:
         low, end = np.asarray(edges[:-1], float), np.asarray(edges[1:], float)
         high = np.append(np.nextafter(end[:-1], -np.inf), end[-1])
         names, rest = tuple(labels), np.full(len(labels) - len(low), np.nan)
-        return cls(name, names, names, *(np.append(each, rest) for each in (low, high, end)))
+        return cls(name, names, names, *(np.append(item, rest) for item in (low, high, end)))
 
     @classmethod
     def categories(cls, name: str, codes: Sequence[str], labels: Sequence[str] | None = None) -> Attribute:
@@ -132,10 +132,10 @@ class Attribute:
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
         """Return the cells that have one of the values; refuse one that is not there, or could be several."""
-        found = np.zeros(self.cells, bool)
+        result = np.zeros(self.cells, bool)
         for value in values:
-            found[self._cell(value)] = True
-        return found
+            result[self._cell(value)] = True
+        return result
 
     def span(self, op: Op, bound: Word, level: str | None = None) -> Bools:
         """Return the cells whose numbers all lie on one side of a bound, which may not lie inside a bin."""
@@ -324,14 +324,14 @@ AnyAttribute = Attribute | TreeAttribute
 
 def one_of(value: Word, codes: Sequence[str], labels: Sequence[str]) -> int | None:
     """Return the place that a code or label names, as written first, then in any case; refuse several."""
-    for found in _matches(value.text, codes, labels):
-        if len(found) == 1:
-            return found[0]
-        if found:
+    for result in _matches(value.text, codes, labels):
+        if len(result) == 1:
+            return result[0]
+        if result:
             raise query_error(
                 value.at,
                 f"{plain(value.text)} names several values",
-                f"write the code: {listed([codes[i] for i in found])}",
+                f"write the code: {listed([codes[i] for i in result])}",
             )
     return None
 
@@ -372,8 +372,8 @@ def near(text: str, codes: Sequence[str], labels: Sequence[str], most: int = 3) 
     for names in (codes[:_COMPARED], labels[:_COMPARED]):
         for code, name in zip(codes, names, strict=False):
             folded.setdefault(name.casefold(), code)
-    found = difflib.get_close_matches(text.casefold(), folded, n=most, cutoff=0.6)
-    return list(dict.fromkeys(folded[each] for each in found))
+    result = difflib.get_close_matches(text.casefold(), folded, n=most, cutoff=0.6)
+    return list(dict.fromkeys(folded[item] for item in result))
 
 
 def listed(names: Sequence[str], limit: int = 8) -> str:

@@ -83,17 +83,17 @@ class SelectedCells:
 
     def weighted(self, weights: Floats, level: float) -> WeightedSums:
         """Return Σ w·cells for every row, with weights (cells,) or (rows, cells)."""
-        each = np.broadcast_to(np.asarray(weights, float), self.values.shape)
-        size = np.abs(each)
+        weight = np.broadcast_to(np.asarray(weights, float), self.values.shape)
+        size = np.abs(weight)
         zero_one = bool(((size == 0) | (size == 1)).all())
         if self.covariances is None:
-            noise, jump = (self.variance * each**2).sum(axis=1), (self.step * size).max(axis=1, initial=0.0)
+            noise, jump = (self.variance * weight**2).sum(axis=1), (self.step * size).max(axis=1, initial=0.0)
         else:
-            noise = np.maximum(np.einsum("ri,rij,rj->r", each, self.covariances, each), 0.0)
+            noise = np.maximum(np.einsum("ri,rij,rj->r", weight, self.covariances, weight), 0.0)
             jump = np.minimum(self._largest_jump(noise), (self.step * size).sum(axis=1))
         return self._bounded(
             level,
-            value=(each * self.values).sum(axis=1),
+            value=(weight * self.values).sum(axis=1),
             noise=noise,
             jump=jump,
             rms_error=_added(size, self.rms_error),
@@ -103,8 +103,8 @@ class SelectedCells:
 
     def tails(self, order: Indices, level: float) -> WeightedSums:
         """Return the sums of the last k cells in an order, for k = all, ..., 2, 1: (rows, cells) each."""
-        found = self.excess(order[::-1], 0.0, level)
-        return WeightedSums(*(each[:, ::-1] for each in (found.value, found.standard_error, found.half)))
+        result = self.excess(order[::-1], 0.0, level)
+        return WeightedSums(*(item[:, ::-1] for item in (result.value, result.standard_error, result.half)))
 
     def excess(self, order: Indices, share: float, level: float) -> WeightedSums:
         """Return the first k cells in an order less a share of all, for k = 1, 2, ..., all: (rows, cells).
@@ -172,7 +172,7 @@ class SelectedCells:
         moved: Floats,
         terms: Integers | None,
     ) -> WeightedSums:
-        """Return weighted sums from the parts of their errors, as told on the page on errors of answers."""
+        """Return weighted sums from the parts of their errors, as on the page on errors of answers."""
         noise = np.where(noise < NOTHING, 0.0, noise)  # noise that is hardly ever anything but 0 is none
         half = np.where(noise > 0, margins(noise + jump**2 / 12, level) + jump / 2, 0.0)
         if terms is not None and self.scale is not None:

@@ -196,10 +196,10 @@ def parse_tests(text: str) -> tuple[Test, ...]:
     2
     """
     parser = _Parser(_tokens(text))
-    found = parser.tests()
+    result = parser.tests()
     if parser.now.kind != "end":
         parser.fail("go on with `and TEST` or `or TEST`")
-    return found
+    return result
 
 
 def query_error(at: int, what: str, hint: str = "") -> InputError:
@@ -216,12 +216,12 @@ def plain(text: str, limit: int = 40) -> str:
 def _tokens(text: str) -> list[_Token]:
     if len(text) > LONGEST:
         raise InputError("the query is too long", where="query", hint=f"write at most {LONGEST} characters")
-    found, place = [], 0
+    result, place = [], 0
     while match := _TOKEN.match(text, place):
         kind = str(match.lastgroup)
         piece = match[kind]
         shown = piece[1:-1] if kind == "quoted" else _SIGNS.get(piece, piece)
-        found.append(_Token(kind, shown, match.start(kind) + 1))
+        result.append(_Token(kind, shown, match.start(kind) + 1))
         place = match.end()
     rest = text[place:].lstrip()
     if rest:
@@ -229,7 +229,7 @@ def _tokens(text: str) -> list[_Token]:
         if rest[0] in "'\"":
             raise query_error(at, "these quotes are not closed", f"add a {rest[0]}")
         raise query_error(at, f"{plain(rest[0])} has no meaning here", "write != for not equal")
-    return [*found, _Token("end", "", len(text) + 1)]
+    return [*result, _Token("end", "", len(text) + 1)]
 
 
 class _Parser:

@@ -32,7 +32,7 @@ from tabularium.mechanisms.inference import margins
 from tabularium.mechanisms.queries.attributes import AnyAttribute, Attribute, close, listed
 from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.grammar import PROPERTIES, Measure, Op, Query, Word, plain, query_error
-from tabularium.mechanisms.queries.selection import Plan, Rows, find, known_names
+from tabularium.mechanisms.queries.selection import Axes, CellClasses, Plan, Rows, find, known_names
 from tabularium.mechanisms.queries.sources import (
     KnownSums,
     LinearTable,
@@ -95,10 +95,10 @@ def evaluate(
 
 
 def _count(cells: SelectedCells, level: float) -> Values:
-    found = cells.weighted(np.ones(cells.values.shape[1]), level)
-    lifted = np.maximum(found.value, 0)
-    low, high = np.maximum(lifted - found.half, 0), lifted + found.half
-    return Values(found.value, found.standard_error, np.where(np.isfinite(high), low, np.nan), high)
+    result = cells.weighted(np.ones(cells.values.shape[1]), level)
+    lifted = np.maximum(result.value, 0)
+    low, high = np.maximum(lifted - result.half, 0), lifted + result.half
+    return Values(result.value, result.standard_error, np.where(np.isfinite(high), low, np.nan), high)
 
 
 def _sum(cells: SelectedCells, low: Floats, high: Floats, level: float, *, signed: bool) -> Values:
@@ -148,10 +148,10 @@ def _upper_average(cells: SelectedCells, numbers: Floats, count: Floats, level: 
 
     def contradicted(average: Floats) -> Bools:
         weights = numbers - average[:, None]
-        above, below = (np.maximum(each, 0) * cells.values for each in (weights, -weights))
+        above, below = (np.maximum(item, 0) * cells.values for item in (weights, -weights))
         apart = np.maximum(above.sum(axis=1), 0) - np.maximum(below.sum(axis=1), 0)
-        found: Bools = np.abs(apart) > cells.weighted(weights, level).half
-        return found
+        result: Bools = np.abs(apart) > cells.weighted(weights, level).half
+        return result
 
     inside = np.clip(cells.weighted(numbers, level).value / count, least, most)
     outside = np.maximum(inside, most)
@@ -171,11 +171,11 @@ def _crossing(beyond: Callable[[Floats], Bools], inside: Floats, outside: Floats
 def _quantile(cells: SelectedCells, low: Floats, high: Floats, share: float, level: float) -> Values:
     order = np.argsort(low, kind="stable")
     low, high = low[order], high[order]
-    found, last = cells.excess(order, share, level), len(low) - 1
+    result, last = cells.excess(order, share, level), len(low) - 1
     some = cells.values.sum(axis=1) > 0
-    at = np.minimum((found.value < -_ROUNDING).sum(axis=1), last)
-    first = np.argmax(found.value + found.half >= 0, axis=1)  # at the last number all records are counted
-    before = found.value[:, :-1] - found.half[:, :-1] < 0
+    at = np.minimum((result.value < -_ROUNDING).sum(axis=1), last)
+    first = np.argmax(result.value + result.half >= 0, axis=1)  # at the last number all records are counted
+    before = result.value[:, :-1] - result.half[:, :-1] < 0
     final = np.where(before.any(axis=1), last - np.argmax(before[:, ::-1], axis=1), 0)
     # Noise may leave nothing: then the two tests contradict each other, and both ends are kept.
     first, final = np.minimum(first, final), np.maximum(first, final)
@@ -191,10 +191,10 @@ def _largest(cells: SelectedCells, low: Floats, high: Floats, level: float) -> V
     """Return bounds of the maximum; its value is the least number of the last cell that surely has any."""
     order = np.argsort(low, kind="stable")
     low, high = low[order], high[order]
-    found = cells.tails(order, level)
+    result = cells.tails(order, level)
     # All tails up to the last one that surely has records; all tails from the first one that surely has none.
-    least = np.cumprod(found.value > found.half, axis=1).sum(axis=1) - 1
-    empty = found.value + found.half < 1
+    least = np.cumprod(result.value > result.half, axis=1).sum(axis=1) - 1
+    empty = result.value + result.half < 1
     most = len(low) - 1 - np.cumprod(empty[:, ::-1], axis=1).sum(axis=1)
     most = np.maximum(most, least)
     return Values(
@@ -215,12 +215,12 @@ def condition_on_totals(
     """Return counts, which measurements alone gave, with what invariants say of them, and whose names."""
     if not known or len(rows.labels) * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
         return counts, ()
-    found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
+    result = [item.copy() for item in (counts.value, counts.standard_error, counts.low, counts.high)]
     used: dict[str, None] = {}
     for row in range(len(rows.labels)):
-        cells = rows.of == row
+        cells = rows.cells == row
         variance, value, most, name = min(
-            (_conditioned(table, each, cells) for each in known), key=itemgetter(0)
+            (_conditioned(table, item, cells) for item in known), key=itemgetter(0)
         )
         if variance >= 0.999 * counts.standard_error[row] ** 2:
             continue
@@ -229,9 +229,9 @@ def condition_on_totals(
         half = float(margins(np.array([variance + step**2 / 12]), level)[0]) + step / 2
         ends = (0.0, most) if variance > 0 else (value, value)
         low, high = (min(max(value + sign * half, ends[0]), ends[1]) for sign in (-1, 1))
-        for column, number in zip(found, (value, math.sqrt(variance), low, high), strict=True):
+        for column, number in zip(result, (value, math.sqrt(variance), low, high), strict=True):
             column[row] = number
-    return Values(*found), tuple(used)
+    return Values(*result), tuple(used)
 
 
 def _conditioned(table: NoisySource, known: KnownSums, cells: Bools) -> tuple[float, float, float, str]:
@@ -243,10 +243,10 @@ def _conditioned(table: NoisySource, known: KnownSums, cells: Bools) -> tuple[fl
     whole, most = touched[groups] & table.possible, float(known.values[touched].sum())
     if most == 0 or (whole == cells).all():
         return 0.0, most, most, known.name
-    found = table.parts(cells, whole & ~cells)
-    if found is None:
+    result = table.parts(cells, whole & ~cells)
+    if result is None:
         return math.inf, most, most, known.name
-    values, covariances = found
+    values, covariances = result
     both, of_whole = float(covariances[0].sum()), float(covariances.sum())
     value = float(values[0] + both / of_whole * (most - values.sum()))
     return max(float(covariances[0, 0]) - both**2 / of_whole, 0.0), value, most, known.name
@@ -284,19 +284,15 @@ class Parts:
     of: Indices
 
     @classmethod
-    def of_rows(cls, whole: Plan, wholes: Rows, parts: Rows, *, made_of_tests: bool) -> Parts:
-        """Return the groups within others, or what of the same groups passes tests.
-
-        Raises
-        ------
-        InputError
-            If a group lies in several others.
-        """
+    def of_plans(cls, whole: Plan, part: Plan, axes: Axes, *, made_of_tests: bool) -> Parts:
+        """Return the groups within others, or what of the same groups passes tests."""
+        classes = CellClasses.of_plans(axes.attributes, whole, part)
+        wholes, parts = Rows.laid(whole, axes, classes), Rows.laid(part, axes, classes)
         if made_of_tests:
             passing = replace(wholes, of=np.where(parts.of >= 0, wholes.of, -1))
             return cls(wholes, passing, np.arange(len(wholes.labels)))
         for name, by in zip(whole.headings, whole.by, strict=True):
-            if _inside(parts, Rows.laid(replace(whole, by=(by,)), wholes.axes)) is None:
+            if _inside(parts, Rows.laid(replace(whole, by=(by,)), axes, classes)) is None:
                 raise InputError(
                     f"a group lies in several of {plain(name)}, not within one",
                     where="query",
@@ -315,7 +311,7 @@ class Parts:
         """Return (rows, 2) what a source knows of every part and the rest of its whole; None as it does."""
         cut = isinstance(source, LinearTable) or (self._cut_the_tree and not source.of_leaves_alone)
         # Published levels need not agree, so that what their errors have in common is not known.
-        affordable = len(self.of) * self.part.of.size <= MOST_WORK
+        affordable = len(self.of) * len(self.part.leaves) * math.prod(self.part.axes.shape) <= MOST_WORK
         if cut and affordable and isinstance(source, NoisySource):
             return self._jointly(source)
         return self._selected(source, at_worst=cut)
@@ -332,13 +328,13 @@ class Parts:
 
     def _jointly(self, source: NoisySource) -> SelectedCells | None:
         """Return parts and rests with what their estimates have in common."""
-        found = []
+        result = []
         for place, of in enumerate(self.of):
-            own = self.part.of == place
-            if (known := source.parts(own, (self.whole.of == of) & ~own)) is None:
+            own = self.part.cells == place
+            if (known := source.parts(own, (self.whole.cells == of) & ~own)) is None:
                 return None
-            found.append(known)
-        values, covariances = (np.array([each[side] for each in found]) for side in (0, 1))
+            result.append(known)
+        values, covariances = (np.array([item[side] for item in result]) for side in (0, 1))
         return SelectedCells.joint(values, covariances, source.least_variance)
 
     def _selected(self, source: NoisySource | PublishedTable, *, at_worst: bool) -> SelectedCells | None:
@@ -354,7 +350,7 @@ class Parts:
             return _beside(getattr(part, name)[:, 0], getattr(whole, name)[self.of, 0], sign)
 
         if at_worst:
-            one, all_ = (np.sqrt(each.variance[:, 0]) + each.rms_error[:, 0] for each in (part, whole))
+            one, all_ = (np.sqrt(item.variance[:, 0]) + item.rms_error[:, 0] for item in (part, whole))
             rms_error = _beside(one, all_[self.of], 1)
             return SelectedCells.at_worst(beside("values", -1), rms_error, beside("moved", 1))
         variance, rms_error, moved = (
@@ -392,8 +388,8 @@ def in_words(query: Query) -> str:
     of = "the records that pass the tests behind `where`" if query.where else "all records of the table"
     of = f"in percent of {of}" if query.percent else f"of {of}"
     if query.passing:
-        each = " in its row" if query.by else ""
-        return f"The answer is how many pass the tests, {of}{each}."
+        per_row = " in its row" if query.by else ""
+        return f"The answer is how many pass the tests, {of}{per_row}."
     within = f" within each {' and '.join(name.text for name in query.within)}" if query.within else ""
     return f"Shares are {of}{within}, and together make up the whole."
 
@@ -405,12 +401,8 @@ def in_words(query: Query) -> str:
 class SizeHistogram:
     """A released histogram of sizes.
 
-    Attributes
-    ----------
-    column
-        The one whose values have the sizes.
-    read
-        Returns (k, 2) sizes, and how many values have each.
+    ``column``: The one whose values have the sizes. ``read``: Returns (k, 2) sizes, and how many values have
+    each.
     """
 
     name: str
@@ -419,30 +411,22 @@ class SizeHistogram:
 
 
 def estimate_property(query: Query, histograms: Sequence[SizeHistogram]) -> tuple[SizeHistogram, Estimated]:
-    """Return the histogram that a property is asked of, and its estimate.
-
-    Raises
-    ------
-    InputError
-        If no histogram, or more than one, has the name or is of the column.
-    MechanismError
-        If the histogram is empty.
-    """
+    """Return the histogram that a property is asked of, and its estimate."""
     assert query.of is not None  # noqa: S101 - the grammar's own rule
-    found = _histogram(query.of, histograms)
+    result = _histogram(query.of, histograms)
     if query.measure == "distance":
-        return found, distance_to_uniformity(found.read(), query.symbols)
-    return found, (support_size if query.measure == "support" else entropy)(found.read())
+        return result, distance_to_uniformity(result.read(), query.symbols)
+    return result, (support_size if query.measure == "support" else entropy)(result.read())
 
 
 def _histogram(name: Word, histograms: Sequence[SizeHistogram]) -> SizeHistogram:
     text = name.text.casefold()
-    found = [each for each in histograms if each.name.casefold() == text]
-    found = found or [each for each in histograms if each.column.casefold() == text]
-    if len(found) == 1:
-        return found[0]
+    result = [item for item in histograms if item.name.casefold() == text]
+    result = result or [item for item in histograms if item.column.casefold() == text]
+    if len(result) == 1:
+        return result[0]
     hint = f"{', '.join(PROPERTIES)} are of a `privhist` histogram"
-    if names := [each.name for each in found or histograms]:
+    if names := [item.name for item in result or histograms]:
         hint = f"name one of {listed(names, 16)}"
     raise query_error(name.at, f"{plain(name.text)} is no histogram of sizes of this release", hint)
 
@@ -467,7 +451,7 @@ class MeasuredAttribute(Attribute):
     about
         How its values are bounded, as a sentence.
     shown
-        What is published of it in the table, and the share of a quantile.
+        What is published of it in the table, where a query can ask for it, and the share of a quantile.
     alike
         What is equal for measures that add up the same.
     """
@@ -477,7 +461,7 @@ class MeasuredAttribute(Attribute):
     unit: float = 1.0
     signed: bool = False
     about: str = ""
-    shown: tuple[Measure, float] = ("sum", 0.5)
+    shown: tuple[Measure | None, float] = ("sum", 0.5)
     alike: object = None
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
@@ -504,37 +488,31 @@ class MeasuredAttribute(Attribute):
         """What can be asked of it, in words."""
         half = self.shown[1] == 0.5
         share = f"median({self.name})" if half else f"quantile({self.name}, {self.shown[1]:g})"
-        return ", ".join(share if each == "quantile" else f"{each}({self.name})" for each in self.answers)
+        return ", ".join(share if item == "quantile" else f"{item}({self.name})" for item in self.answers)
 
 
 def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySource, Query]]:
     """Return the tables or arrays that know what is asked of them, each with the query as it is put to it.
 
     Of those that count other records none is asked, unless the query names it.
-
-    Raises
-    ------
-    InputError
-        Naming a table that there is not, a name that could mean several measures, or what of a measure cannot
-        be computed.
     """
     if query.table is not None:
         tables = _named(query.table, tables)
-    found = [(table, put) for table in tables if (put := table.asked(query)) is not None]
-    counts = [each for each in found if measure_in(each[0]) is None]
+    result = [(table, put) for table in tables if (put := table.asked(query)) is not None]
+    counts = [item for item in result if measure_in(item[0]) is None]
     if query.of is None:
         return counts
-    arrays = [(each, put, known) for each, put in found if (known := measure_in(each)) is not None]
+    arrays = [(item, put, known) for item, put in result if (known := measure_in(item)) is not None]
     name = query.of.text.casefold()
-    own = [each for each in arrays if each[2].name.casefold() == name]
+    own = [item for item in arrays if item[2].name.casefold() == name]
     crossed = any(_has(table, name) for table, _ in counts)
-    of_column = [] if crossed else [each for each in arrays if each[2].column.casefold() == name]
+    of_column = [] if crossed else [item for item in arrays if item[2].column.casefold() == name]
     if not own and not of_column:
         if query.measure == "rate" or (arrays and not any(_has(table, name) for table in tables)):
             _refuse_unknown(query.of, tables)
         return counts
-    able = [each for each in own if query.measure in each[2].answers]
-    able = able or [each for each in of_column if query.measure in each[2].answers]
+    able = [item for item in own if query.measure in item[2].answers]
+    able = able or [item for item in of_column if query.measure in item[2].answers]
     if not able:
         kind = "median" if query.measure == "quantile" else query.measure
         offers = dict.fromkeys(known.offers for _, _, known in own or of_column)
@@ -561,12 +539,12 @@ def measure_in(table: QuerySource) -> MeasuredAttribute | None:
 
 
 def _named(table: Word, tables: Sequence[QuerySource]) -> list[QuerySource]:
-    found = [each for each in tables if each.name.casefold() == table.text.casefold()]
-    if not found:
-        names = list(dict.fromkeys(each.name for each in tables))
+    result = [item for item in tables if item.name.casefold() == table.text.casefold()]
+    if not result:
+        names = list(dict.fromkeys(item.name for item in tables))
         what = f"there is no table {plain(table.text)}"
         raise query_error(table.at, what, f"known are {listed(names, 16)}")
-    return found
+    return result
 
 
 def _refuse_unknown(name: Word, tables: Sequence[QuerySource]) -> NoReturn:
@@ -574,7 +552,7 @@ def _refuse_unknown(name: Word, tables: Sequence[QuerySource]) -> NoReturn:
     known = list(dict.fromkeys(names))
     if name.text in known:
         measures = list(
-            dict.fromkeys(each.name for table in tables if (each := measure_in(table)) is not None)
+            dict.fromkeys(item.name for table in tables if (item := measure_in(table)) is not None)
         )
         hint = f"measures are {listed(measures, 16)}" if measures else "this release has no measures"
         raise query_error(name.at, f"{plain(name.text)} is an attribute, and no measure of this kind", hint)

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
@@ -31,7 +32,7 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import (
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.grammar import Query
-from tabularium.mechanisms.queries.selection import Axes, Rows
+from tabularium.mechanisms.queries.selection import Axes, Rows, distinct, numbered
 from tabularium.mechanisms.registry import restore
 
 MOST_COVARIANCES = 1 << 24
@@ -85,16 +86,13 @@ class NoisyTable:
 
     Weighted least squares over all of them gives every sum its best unbiased estimate and the exact variance.
 
-    Attributes
-    ----------
-    impossible
-        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    ``impossible``: (nodes, *axes) which cells are exactly zero; None where none is known to be.
     """
 
     axes: Axes
     measurements: tuple[Measurement, ...]
     impossible: Bools | None = None
-    beside: ClassVar[None] = None
+    alternative: ClassVar[None] = None
 
     @property
     def method(self) -> str:
@@ -131,64 +129,84 @@ class NoisyTable:
     @cached_property
     def estimates(self) -> Floats:
         """(nodes, *axes) least-squares estimates of all cells."""
-        tree = Hierarchy(self.axes.parents)
-        variances, blended = self.measured_variances[:, None], np.zeros((tree.nodes, prod(self.axes.shape)))
+        values = [part.values.reshape(len(part.nodes), -1) for part in self.measurements]
+        return self._estimated(values).reshape(-1, *self.axes.shape)
+
+    def _estimated(self, values: Sequence[NDArray[Any]]) -> Floats:
+        """Return (nodes, columns) estimates from what was measured at the nodes of each measurement."""
+        tree = self._squares.tree
+        variances, blended = self.measured_variances[:, None], np.zeros((tree.nodes, values[0].shape[1]))
         if self.impossible is not None:
             variances = np.where(self.impossible.reshape(blended.shape), 0.0, variances)
-        for part in self.measurements:
-            share = variances[part.nodes] / _weighable(part.variance).reshape(-1, 1)
-            blended[part.nodes] += share * part.values.reshape(len(part.nodes), -1)
-        return consistency(tree, blended, variances).values.reshape(-1, *self.axes.shape)
+        for part, own in zip(self.measurements, values, strict=True):
+            blended[part.nodes] += variances[part.nodes] / _weighable(part.variance).reshape(-1, 1) * own
+        return consistency(tree, blended, variances).values
 
     def select(self, rows: Rows) -> SelectedCells:
         """Return what is known of the sums of an answer."""
-        values = rows.summed(self.estimates[self.axes.leaves].reshape(rows.of.shape))
+        if self.impossible is None:  # then estimates of sums over kinds of cells are sums of estimates
+            sums = [rows.contracted(rows.kept(part.values)) for part in self.measurements]
+            estimates = self._estimated(sums)
+        else:
+            estimates = rows.contracted(rows.kept(self.estimates))
+        values = rows.summed(estimates[self.axes.leaves])
         scale, terms, none = None, None, np.zeros_like(values)
         if self.of_leaves_alone and (scale := self.measurements[0].scale) is not None:
-            terms = rows.summed(self.possible).astype(np.int64)
+            terms = rows.counted
+            if self.impossible is not None:
+                possible = rows.kept(self.possible.reshape(-1, *self.axes.shape))
+                terms = rows.summed(rows.contracted(possible)).astype(np.int64)
         return SelectedCells(values, *self.noise(rows), none, none, terms, scale)
 
     def noise(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Return (rows, columns) variances, and by how much a whole number of noise may move each sum."""
-        shape = len(rows.labels), rows.columns
-        used = np.asarray((rows.of >= 0).any(axis=0))
-        if not used.any():
-            return np.zeros(shape), np.zeros(shape)
-        found, kind = self._variances_below(rows.of >= 0, used)
-        label = rows.at_tops(np.maximum, rows.of[:, used], -1)
-        # Different roots share no measurement, so that their variances add up.
-        roots = found[self._squares.tree.roots].sum(axis=0, keepdims=True)
-        tops = roots if rows.tops is None else found[rows.tops.nodes]
-        each, label = np.broadcast_to(tops[:, kind], label.shape)[label >= 0], label[label >= 0]
-        step = np.zeros(shape)
-        np.maximum.at(step.reshape(-1), label, np.minimum(1.0, np.sqrt(each / self.least_variance)))
-        return np.asarray(np.bincount(label, each, step.size), float).reshape(shape), step
+        """Return (rows, columns) variances, and by how much a whole number of noise may move each sum.
 
-    def _variances_below(self, chosen: Bools, used: Bools) -> tuple[Floats, Indices]:
-        """Return variances of the sums of chosen leaves below each node, (nodes, kinds), and cells' kinds.
-
-        Cells of the other axes have independent noise, of equal variances where the same leaves are chosen.
+        Cells of the other axes have independent noise, of equal variances where the same leaves are chosen
+        and possible.
         """
-        kinds, leaves, squares = chosen[:, used], len(chosen), self._squares
+        step = np.zeros((len(rows.labels), rows.columns))
+        used = np.flatnonzero((rows.of >= 0).any(axis=0))
+        if not used.size:
+            return np.zeros_like(step), step
+        chosen, problem = distinct(rows.of[:, used] >= 0)
+        squares, number, column = self._squares, rows.sizes[used], used
         if self.impossible is not None:
-            kinds = np.concatenate([kinds, self.impossible.reshape(-1, len(used))[:, used]])
-        kind = np.zeros(kinds.shape[1], np.intp)
-        if (kinds != kinds[:, :1]).any():
-            kinds, kind = np.unique(kinds, axis=1, return_inverse=True)
-        else:
-            kinds = kinds[:, :1]
-        if self.impossible is not None:
-            measured = np.where(kinds[leaves:], 0.0, self.measured_variances[:, None])
+            # One least-squares problem for each choice of leaves with each pattern of exact zeros among them.
+            exact, pattern = self._zeros
+            cells = rows.kept(pattern.reshape(1, *self.axes.shape)).reshape(-1) * len(rows.sizes) + rows.kinds
+            number = np.bincount(cells, minlength=exact.shape[1] * len(rows.sizes))
+            number = number.reshape(exact.shape[1], -1)[:, used]
+            at, place = np.nonzero(number)
+            number, column, kinds = number[at, place], used[place], chosen.shape[1]
+            problem, present = numbered(at * kinds + problem[place], exact.shape[1] * kinds)
+            chosen, exact = chosen[:, present % kinds], exact[:, present // kinds]
+            measured = np.where(exact, 0.0, self.measured_variances[:, None])
             squares = TreeLeastSquares(squares.tree, measured)
-        below = np.zeros((squares.tree.nodes, kinds.shape[1]), bool)
-        below[self.axes.leaves] = kinds[:leaves]
-        return squares.sum_variances(below), kind.reshape(-1)
+        below = np.zeros((squares.tree.nodes, chosen.shape[1]), bool)
+        below[self.axes.leaves] = chosen[rows.leaves]
+        variances = squares.sum_variances(below)
+        # Different roots share no measurement, so that their variances add up.
+        roots = variances[squares.tree.roots].sum(axis=0, keepdims=True)
+        tops = roots if rows.tops is None else variances[rows.tops.nodes]
+        label = rows.at_tops(np.maximum, rows.of[:, column], -1)
+        spread = tops[:, problem]
+        variance = rows.summed(spread * number, label)
+        inside = label >= 0
+        moved = np.minimum(1.0, np.sqrt(spread[inside] / self.least_variance))
+        np.maximum.at(step.reshape(-1), label[inside], moved)
+        return variance, step
+
+    @cached_property
+    def _zeros(self) -> tuple[Bools, Indices]:
+        """(nodes, patterns) exact zeros, and which pattern each cell of the other axes has."""
+        assert self.impossible is not None  # noqa: S101 - the caller has looked
+        return distinct(self.impossible.reshape(len(self.axes.parents), -1))
 
     def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats]:
         """Return the estimates of two sums of (leaves, cells) without a common one, and covariances."""
         leaves = self.estimates[self.axes.leaves].reshape(cells.shape)
         first, other, both = (
-            float(self.noise(Rows.one(self.axes, each))[0][0, 0]) for each in (cells, rest, cells | rest)
+            float(self.noise(Rows.one(self.axes, item))[0][0, 0]) for item in (cells, rest, cells | rest)
         )
         common = (both - first - other) / 2
         values = np.array([leaves[cells].sum(), leaves[rest].sum()])
@@ -207,10 +225,7 @@ class LinearTable:
     No noise is in two levels. Where a measurement was chosen by an earlier one, a row is answered from the
     one that knows it better, by variances that do not depend on what was drawn after the choice.
 
-    Attributes
-    ----------
-    impossible
-        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    ``impossible``: (nodes, *axes) which cells are exactly zero; None where none is known to be.
     """
 
     axes: Axes
@@ -235,27 +250,27 @@ class LinearTable:
         return _possible(self.axes, self.impossible)
 
     @property
-    def beside(self) -> NoisyTable | None:
+    def alternative(self) -> NoisyTable | None:
         """The noisy counts of all cells, where they may say more than levels averaged row by row."""
         return self.cells if len(self.levels) > 1 else None
 
     @cached_property
     def cells(self) -> NoisyTable | None:
         """The noisy counts of all cells among the measurements of every level, None if a level has none."""
-        found = []
+        result = []
         for level in self.levels:
             cells = next(filter(None, (stage.single_cells() for stage in level.measured.stages())), None)
             if cells is None:
                 return None
-            found.append(_as_counts(cells, level.nodes, self.axes.shape, level.possible))
-        return NoisyTable(self.axes, tuple(found), self.impossible)
+            result.append(_as_counts(cells, level.nodes, self.axes.shape, level.possible))
+        return NoisyTable(self.axes, tuple(result), self.impossible)
 
     def select(self, rows: Rows) -> SelectedCells | None:
         """Return what is known of the sums of an answer; None if one is no combination of what was measured.
 
         Of several levels the single cells may say more of a row.
         """
-        sums, found = rows.sums, None
+        sums, result = rows.sums, None
         wide = sums.number * sums.columns > MOST_COVARIANCES
         if wide:  # every number by itself; their errors are bounded as if they went together
             sums = Sums(sums.of, sums.number)
@@ -264,18 +279,18 @@ class LinearTable:
             if wide:
                 shape = len(rows.labels), rows.columns
                 errors = np.sqrt(covariances[:, 0, 0]).reshape(shape)
-                found = SelectedCells.at_worst(values.reshape(shape), errors)
+                result = SelectedCells.at_worst(values.reshape(shape), errors)
             else:
-                found = SelectedCells.joint(values, covariances, self.least_variance)
-        if self.beside is None:
-            return found
-        alone = self.beside.select(rows)
-        return alone if found is None else found.better_known(alone)
+                result = SelectedCells.joint(values, covariances, self.least_variance)
+        if self.alternative is None:
+            return result
+        alone = self.alternative.select(rows)
+        return alone if result is None else result.better_known(alone)
 
     def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats] | None:
         """Return the same of two sums; None where they are no combinations of what was measured."""
-        found = self._answered(Sums(np.where(cells, 0, np.where(rest, 1, -1)).reshape(-1), 1, 2))
-        return None if found is None else (found[0][0], found[1][0])
+        result = self._answered(Sums(np.where(cells, 0, np.where(rest, 1, -1)).reshape(-1), 1, 2))
+        return None if result is None else (result[0][0], result[1][0])
 
     def _answered(self, sums: Sums) -> tuple[Floats, Floats] | None:
         """Return (rows, columns) estimates and their covariances, None if a row has none."""
@@ -402,26 +417,29 @@ class PublishedTable:
 
     def select(self, rows: Rows) -> SelectedCells:
         """Return what is known of the sums of an answer, from the fewest cells that make them up."""
-        of = rows.at_nodes(self.present)
+        nodes, of = rows.at_nodes(self.present)
 
         def summed(cells: Floats | Integers) -> Floats:
-            return rows.summed(cells.reshape(of.shape), of)
+            return rows.summed(rows.contracted(cells), of)
 
-        values = summed(self.values)
+        values = summed(rows.kept(self.values[nodes]))
         if np.isnan(values).any():
             raise InputError(
                 "needs cells that are suppressed in what is published",
                 where="query",
                 hint="ask for larger groups, or leave the suppressed cells out with where",
             )
-        rms_error = np.broadcast_to(self.rms_error.reshape(len(of), -1), of.shape)
+        rms_error, margin = self.rms_error[nodes], rows.kept(self.margin[nodes])
+        if rms_error.ndim == 1:
+            rms_error = rms_error.reshape(-1, *[1] * (margin.ndim - 1))
+        else:
+            rms_error = rows.kept(rms_error)
         known = np.isfinite(rms_error)
         own = np.where(known, rms_error, 0.0)
-        moved = summed(
-            np.where(known, np.maximum(self.margin.reshape(of.shape) - quantile(self.level) * own, 0), 0)
-        )
+        moved = summed(np.where(known, np.maximum(margin - quantile(self.level) * own, 0), 0))
         if self.noise is None:
-            return SelectedCells.at_worst(values, summed(np.where(known, rms_error, np.inf)), moved)
+            worst = np.broadcast_to(np.where(known, rms_error, np.inf), margin.shape)
+            return SelectedCells.at_worst(values, summed(worst), moved)
         return SelectedCells(values, *self.noise.noise(rows), np.zeros_like(values), moved)
 
 
@@ -442,9 +460,10 @@ class PublishedCells:
 
     def select(self, rows: Rows) -> SelectedCells:
         """Return rows that are one published cell with their margins as ``moved``; not a number of others."""
-        of = rows.at_nodes(self.present)
-        one, values, margin = (
-            rows.summed(each.reshape(of.shape), of) for each in (np.ones(of.shape), self.values, self.margin)
+        nodes, of = rows.at_nodes(self.present)
+        one = rows.summed(np.broadcast_to(rows.sizes, of.shape), of)
+        values, margin = (
+            rows.summed(rows.contracted(rows.kept(item[nodes])), of) for item in (self.values, self.margin)
         )
         return SelectedCells.at_worst(np.where(one == 1, values, np.nan), np.zeros_like(values), margin)
 
@@ -515,12 +534,12 @@ def table_of(
     axes: Axes, levels: Sequence[MeasuredLevel], impossible: Bools | None, shape: tuple[int, ...]
 ) -> NoisySource:
     """Return measurements of all levels as what queries are answered from; ``shape`` is that of a node's."""
-    found = []
+    result = []
     for level in levels:
         if not isinstance(level.measured, NoisyCells):
             return LinearTable(axes, tuple(levels), impossible)
-        found.append(_as_counts(level.measured, level.nodes, shape, level.possible))
-    return NoisyTable(axes, tuple(found), impossible)
+        result.append(_as_counts(level.measured, level.nodes, shape, level.possible))
+    return NoisyTable(axes, tuple(result), impossible)
 
 
 def noisy_cells(
@@ -530,11 +549,11 @@ def noisy_cells(
 
     ``possible``, (m, *shape): which cells were measured; the others are exactly 0. None where all were.
     """
-    found = restore(measured).noisy_cells(measured)
-    if found is None:
+    result = restore(measured).noisy_cells(measured)
+    if result is None:
         return None
     cells = len(nodes) * prod(shape) if possible is None else int(possible.sum())
-    return _as_counts(found, nodes, shape, possible) if found.cells == cells else None
+    return _as_counts(result, nodes, shape, possible) if result.cells == cells else None
 
 
 def array_of_cells(measured: Measured, cells: int) -> str | None:
@@ -542,8 +561,8 @@ def array_of_cells(measured: Measured, cells: int) -> str | None:
 
     The numbers in the arrays are not looked at.
     """
-    found = restore(measured).noisy_cells(measured)
-    return found.array if found is not None and found.cells == cells else None
+    result = restore(measured).noisy_cells(measured)
+    return result.array if result is not None and result.cells == cells else None
 
 
 def _as_counts(

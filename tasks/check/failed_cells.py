@@ -85,14 +85,14 @@ def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
 
     Of choices nothing: they are positions, which do not add up.
     """
-    if layout.chosen:
+    if not layout.adds_up:
         return promised.model_copy(update=dict.fromkeys(type(promised).model_fields, False))
     return promised.model_copy(update={"nonnegativity": False}) if layout.signed else promised
 
 
 def _shared_codes(run: Run, tables: Together, view: View) -> Codes:
     """Return what names the numbers of a margin that two tables share."""
-    frames = tables.overlap.frames.values()
+    frames = tables.overlap.tables.values()
     axes = {name: size for frame in frames for name, size in frame.flat.items()}
     sizes = tuple(axes[name] for name in view.marginal.flat)
 

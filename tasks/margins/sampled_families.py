@@ -66,7 +66,7 @@ class Families:
         self, post: PostProcessor, layouts: Mapping[str, Layout], truth: Mapping[str, Floats], known: Known
     ) -> None:
         self._post, self._layouts, self._truth = post, layouts, truth
-        frames = [frame for group in post.agreement.groups for frame in group.overlap.frames.values()]
+        frames = [frame for group in post.agreement.groups for frame in group.overlap.tables.values()]
         self._trees = {
             along: max((each.tree for each in frames if each.along == along), key=lambda tree: tree.nodes)
             for along in {each.along for each in frames if each.along is not None}
@@ -170,7 +170,7 @@ def _part_of_layout(layout: Layout, part: Part) -> Layout:
 
 def _part_of_group(group: Together, along: Mapping[str, Part]) -> Together:
     frames, known = {}, dict(group.known)
-    for name, frame in group.overlap.frames.items():
+    for name, frame in group.overlap.tables.items():
         if frame.along is None:
             frames[name] = frame
             continue

@@ -41,7 +41,7 @@ def left_out_of_account(loaded: Loaded, agreement: Agreement) -> list[str]:
     found = []
     for group in agreement.groups:
         universes = {key_of(each.table, loaded.domains) for each in group.layouts.values()}
-        more = len(universes) > 1 or not all(_even(group, name) for name in group.overlap.frames)
+        more = len(universes) > 1 or not all(_even(group, name) for name in group.overlap.tables)
         found += [name for name, each in group.layouts.items() if more or each.impossible is not None]
     return found
 
@@ -49,11 +49,11 @@ def left_out_of_account(loaded: Loaded, agreement: Agreement) -> list[str]:
 def _even(group: Together, name: str) -> bool:
     """Whether the cells of a table or invariant are all places of its frame."""
     at = group.spreads[name].at
-    return at is None or len(at) == prod(group.overlap.frames[name].flat.values())
+    return at is None or len(at) == prod(group.overlap.tables[name].flat.values())
 
 
 def _table(group: Together, name: str) -> PlannedTable:
-    frame = group.overlap.frames[name]
+    frame = group.overlap.tables[name]
     if name not in group.layouts:
         return PlannedTable(name, frame.flat, frame.along, frame.tree, {})
     layout = group.layouts[name]

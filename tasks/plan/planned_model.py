@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,7 +13,7 @@ from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.mechanisms.planning.linear_variances import SeparateVariances
-from tabularium.mechanisms.planning.smallest_budget import Place, Ties
+from tabularium.mechanisms.planning.smallest_budget import LossSlot, Ties
 from tabularium.tasks.plan.array_margins import ArrayMargin
 from tabularium.tasks.plan.planned_groups import separate_variances
 from tabularium.tasks.postprocess.agreement import Agreement
@@ -195,7 +194,7 @@ def _ties(
     for array, level in measurements:
         table = owners[array]
         head = array if array in planned[table] else planned[table][0]
-        places.append(Place(table, level, array, head))
+        places.append(LossSlot(table, level, array, head))
         proportions.append(float(shares[table][array] / shares[table][head]))
     return Ties.of(places, np.array(proportions))
 
@@ -205,8 +204,7 @@ def _sensitivity(array: Table, definition: Definition) -> float:
     measure = array.measured
     if measure is None:
         return 1.0
-    # Of a tree each level has its part of ε, so that they add; of ρ, so that their squares do.
-    return measure.largest * (measure.levels if definition == "pure" else math.sqrt(measure.levels))
+    return measure.largest * measure.folds(definition)
 
 
 def depends_on_data(table: Table) -> bool:

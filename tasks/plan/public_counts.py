@@ -101,13 +101,13 @@ def counts_of_totals(agreement: Agreement) -> Counts | None:
 
 
 def _fitted(agreement: Agreement, name: str) -> Floats:
-    frame = agreement.overlap.frames[name]
+    frame = agreement.overlap.tables[name]
     counts = np.zeros(frame.shape)
     counts[frame.tree.leaf] = 1.0
     known = {
         each: agreement.overlap.views(name, each)
         for each in agreement.known
-        if agreement.overlap.frames[each].marginal.within(frame.marginal)
+        if agreement.overlap.tables[each].marginal.within(frame.marginal)
     }
     for _ in range(_SWEEPS):
         for each, (own, other) in known.items():

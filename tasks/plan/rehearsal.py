@@ -138,7 +138,7 @@ def _knowing(agreement: Agreement, counts: Counts) -> Agreement:
     """Have invariants say what the public counts say: they may be of another year than the counts."""
     known: dict[str, Estimate] = {}
     for name, given in agreement.known.items():
-        frame = agreement.overlap.frames[name]
+        frame = agreement.overlap.tables[name]
         holders = [each for each in agreement.overlap.holding(frame.marginal) if each in counts]
         if not holders:  # by columns of no table that is tried
             known[name] = given

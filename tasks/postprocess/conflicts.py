@@ -65,17 +65,17 @@ def conflicts(agreement: Agreement, measured: Mapping[str, Estimate]) -> dict[st
         Table -> what was measured of it, on its tree; only tables whose noise is independent and of exactly
         known variance.
     """
-    measured = {name: each for name, each in measured.items() if name in agreement.overlap.frames}
-    trees = {name: agreement.overlap.frames[name].tree for name in measured}
+    measured = {name: each for name, each in measured.items() if name in agreement.overlap.tables}
+    trees = {name: agreement.overlap.tables[name].tree for name in measured}
     fitted = {name: consistency(trees[name], each.values, each.variances) for name, each in measured.items()}
     spreads = agreement.groups[0].spreads
     fitted = {name: spreads[name].estimate(each) for name, each in fitted.items()}
     shown: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
     for name, known in agreement.known.items():
         shown[name] = []
-        marginal = agreement.overlap.frames[name].marginal
+        marginal = agreement.overlap.tables[name].marginal
         for table, estimate in fitted.items():
-            if not marginal.within(agreement.overlap.frames[table].marginal):
+            if not marginal.within(agreement.overlap.tables[table].marginal):
                 continue
             ours, theirs = agreement.overlap.views(table, name, marginal)
             spread = ours.gather(np.broadcast_to(estimate.variances, estimate.values.shape))

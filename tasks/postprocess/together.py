@@ -175,12 +175,12 @@ class Together:
     @property
     def chosen(self) -> bool:
         """Whether it is what was chosen in each cell, which neither adds up nor agrees with anything."""
-        return any(layout.chosen for layout in self.layouts.values())
+        return any(not layout.adds_up for layout in self.layouts.values())
 
     @property
     def alone(self) -> bool:
         """Whether there is one table, and nothing that it must agree with."""
-        return len(self.overlap.frames) == 1
+        return len(self.overlap.tables) == 1
 
     def consistent(
         self, measured: Mapping[str, Estimate], *, variances: bool = True, room: Room | None = None
@@ -256,7 +256,7 @@ class Together:
         exact = np.zeros((1, 1))
         given = {name: Estimate(np.asarray(cells, np.float64), exact) for name, cells in tables.items()}
         every = {name: each.values for name, each in self._known_places(given).items()}
-        for one, other in combinations((name for name in self.overlap.frames if name in every), 2):
+        for one, other in combinations((name for name in self.overlap.tables if name in every), 2):
             views = self.overlap.views(one, other)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
             largest = max(float(np.abs(each).max()) for each in shown)
@@ -267,7 +267,7 @@ class Together:
         codes = self.codes(violation.group)
         if violation.node is not None:
             trees = {each.along.name: each.along for each in self.layouts.values() if each.along}
-            names = (self.overlap.frames[each].along for each in violation.tables)
+            names = (self.overlap.tables[each].along for each in violation.tables)
             along = next(trees[name] for name in names if name)
             codes = {along.name: along.node_codes[violation.node], **codes}
         cell = ", ".join(f"{name} {code}" for name, code in codes.items()) or "total"
@@ -300,7 +300,7 @@ class Together:
             if holder not in every:
                 del every[name]
                 continue
-            one, other = self.overlap.frames[name], self.overlap.frames[holder]
+            one, other = self.overlap.tables[name], self.overlap.tables[holder]
             marginal = one.marginal.meet(other.marginal)
             rows = None if marginal.along is None else np.arange(one.tree.nodes)
             ours, theirs = View(one, marginal, rows), View(other, marginal, rows)
@@ -314,7 +314,7 @@ class Together:
         return every
 
     def _tree(self, name: str) -> Hierarchy:
-        return self.overlap.frames[name].tree
+        return self.overlap.tables[name].tree
 
     def _tables(self, estimates: Mapping[str, Estimate]) -> Estimates:
         return {name: self.spreads[name].back(estimates[name]) for name in self.layouts}

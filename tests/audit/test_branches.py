@@ -52,7 +52,7 @@ PUBLIC = {
     "_units: if radices is None:",
     "_rows: return _convolved(values) if radices is None else _passes(values, roots(size, size), radices)",
     "roots: return _few_roots(size, count) if count <= _FEW else _roots(size, count)",
-    "factors: return found if size == 1 else None",
+    "factors: return result if size == 1 else None",
     "_arctangent: while power:",
     "root: while term not in {0, -1}:",
     "Spectral._shape: return (prod(shape),) if self.unattributed or not shape else shape",

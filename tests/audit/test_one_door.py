@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("mechanisms", "ledger", "validations", "tasks", "flows", "tabularium")
+FLOORS = ("mechanisms", "ledger", "validations", "tasks", "flows", "tabularium", "lab")
 DOOR = ROOT / "mechanisms" / "noise"
 MODULES = ("random", "secrets", "numpy.random", "scipy.stats", "opendp", "uuid")
 NAMES = {
@@ -45,8 +45,8 @@ ALLOWED: dict[str, set[str]] = {
 # What is made up (people, look-alikes) or simulated from released numbers draws from the synthetic generator
 # that it is given; ``default_rng`` and the like are looked for here all the same.
 SIMULATING = (
-    "flows/comparison/",
-    "flows/sample/",
+    "lab/comparison/",
+    "lab/sample/",
     "mechanisms/inference/",
     "mechanisms/noise_distributions.py",
     "mechanisms/histograms/denoise/",

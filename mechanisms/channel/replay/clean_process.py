@@ -39,8 +39,8 @@ class CleanProcess:
     """
 
     def __init__(self, *inherited: Any) -> None:
-        asked, ask = os.pipe()
-        hear, told = os.pipe()
+        listen, ask = os.pipe()
+        hear, tell = os.pipe()
         self._pipes = ask, hear
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -50,9 +50,9 @@ class CleanProcess:
             # The pipes of the others too: they end when nobody can ask them any more.
             for pipe in (*self._pipes, *(pipe for other in _OPEN for pipe in other._pipes)):
                 os.close(pipe)
-            _serve(os.fdopen(asked, "rb"), os.fdopen(told, "wb"), inherited)
-        os.close(asked)
-        os.close(told)
+            _serve(os.fdopen(listen, "rb"), os.fdopen(tell, "wb"), inherited)
+        os.close(listen)
+        os.close(tell)
         self._to, self._from = os.fdopen(ask, "wb"), os.fdopen(hear, "rb")
         _OPEN.add(self)
 
@@ -89,21 +89,21 @@ class CleanProcess:
         self.close()
 
 
-def _serve(asked: BinaryIO, told: BinaryIO, inherited: tuple[Any, ...]) -> None:
+def _serve(requests: BinaryIO, replies: BinaryIO, inherited: tuple[Any, ...]) -> None:
     """Answer until there is nothing more to answer; never return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends it
     try:
         while True:
             try:
-                function, arguments = pickle.load(asked)  # noqa: S301 - from the process that forked us
+                function, arguments = pickle.load(requests)  # noqa: S301 - from the process that forked us
             except EOFError:
                 break
             try:
                 text = pickle.dumps((True, function(*inherited, *arguments)), pickle.HIGHEST_PROTOCOL)
             except Exception as error:
                 text = pickle.dumps((False, f"{type(error).__name__}: {error}"))
-            told.write(text)
-            told.flush()
+            replies.write(text)
+            replies.flush()
     finally:
         os._exit(0)
 
@@ -113,8 +113,8 @@ def _serve(asked: BinaryIO, told: BinaryIO, inherited: tuple[Any, ...]) -> None:
 
 def loaded() -> Loaded:
     """Return what this process has imported and compiled: names of modules, kernels and their signatures."""
-    found = [(name, kernel.signatures) for name, kernel in KERNELS.items() if kernel.signatures]
-    return list(sys.modules), found
+    result = [(name, kernel.signatures) for name, kernel in KERNELS.items() if kernel.signatures]
+    return list(sys.modules), result
 
 
 def load(found: Loaded) -> None:
@@ -138,24 +138,24 @@ _COMPILER = "numba.core."  # says much while it compiles, which the first run do
 
 
 @contextmanager
-def capture_output(said: list[str]) -> Iterator[None]:
-    """Add all that is said inside to ``said``; nothing of it gets out.
+def capture_output(output: list[str]) -> Iterator[None]:
+    """Add all that is written inside to ``output``; nothing of it gets out.
 
     Every level of every logger is heard, whether it is switched on or not: a number that is logged at level
     debug is a leak on the day somebody wants to know more.
     """
-    with _logging(said), _descriptors(said), warnings.catch_warnings(record=True) as caught:
+    with _logging(output), _descriptors(output), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         written = io.StringIO()
         with redirect_stdout(written), redirect_stderr(written):
             yield
         if written.getvalue():
-            said.append(f"written: {written.getvalue()}")
-    said += [f"warning: {each.category} {each.message} {each.filename} {each.lineno}" for each in caught]
+            output.append(f"written: {written.getvalue()}")
+    output += [f"warning: {item.category} {item.message} {item.filename} {item.lineno}" for item in caught]
 
 
 @contextmanager
-def _logging(said: list[str]) -> Iterator[None]:
+def _logging(output: list[str]) -> Iterator[None]:
     kind: Any = logging.Logger
     usual = kind.handle, kind.isEnabledFor, kind.callHandlers
 
@@ -165,7 +165,7 @@ def _logging(said: list[str]) -> Iterator[None]:
         except Exception:  # the numbers of placeholders and values differ
             text = ""
         shown = {key: repr(value) for key, value in vars(record).items() if key not in _CIRCUMSTANCES}
-        said.append(f"log: {text} {shown}")
+        output.append(f"log: {text} {shown}")
 
     def enabled(logger: logging.Logger, _level: int) -> bool:
         return not f"{logger.name}.".startswith(_COMPILER)
@@ -178,7 +178,7 @@ def _logging(said: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _descriptors(said: list[str]) -> Iterator[None]:
+def _descriptors(output: list[str]) -> Iterator[None]:
     """Catch what goes round Python's own streams: ``sys.__stdout__``, compiled code, other programs."""
     file = _file(os.getpid())
     _flush()
@@ -193,7 +193,7 @@ def _descriptors(said: list[str]) -> Iterator[None]:
             os.dup2(copy, number)
             os.close(copy)
         if length := os.lseek(file, 0, os.SEEK_CUR):
-            said.append(f"written past Python's streams: {os.pread(file, length, 0)!r}")
+            output.append(f"written past Python's streams: {os.pread(file, length, 0)!r}")
             os.ftruncate(file, os.lseek(file, 0, os.SEEK_SET))
 
 

@@ -34,7 +34,7 @@ Blind spots:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
@@ -118,8 +118,8 @@ def replay(
     """
     kind: Definition = definition or ("pure" if "pure" in mechanism.definitions else "zcdp")
     with CleanProcess(mechanism, force) as first:
-        recording, found = first.call(_recorded, counts, budget, seed, kind)
-    load(found)
+        recording, result = first.call(_recorded, counts, budget, seed, kind)
+    load(result)
     with Audit(mechanism) as audit:
         return audit.compared(recording, neighbour, budget, kind)
 
@@ -127,10 +127,7 @@ def replay(
 class Audit:
     """Two clean processes in which one mechanism runs, for many pairs: one for neighbours, one without data.
 
-    Parameters
-    ----------
-    mechanism
-        It must not have run in this process, or what it remembers of that is not found out.
+    ``mechanism``: It must not have run in this process, or what it remembers of that is not found out.
     """
 
     def __init__(self, mechanism: Audited) -> None:
@@ -159,8 +156,8 @@ class Audit:
     ) -> Replay:
         """Have the others run, and compare."""
         script = recording.script()
-        second = self._neighbours.begin(_answered, neighbour, budget, script, definition)
-        public = self._without_data.begin(_without_data, np.shape(neighbour), budget, script, definition)
+        second = self._neighbours.begin(answer, neighbour, budget, script, definition)
+        public = self._without_data.begin(without_data, np.shape(neighbour), budget, script, definition)
         return compared(recording, second(), public())
 
     def __enter__(self) -> Audit:
@@ -223,8 +220,8 @@ def answer(
     table: ArrayLike,
     budget: Amount,
     script: Script,
-    *,
     definition: Definition,
+    *,
     finishing: bool = True,
 ) -> Answer:
     """Run ``mechanism`` on another table with the outputs of a script; ``finishing``: to its release."""
@@ -238,17 +235,17 @@ def answer(
 
 
 def without_data(
-    mechanism: Audited, shape: tuple[int, ...], budget: Amount, script: Script, *, definition: Definition
+    mechanism: Audited, shape: tuple[int, ...], budget: Amount, script: Script, definition: Definition
 ) -> dict[str, Answer]:
     """Run ``mechanism`` on the public tables of a shape with the outputs of a script.
 
     On the first of them to the end. The others' measurements are the same, and what is made of them, too.
     """
-    found: dict[str, Answer] = {}
+    result: dict[str, Answer] = {}
     for name, table in public_tables(shape).items():
-        given = answer(mechanism, table, budget, script, definition=definition, finishing=not found)
-        found[name] = altered(given, inputs=[])
-    return found
+        given = answer(mechanism, table, budget, script, definition=definition, finishing=not result)
+        result[name] = altered(given, inputs=[])
+    return result
 
 
 def public_tables(shape: tuple[int, ...]) -> dict[str, NDArray[np.int64]]:
@@ -268,18 +265,6 @@ def _recorded(
     return record(mechanism, counts, budget, seed, definition=kind, force=force), loaded()
 
 
-def _answered(
-    mechanism: Audited, table: ArrayLike, budget: Amount, script: Script, kind: Definition
-) -> Answer:
-    return answer(mechanism, table, budget, script, definition=kind)
-
-
-def _without_data(
-    mechanism: Audited, shape: tuple[int, ...], budget: Amount, script: Script, kind: Definition
-) -> dict[str, Answer]:
-    return without_data(mechanism, shape, budget, script, definition=kind)
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """Everything one run gave: measurement and release, or how it ended; and what it said.
@@ -292,12 +277,12 @@ class Run:
     ended: str
     refused: tuple[str, str, str] | None
     transcript: tuple[Event, ...]
-    said: list[str]
-    said_finishing: list[str]
+    output: list[str]
+    output_finishing: list[str]
 
     def unfinished(self) -> Run:
         """Return what was there before finishing."""
-        return altered(self, release=None, said_finishing=[])
+        return altered(self, release=None, output_finishing=[])
 
 
 def _run(
@@ -311,24 +296,24 @@ def _run(
     """Return what a run gives, as a copy: a buffer that the next run fills again would make both alike."""
     channel = Channel(Meter(exact(budget, "replay")), source, definition, place=ScopePath())
     measured, release, ended, refused = None, None, "", None
-    said: tuple[list[str], list[str]] = ([], [])
+    output: tuple[list[str], list[str]] = ([], [])
     try:
-        with capture_output(said[0]):
+        with capture_output(output[0]):
             fresh = mechanism.measure(counts, channel)
         measured = _own(fresh)
         if finishing:
-            with capture_output(said[1]):
+            with capture_output(output[1]):
                 release = _own(mechanism.finish(fresh))
     except (Exception, SystemExit) as raised:
         ended = f"{type(raised).__name__}: {raised}"
         if isinstance(raised, MechanismError) and not channel.transcript:
             refused = raised.what, raised.where, raised.hint
-    return Run(measured, release, ended, refused, channel.transcript, *said)
+    return Run(measured, release, ended, refused, channel.transcript, *output)
 
 
 def _own(record: Any) -> Any:
     """Return a copy that shares no array and no dictionary with what a mechanism returned."""
-    parts = {each.name: getattr(record, each.name) for each in fields(record)}
+    parts = {item.name: getattr(record, item.name) for item in fields(record)}
     return altered(
         record, **{name: part if name == "transcript" else deepcopy(part) for name, part in parts.items()}
     )
@@ -372,41 +357,36 @@ def _difference(run: Run, other: Answer, whose: str) -> str | None:
     where = difference_between(run, other.run)
     if where is None:
         return None
-    heard = ""
-    if "said" in where and other.run is not None:
-        said = {*run.said, *run.said_finishing} ^ {*other.run.said, *other.run.said_finishing}
-        heard = f": {min(said, default='')[:200]}"
-    return f"with {whose} the results differ in {where}{heard}"
+    example = ""
+    if "output" in where and other.run is not None:
+        apart = {*run.output, *run.output_finishing} ^ {*other.run.output, *other.run.output_finishing}
+        example = f": {min(apart, default='')[:200]}"
+    return f"with {whose} the results differ in {where}{example}"
 
 
 def loss_of(draw: Draw, inputs: Integers) -> Fraction:
     """Return what one draw loses between two inputs, in the unit of its channel."""
     event = draw.event
     if event.primitive in CHOICES:
-        pure = Fraction(sum(_loss_of_choice(*pair, draw) for pair in _groups_apart(draw, inputs)))
+        groups = zip(np.split(draw.inputs, draw.starts[1:]), np.split(inputs, draw.starts[1:]), strict=True)
+        apart = [
+            np.abs(log_ratios(one, other, draw.rate, event.primitive)).max()
+            for one, other in groups
+            if not np.array_equal(one, other)
+        ]
+        pure = Fraction(sum(map(float, apart)))
     elif event.primitive == "least_noisy_partition":
         ends = np.array(draw.starts), np.array(draw.stops)
         weight = weight_of_change(inputs - draw.inputs, *ends, draw.cells)
         pure = 2 * Fraction(weight) / Fraction(event.scale)
     else:
-        apart = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
-        pairs = zip(draw.inputs.reshape(-1)[apart].tolist(), inputs.reshape(-1)[apart].tolist(), strict=True)
+        moved = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
+        pairs = zip(draw.inputs.reshape(-1)[moved].tolist(), inputs.reshape(-1)[moved].tolist(), strict=True)
         distances = [abs(one - other) for one, other in pairs]
         if event.primitive in GAUSSIANS:
             return Fraction(sum(distance**2 for distance in distances)) / (2 * event.scale_squared)
         pure = sum(distances) / Fraction(event.scale)
     return pure if event.definition == "pure" else pure**2 / 2
-
-
-def _groups_apart(draw: Draw, inputs: Integers) -> list[tuple[Integers, Integers]]:
-    """Return the gaps, in the two runs, of each group in which they differ."""
-    groups = zip(np.split(draw.inputs, draw.starts[1:]), np.split(inputs, draw.starts[1:]), strict=True)
-    return [(one, other) for one, other in groups if not np.array_equal(one, other)]
-
-
-def _loss_of_choice(gaps: Integers, others: Integers, draw: Draw) -> float:
-    """Return the largest |ln P/P'| over all candidates of a group."""
-    return float(np.abs(log_ratios(gaps, others, draw.rate, draw.event.primitive)).max())
 
 
 _NODES = 32
@@ -486,15 +466,16 @@ def difference_between(one: Any, other: Any, where: str = "the result") -> str |
         return None if one == other else where
     parts = _parts(one, other, where)
     if parts is not None:
-        found = (difference_between(*part) for part in parts)
-        return next((difference for difference in found if difference is not None), None)
+        result = (difference_between(*part) for part in parts)
+        return next((difference for difference in result if difference is not None), None)
     return None if _same_leaf(one, other) else where
 
 
 def _parts(one: Any, other: Any, where: str) -> Iterable[Part] | None:
     """Return pairs to compare instead of the two values, or None for values without parts."""
     if is_dataclass(one) and not isinstance(one, type):
-        return _fields(one, other, where)
+        names = [field.name for field in fields(one)]
+        return ((getattr(one, name), getattr(other, name), f"{where}.{name}") for name in names)
     if isinstance(one, dict):
         entries = ((one[key], other.get(key), f"{where}[{key!r}]") for key in one)
         return [(tuple(one), tuple(other), where), *entries]
@@ -502,11 +483,6 @@ def _parts(one: Any, other: Any, where: str) -> Iterable[Part] | None:
         pairs = ((*pair, where) for pair in zip(one, other, strict=False))
         return [(len(one), len(other), where), *pairs]
     return None
-
-
-def _fields(one: Any, other: Any, where: str) -> Iterator[Part]:
-    for field in fields(one):
-        yield getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}"
 
 
 def _same_leaf(one: Any, other: Any) -> bool:

@@ -256,13 +256,7 @@ MOST_BOXES = 1 << 23
 
 
 def axes_of(shape: tuple[int, ...], categorical: tuple[int, ...]) -> tuple[int, ...]:
-    """Return axes in ascending order, none twice; negative ones count from the end.
-
-    Raises
-    ------
-    MechanismError
-        There is no such axis.
-    """
+    """Return axes in ascending order, none twice; negative ones count from the end."""
     if any(not -len(shape) <= axis < len(shape) for axis in categorical):
         raise MechanismError(
             f"a table of {len(shape)} dimensions has no such axis",
@@ -276,12 +270,8 @@ def axes_of(shape: tuple[int, ...], categorical: tuple[int, ...]) -> tuple[int, 
 class Layout:
     """A table as several tables of the same sides, which have nothing to do with one another.
 
-    Attributes
-    ----------
-    shape
-        Of the table as it is given.
-    apart
-        Axes that are never smoothed across, ascending: they number the tables.
+    ``shape``: Of the table as it is given. ``apart``: Axes that are never smoothed across, ascending: they
+    number the tables.
     """
 
     shape: tuple[int, ...]
@@ -289,13 +279,7 @@ class Layout:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], categorical: tuple[int, ...]) -> Layout:
-        """Return the layout of a table with these ``categorical`` axes (negative ones count from the end).
-
-        Raises
-        ------
-        MechanismError
-            There is no such axis, or there are too many axes to smooth over.
-        """
+        """Return the layout of a table with these ``categorical`` axes (negative ones count from the end)."""
         layout = cls(shape, axes_of(shape, categorical))
         if len(layout.sides) > MOST_AXES:
             raise MechanismError(
@@ -370,8 +354,8 @@ class Layout:
         chosen = sorted({int(k * golden % 1 * len(tiles)) for k in range(min(count, len(tiles)))})
         starts = [[part.start for part in tiles[k]] for k in chosen]
         cut = [tuple(slice(s, s + n) for s, n in zip(start, sides, strict=True)) for start in starts]
-        found = np.concatenate([tables[tile] for tile in cut])
-        return found, Layout(found.shape, (0,))
+        result = np.concatenate([tables[tile] for tile in cut])
+        return result, Layout(result.shape, (0,))
 
     @property
     def spans(self) -> tuple[int, ...]:

@@ -112,13 +112,7 @@ class Denoise(Mechanism):
         _check_workload(self)
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Add noise to each cell, for the whole budget.
-
-        Raises
-        ------
-        MechanismError
-            The counts have no such axis, or too many to average over; nothing was drawn.
-        """
+        """Add noise to each cell, for the whole budget."""
         if self.workload == "ranges":
             return draw_sums(counts, channel, self._apart(counts.shape), self.longest)
         self.check_shape(counts.shape)
@@ -134,10 +128,10 @@ class Denoise(Mechanism):
             return finish_sums(measured, self._apart(tuple(measured.meta["shape"])))
         cells = measured.arrays["cells"]
         noise = noise_in(measured.transcript[0])
-        found = denoise_table(cells, noise, self._layout(cells.shape), self._options())
+        result = denoise_table(cells, noise, self._layout(cells.shape), self._options())
         return measured.release(
-            found.values,
-            **found.diagnostics,
+            result.values,
+            **result.diagnostics,
         )
 
     def noisy_cells(self, measured: Measured) -> NoisyCells | None:
@@ -170,10 +164,10 @@ class Denoise(Mechanism):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values; those of ranges only where they are asked for."""
-        found = super().parameters()
+        result = super().parameters()
         if self.workload == "cells":
-            del found["workload"], found["longest"]
-        return found
+            del result["workload"], result["longest"]
+        return result
 
     def _apart(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return axes_of(shape, self.categorical or ())

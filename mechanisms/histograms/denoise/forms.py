@@ -203,8 +203,8 @@ def _cycle_spin(task: Task, form: FormName, strengths: tuple[float, ...]) -> Ite
             which, places = probes.within(tile)
             steps = probes.steps[which]
             for k, start in enumerate(strengths):
-                found, perturbed = smooth(boxes, means, task.priors[form, start], task.noise, adapt=adapt)
-                levels[k][tile] += cells_of(boxes, found)
+                result, perturbed = smooth(boxes, means, task.priors[form, start], task.noise, adapt=adapt)
+                levels[k][tile] += cells_of(boxes, result)
                 moved[k][0, which] += perturbed(places, steps)
                 moved[k][1, which] += perturbed(places, -steps)
     for one, other in zip(levels, moved, strict=True):

@@ -82,13 +82,9 @@ def _changes(probes: Probes, sides: tuple[int, ...]) -> tuple[Changes, Integers]
 class Beliefs(NamedTuple):
     """Tree priors of many tables, as ``prior.TreePrior`` has that of one.
 
-    Attributes
-    ----------
-    flat, axes, gaps
-        Shapes (tables, classes), (tables, classes, d), (tables, classes, kinds); one row if all are alike.
-    start, weights, anchor
-        What learning begins with: the probability that a box is flat, the weights (kinds,) of the gaps, and
-        as many boxes as they count for.
+    ``flat``, ``axes``, ``gaps``: Shapes (tables, classes), (tables, classes, d), (tables, classes, kinds);
+    one row if all are alike. ``start``, ``weights``, ``anchor``: What learning begins with: the probability
+    that a box is flat, the weights (kinds,) of the gaps, and as many boxes as they count for.
     """
 
     flat: Floats
@@ -282,8 +278,8 @@ def add_mixtures(
         if own > 0:
             before = _prior(known.flat[own], known.axes[own], known.gaps[own], gaps)
         _pass(boxes, means[table], before, counts)
-        found = _learned(known.axes[own], known.gaps[own], counts, known, gaps)
-        prior = _prior(found[0], found[1], found[2], gaps)
+        result = _learned(known.axes[own], known.gaps[own], counts, known, gaps)
+        prior = _prior(result[0], result[1], result[2], gaps)
         evidence, shares = ascend(boxes, means[table], prior, None)
         level = descend(boxes, means[table], evidence, shares, prior, None, counts)
         spread(boxes, level)

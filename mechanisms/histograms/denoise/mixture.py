@@ -130,8 +130,8 @@ def between(table: Floats, kind: int, place: float) -> float:
     """Return what stands in a table at a place before its last point."""
     i = int(place)
     low = table[kind, np.uint64(i)]  # unsigned: an index that is not tested for being negative
-    found: float = low + (place - i) * (table[kind, np.uint64(i + 1)] - low)
-    return found
+    result: float = low + (place - i) * (table[kind, np.uint64(i + 1)] - low)
+    return result
 
 
 @compiled
@@ -256,9 +256,9 @@ def variance_inflation(boxes: Boxes, means: Floats, unit: float, density: float,
     """
     first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
     d = strides.size
-    found = np.zeros(means.size)
+    result = np.zeros(means.size)
     if spiky == 0:
-        return found
+        return result
     at, sides = np.zeros(d, dtype=np.int64), first[1:] - first[:-1]
     for box in range(means.size):
         kind, axis = 0, 0
@@ -273,9 +273,9 @@ def variance_inflation(boxes: Boxes, means: Floats, unit: float, density: float,
             right = box + (right_of[node] - at[axis]) * strides[axis]
             gap = (means[left] - means[right]) * boxes.lever[node] * unit / density
             share = boxes.share[node]
-            found[box] = found[left] * share + found[right] * (1 - share) + gap * gap / 2
+            result[box] = result[left] * share + result[right] * (1 - share) + gap * gap / 2
         advance(at, sides)
-    return found
+    return result
 
 
 @compiled
@@ -500,12 +500,8 @@ def perturbed_levels(  # noqa: PLR0912, PLR0915 - see above
 
     A change of one cell touches the (log n)^d boxes around it only: their evidence is computed afresh.
 
-    Parameters
-    ----------
-    cells
-        Shape (count, d): places of the cells.
-    changes
-        Shape (count,), as what is returned: what is added to the measurement of each.
+    ``cells``: Shape (count, d): places of the cells. ``changes``: Shape (count,), as what is returned: what
+    is added to the measurement of each.
     """
     d = boxes.strides.size  # with the axis that numbers the tables: nothing is ever halved along it
     lengths = chain_room(boxes)

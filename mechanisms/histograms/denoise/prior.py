@@ -177,7 +177,10 @@ def gap_densities(family: str) -> tuple[Floats, Floats, Floats]:
         noise = np.exp(log_density(grid, cells)) / DENSITY
         density[kind, 0] = np.exp(alone[kind])
         for number, spread in enumerate((*SPREADS[1:], None), 1):
-            prior = _cauchy(wide) if spread is None else np.exp(_normal(wide / spread, 1)) / spread
+            if spread is None:
+                prior = 1 / (pi * HEAVY * (1 + (wide / HEAVY) ** 2))
+            else:
+                prior = np.exp(_normal(wide / spread, 1)) / spread
             density[kind, number] = np.convolve(prior, noise, "valid")[-POINTS:]
             mean[kind, number] = np.convolve(prior * wide, noise, "valid")[-POINTS:] / density[kind, number]
     return density, mean, alone
@@ -186,10 +189,6 @@ def gap_densities(family: str) -> tuple[Floats, Floats, Floats]:
 def _normal(t: Floats, cells: int) -> Floats:
     """Return the log density of the normal distribution of variance 1."""
     return np.asarray(-(t**2) / 2 - np.log(2 * pi) / 2)
-
-
-def _cauchy(t: Floats) -> Floats:
-    return np.asarray(1 / (pi * HEAVY * (1 + (t / HEAVY) ** 2)))
 
 
 def sum_of_laplaces(t: Floats, cells: int) -> Floats:

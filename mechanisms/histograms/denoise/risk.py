@@ -192,11 +192,11 @@ def _gaussian(noise: Noise) -> Covariance:
         if spread >= _FINE:
             weights = weights / cells
         d = np.abs(coefficients)
-        found = np.zeros_like(d)
+        result = np.zeros_like(d)
         for step, weight in zip(steps / cells, weights, strict=True):
             up, down = d + step, d - step
-            found += weight * np.where(up > threshold, up, 0.0)
-            found -= weight * np.where(np.abs(down) > threshold, down, 0.0)
-        return found
+            result += weight * np.where(up > threshold, up, 0.0)
+            result -= weight * np.where(np.abs(down) > threshold, down, 0.0)
+        return result
 
     return covariance

@@ -177,13 +177,13 @@ def errors_by_level(one: Scored, task: Task, row: int) -> list[dict[str, float]]
     tables, levels = task.tables[row], one.levels[row].reshape(task.tables.shape[1:])
     classes = np.digitize(levels, edges)
     probed = classes[tuple(task.probes.places[row].T)]
-    found = []
+    result = []
     for kind in np.unique(classes):
         here = classes == kind
         squares = (tables[here] - levels[here]) ** 2
         moves = one.moves[row] * (probed == kind) * (here.size / squares.size)
         error = _standard_errors(squares[None], moves[None], 0.0, task.noise)
-        found.append(
+        result.append(
             {
                 "above": float(edges[kind - 1]) if kind else 0.0,
                 "cells": int(squares.size),
@@ -191,7 +191,7 @@ def errors_by_level(one: Scored, task: Task, row: int) -> list[dict[str, float]]
                 "standard_error": float(error[0]),
             }
         )
-    return found
+    return result
 
 
 def best_of(found: list[Scored], noise: Noise) -> tuple[Integers, Floats]:

@@ -33,7 +33,7 @@ _SAMPLE = 1 << 18  # boxes: above, what is to be tried is tried on so many of th
 _SPINS = 3 << 22
 _MOST_SHIFTS = 16
 _TRIAL_SHIFTS = 4
-_MANY = 768  # cells: from here on errors are told apart by level, as by ``margins_of_error.error_classes``
+_MANY = 768  # cells: from here on errors are given by level, as by ``margins_of_error.error_classes``
 _NO_NOISE = 1e-6  # variance: hardly a cell in a million is off
 _TOGETHER = 64  # tables: what is made of them stays in the processor's cache
 _MOST_BOXES = 1 << 14  # of a table: what larger ones need besides the loops no longer counts
@@ -77,12 +77,8 @@ class DenoiseOptions:
 class Denoised:
     """A denoised table.
 
-    Attributes
-    ----------
-    values
-        float64, in the shape of the noisy table.
-    diagnostics
-        JSON-able: what was chosen, and the estimated errors.
+    ``values``: float64, in the shape of the noisy table. ``diagnostics``: JSON-able: what was chosen, and the
+    estimated errors.
     """
 
     values: Floats
@@ -97,12 +93,7 @@ def denoise_table(
     What is to be tried on a large table is tried on tiles from all over it first, and only the best of it on
     the whole.
 
-    Parameters
-    ----------
-    table
-        Noisy whole numbers, in the shape of the layout.
-    noise
-        Its distribution in every cell.
+    ``table``: Noisy whole numbers, in the shape of the layout. ``noise``: Its distribution in every cell.
     """
     return _denoised(table[None], noise, layout, options, together=False)[0]
 
@@ -134,15 +125,15 @@ def _denoised(
     task = _task(np.stack([layout.stack(table) for table in tables]), layout, noise, options.shifts, together)
     tried = options.candidates(layout.boxes)
     optimism, shortlist = 0.0, []
-    found = _if_sparse(task, options)
-    if not found and task.sample_layout is not task.layout and sum(map(len, tried.values())) > 1:
+    result = _if_sparse(task, options)
+    if not result and task.sample_layout is not task.layout and sum(map(len, tried.values())) > 1:
         shortlist = _score_all(_trial(task), tried, options)
         (first,), (optimism,) = best_of(shortlist, noise)
         tried = {shortlist[first].form: (shortlist[first].strength,)}
-    found = found or _score_all(task, tried, options)
-    taken, more = best_of(found, noise)
+    result = result or _score_all(task, tried, options)
+    taken, more = best_of(result, noise)
     return [
-        _summary(task, found[taken[row]], row, float(more[row]), float(optimism), shortlist or found)
+        _summary(task, result[taken[row]], row, float(more[row]), float(optimism), shortlist or result)
         for row in range(len(tables))
     ]
 
@@ -208,8 +199,8 @@ def _if_sparse(task: Task, options: DenoiseOptions) -> list[Scored]:
     (first,) = estimates(trial, "sparse", STRENGTHS["sparse"])
     if not mostly_empty(trial.cells, first.levels, task.noise):
         return []
-    (found,) = _score_all(task, {"sparse": STRENGTHS["sparse"]}, options)
-    return [found] if mostly_empty(task.cells, found.levels, task.noise) else []
+    (result,) = _score_all(task, {"sparse": STRENGTHS["sparse"]}, options)
+    return [result] if mostly_empty(task.cells, result.levels, task.noise) else []
 
 
 def _score_all(task: Task, tried: Candidates, options: DenoiseOptions) -> list[Scored]:

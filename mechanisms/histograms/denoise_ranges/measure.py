@@ -43,10 +43,7 @@ _NO_NOISE = 1e-9
 class NoisySums:
     """What was measured: the total, and the sums of some levels, each with the variance of its noise.
 
-    Attributes
-    ----------
-    levels
-        Level -> its noisy sums in the order of the tree, and their variance.
+    ``levels``: Level -> its noisy sums in the order of the tree, and their variance.
     """
 
     tree: SplitTree
@@ -116,7 +113,7 @@ def noisy_tree(measured: Measured, apart: tuple[int, ...]) -> LinearMeasurement:
         np.concatenate(values),
         tuple(noise_in(event) for event in measured.transcript[:0:-1]),
         tree=Hierarchy(np.concatenate(parents)),
-        drawn=np.repeat(np.arange(len(down)), [each.size for each in values]),
+        drawn=np.repeat(np.arange(len(down)), [item.size for item in values]),
         leaf=leaf,
     )
 

@@ -84,13 +84,13 @@ def _planned(
 
 def _starts(levels: int) -> list[Floats]:
     """Return shares to begin with: every second to fifth level, larger boxes with less, as much or more."""
-    found = []
+    result = []
     for step in (2, 3, 4, 5):
         for growth in (0.5, 1.0, 1.6):
             shares = np.zeros(levels)
             shares[::step] = growth ** np.arange(len(shares[::step]))
-            found.append(shares / shares.sum())
-    return found
+            result.append(shares / shares.sum())
+    return result
 
 
 def _improved(shares: Floats, objective: Callable[[Floats], float]) -> Floats:
@@ -112,19 +112,19 @@ def _improved(shares: Floats, objective: Callable[[Floats], float]) -> Floats:
 
 
 def _moves(shares: Floats, level: int, step: float) -> list[Floats]:
-    found = []
+    result = []
     own = shares[level]
     for value in (own * step, own / step, 0.0) if own > 0 else (0.05, 0.15):
         other = shares.copy()
         other[level] = value
-        found.append(other)
+        result.append(other)
     for beside in (level - 1, level + 1):
         if own > 0 and 0 <= beside < shares.size:
             other = shares.copy()
             other[beside] += own
             other[level] = 0
-            found.append(other)
-    return found
+            result.append(other)
+    return result
 
 
 def _in_parts(shares: Floats) -> tuple[int, ...]:
@@ -167,14 +167,14 @@ def _exposure(shape: tuple[int, ...], apart: tuple[int, ...], longest: int | Non
     halvings = [0] * len(shape)
     for axis, (start, stop) in enumerate(ends):
         inside[axis], _ = _covered(start, stop, 0)
-    found = np.empty(len(split) + 1)
+    result = np.empty(len(split) + 1)
     for level, axis in enumerate(split, start=1):
         halvings[axis] += 1
         inside[axis], across[axis] = _covered(*ends[axis], halvings[axis])
         rest = [inside[other] for other in range(len(shape)) if other != axis]
-        found[level] = np.prod([across[axis], *rest], axis=0).mean()
-    found[0] = np.prod(inside, axis=0).mean()
-    return found
+        result[level] = np.prod([across[axis], *rest], axis=0).mean()
+    result[0] = np.prod(inside, axis=0).mean()
+    return result
 
 
 def _random_range(axis: int, side: int, longest: int | None) -> tuple[Integers, Integers]:

@@ -101,9 +101,9 @@ class SplitTree:
 
     def table(self, cells: Floats) -> Floats:
         """Return the table whose cells, in the order of the tree, are given."""
-        found = np.empty(cells.size)
-        found[self.order] = cells
-        return found.reshape(self.shape)
+        result = np.empty(cells.size)
+        result[self.order] = cells
+        return result.reshape(self.shape)
 
 
 def split_axes(shape: tuple[int, ...], apart: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -113,13 +113,13 @@ def split_axes(shape: tuple[int, ...], apart: tuple[int, ...] = ()) -> tuple[int
     box reaches across them.
     """
     left = [(side - 1).bit_length() for side in shape]
-    found = []
+    result = []
     for group in (apart, tuple(axis for axis in range(len(shape)) if axis not in apart)):
         while any(left[axis] for axis in group):
             axis = max(group, key=lambda axis: left[axis])
             left[axis] -= 1
-            found.append(axis)
-    return tuple(found[::-1])
+            result.append(axis)
+    return tuple(result[::-1])
 
 
 def _codes(shape: tuple[int, ...], split: tuple[int, ...]) -> Integers:
@@ -172,7 +172,7 @@ def levels_of(tree: SplitTree, measured: Mapping[int, tuple[Floats, float]]) -> 
     variances = np.full(sums.size, variance)
     nothing = np.zeros(sums.size)
     none = np.zeros((2, sums.size))
-    found = [Level(sums, variances, nothing, nothing + inf, none, none)]
+    result = [Level(sums, variances, nothing, nothing + inf, none, none)]
     for level in range(lowest + 1, tree.height + 1):
         halves = np.append(variances, 0.0)
         first, second = halves[tree.first[level - 1]], halves[tree.second[level - 1]]
@@ -189,8 +189,8 @@ def levels_of(tree: SplitTree, measured: Mapping[int, tuple[Floats, float]]) -> 
                 _residual_variances(share, trust, second, first),
             ]
         )
-        found.append(Level(sums, variances, contrasts, noises, residuals, residual_variances))
-    return found
+        result.append(Level(sums, variances, contrasts, noises, residuals, residual_variances))
+    return result
 
 
 def _joined_halves(
@@ -256,7 +256,7 @@ def smoothed(tree: SplitTree, lowest: int, levels: list[Level], total: float) ->
         known = level.noises[np.isfinite(level.noises)]
         param.width = max(float(known.mean()), _LEAST_BOUND) if known.size else 1.0
     sums = [np.maximum(level.sums, 0.0) for level in levels]
-    bounds = [each**2 / 4 + level.variances for each, level in zip(sums, levels, strict=True)]
+    bounds = [item**2 / 4 + level.variances for item, level in zip(sums, levels, strict=True)]
     for _ in range(2):
         halves = [
             _if_empty(tree, lowest + place, levels[place], sums[place]) for place in range(1, len(levels))
@@ -310,11 +310,11 @@ def _upwards(
 ) -> list[_Posterior]:
     """Return what each box and all below it say; nothing of the lowest boxes, which are not divided."""
     nothing = np.zeros(levels[0].sums.size)
-    found = [_Posterior(nothing, np.empty((0, 0)), np.empty((0, 0)), nothing)]
+    result = [_Posterior(nothing, np.empty((0, 0)), np.empty((0, 0)), nothing)]
     for place in range(1, len(levels)):
         level, param = levels[place], params[place]
-        said, uneven = _messages(
-            tree, lowest + place, found[-1].ratios, params[place - 1], lowest_one=place == 1
+        message, uneven = _messages(
+            tree, lowest + place, result[-1].ratios, params[place - 1], lowest_one=place == 1
         )
         own, means, ways, squares = split_posterior(
             level.contrasts,
@@ -325,9 +325,9 @@ def _upwards(
             *halves[place - 1],
             uneven,
         )
-        own += said
-        found.append(_Posterior(means, ways, squares, np.clip(own, -_SURE, _SURE)))
-    return found
+        own += message
+        result.append(_Posterior(means, ways, squares, np.clip(own, -_SURE, _SURE)))
+    return result
 
 
 def _messages(
@@ -356,27 +356,27 @@ def _downwards(
 ) -> list[Floats]:
     """Return how likely each box is uneven, and learn the parameters of the levels from it."""
     above = np.ones(1)
-    found: list[Floats] = [np.zeros(0)] * len(levels)
+    result: list[Floats] = [np.zeros(0)] * len(levels)
     for place in range(len(levels) - 1, 0, -1):
         param, own = params[place], posteriors[place]
         odds = np.exp(own.ratios)
         below_uneven = param.below_uneven * odds / (1 + param.below_uneven * (odds - 1))
         below_even = param.below_even * odds / (1 + param.below_even * (odds - 1))
-        found[place] = above * below_uneven + (1 - above) * below_even
+        result[place] = above * below_uneven + (1 - above) * below_even
         known = np.isfinite(levels[place].noises)
-        _learn(param, own, found[place], above, below_uneven, below_even, known)
+        _learn(param, own, result[place], above, below_uneven, below_even, known)
         if place > 1:
-            above = _to_halves(tree, lowest + place, found[place], own.ways)
-    return found
+            above = _to_halves(tree, lowest + place, result[place], own.ways)
+    return result
 
 
 def _to_halves(tree: SplitTree, level: int, uneven: Floats, ways: Floats) -> Floats:
     """Return, for each half of the boxes of a level, how likely its box is uneven and the half not empty."""
     first, second = tree.first[level - 1], tree.second[level - 1]
-    found = np.empty(tree.sizes[level - 1].size + 1)
-    found[first] = uneven * (1 - ways[:, -1])
-    found[second] = uneven * (1 - ways[:, -2])
-    return found[:-1]
+    result = np.empty(tree.sizes[level - 1].size + 1)
+    result[first] = uneven * (1 - ways[:, -1])
+    result[second] = uneven * (1 - ways[:, -2])
+    return result[:-1]
 
 
 def _learn(
@@ -413,7 +413,7 @@ def _rebuilt(
 ) -> list[Floats]:
     """Return the sums of all boxes, from the total down, none of them negative."""
     sums = np.array([max(total, 0.0)])
-    found = [sums]
+    result = [sums]
     for place in range(len(posteriors) - 1, 0, -1):
         level = lowest + place
         first, second = tree.first[level - 1], tree.second[level - 1]
@@ -430,8 +430,8 @@ def _rebuilt(
         halves[second] = sums - part
         halves[-1] = 0.0
         sums = halves[:-1]
-        found.append(sums)
-    return found[::-1]
+        result.append(sums)
+    return result[::-1]
 
 
 @compiled

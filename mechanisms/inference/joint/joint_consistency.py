@@ -64,7 +64,7 @@ class Joint:
         Largest difference left between two views of a shared marginal (rounding).
     """
 
-    overlap: TableSet
+    table_set: TableSet
     estimates: dict[str, Estimate]
     method: Literal["one table", "ANOVA", "conjugate gradients"]
     variances: Literal["exact", "estimated"]
@@ -78,12 +78,12 @@ class Joint:
             "variances": self.variances,
             "probes": self.probes,
             "largest_gap": self.gap,
-            "shared_marginals": [[str(link.marginal), *link.tables] for link in self.overlap.links],
+            "shared_marginals": [[str(link.marginal), *link.tables] for link in self.table_set.links],
         }
 
 
 def joint_consistency(
-    overlap: TableSet,
+    table_set: TableSet,
     values: Mapping[str, ArrayLike],
     variances: Mapping[str, ArrayLike],
     *,
@@ -121,33 +121,35 @@ def joint_consistency(
     >>> made.estimates["all"].values.round(6).tolist(), made.estimates["sexes"].values.round(6).tolist()
     ([[9.0]], [[5.0, 4.0]])
     """
-    given, known = _checked(overlap, values, variances)
-    if len(overlap.frames) == 1 and method == "auto":
-        ((name, frame),) = overlap.frames.items()
+    given, known = _checked(table_set, values, variances)
+    if len(table_set.tables) == 1 and method == "auto":
+        ((name, frame),) = table_set.tables.items()
         single = consistency(frame.tree, given[name], known[name])
-        return Joint(overlap, {name: single}, "one table", "exact", 0, 0.0)
-    if method == "auto" and separable(overlap, known):
-        found = anova_estimates(overlap, given, known)
-        gap = overlap.gap({name: each.values for name, each in found.items()})
-        return Joint(overlap, found, "ANOVA", "exact", 0, gap)
-    joint = JointSystem(overlap, known)
+        return Joint(table_set, {name: single}, "one table", "exact", 0, 0.0)
+    if method == "auto" and separable(table_set, known):
+        result = anova_estimates(table_set, given, known)
+        gap = table_set.gap({name: item.values for name, item in result.items()})
+        return Joint(table_set, result, "ANOVA", "exact", 0, gap)
+    joint = JointSystem(table_set, known)
     tables = joint.estimates(given)
-    small = probes > 0 and overlap.equations * sum(table.size for table in tables.values()) <= SMALL
+    small = probes > 0 and table_set.equations * sum(table.size for table in tables.values()) <= SMALL
     if probes:
         made = exact_variances(joint) if small else estimated_variances(joint, probes)
     else:
         made = joint.own_variances()
     estimates = {name: Estimate(table, made[name]) for name, table in tables.items()}
     kind: Literal["exact", "estimated"] = "exact" if small else "estimated"
-    return Joint(overlap, estimates, "conjugate gradients", kind, 0 if small else probes, overlap.gap(tables))
+    return Joint(
+        table_set, estimates, "conjugate gradients", kind, 0 if small else probes, table_set.gap(tables)
+    )
 
 
 def _checked(
-    overlap: TableSet, values: Mapping[str, ArrayLike], variances: Mapping[str, ArrayLike]
+    table_set: TableSet, values: Mapping[str, ArrayLike], variances: Mapping[str, ArrayLike]
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Return values, 0 where nothing was measured, and variances (nodes, cells or 1) of every table."""
     given, known = {}, {}
-    for name, frame in overlap.frames.items():
+    for name, frame in table_set.tables.items():
         if name not in values or name not in variances:
             raise MechanismError(
                 f"table {name} has no values or no variances",
@@ -169,16 +171,16 @@ def _checked(
     return given, known
 
 
-def checked_estimates(overlap: TableSet, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def checked_estimates(table_set: TableSet, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Return the estimates with values (nodes, cells) and finite variances (nodes, cells or 1), or raise."""
-    found = {}
-    for name, frame in overlap.frames.items():
+    result = {}
+    for name, frame in table_set.tables.items():
         if name not in estimates:
             raise MechanismError(f"table {name} has no estimate", where="inference", hint="give every table")
         with _naming(name):
-            found[name] = Estimate(*finite_estimate(frame.tree, estimates[name]))
-            _refuse_shape(found[name].values, frame)
-    return found
+            result[name] = Estimate(*finite_estimate(frame.tree, estimates[name]))
+            _refuse_shape(result[name].values, frame)
+    return result
 
 
 def _refuse_shape(table: Floats, frame: TableShape) -> None:
@@ -203,9 +205,9 @@ DIMENSIONS = 12
 """Flat dimensions of one table beyond which 2^d terms are too many to be the quicker way."""
 
 
-def separable(overlap: TableSet, variances: Mapping[str, Floats]) -> bool:
+def separable(table_set: TableSet, variances: Mapping[str, Floats]) -> bool:
     """Say whether the problem falls apart: equal variances within nodes, at most one hierarchy."""
-    frames = overlap.frames.values()
+    frames = table_set.tables.values()
     return (
         all(given.shape[1] == 1 for given in variances.values())
         and len({frame.along for frame in frames} - {None}) <= 1
@@ -214,26 +216,26 @@ def separable(overlap: TableSet, variances: Mapping[str, Floats]) -> bool:
 
 
 def anova_estimates(
-    overlap: TableSet, values: Mapping[str, Floats], variances: Mapping[str, Floats]
+    table_set: TableSet, values: Mapping[str, Floats], variances: Mapping[str, Floats]
 ) -> dict[str, Estimate]:
     """Return the joint least-squares estimates, with exact variances (nodes, 1)."""
-    found = {
+    result = {
         name: Estimate(np.zeros(frame.shape), np.zeros((frame.tree.nodes, 1)))
-        for name, frame in overlap.frames.items()
+        for name, frame in table_set.tables.items()
     }
-    for chosen in _subsets_of_dimensions(overlap):
+    for chosen in _subsets_of_dimensions(table_set):
         terms = [
             _Term.of(name, frame, chosen)
-            for name, frame in overlap.frames.items()
+            for name, frame in table_set.tables.items()
             if set(chosen) <= set(frame.flat)
         ]
         above, answer = _blended(terms, values, variances, chosen)
         for term in terms:
             rows = answer.values[term.rows(above)]
-            found[term.name].values[...] += term.to_cells(rows / term.averaged)
+            result[term.name].values[...] += term.to_cells(rows / term.averaged)
             share = term.share / term.averaged**2
-            found[term.name].variances[...] += share * answer.variances[term.rows(above)]
-    return found
+            result[term.name].variances[...] += share * answer.variances[term.rows(above)]
+    return result
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -250,7 +252,7 @@ class _Term:
     @classmethod
     def of(cls, name: str, frame: TableShape, chosen: tuple[str, ...]) -> _Term:
         names, sizes = tuple(frame.flat), tuple(frame.flat.values())
-        kept = tuple(1 + names.index(each) for each in chosen)
+        kept = tuple(1 + names.index(item) for item in chosen)
         away = tuple(axis for axis in range(1, 1 + len(names)) if axis not in kept)
         averaged = prod(sizes[axis - 1] for axis in away)
         share = prod(1.0 - 1.0 / sizes[axis - 1] for axis in kept)
@@ -279,18 +281,18 @@ class _Term:
         return np.broadcast_to(full, (len(rows), *sizes)).reshape(len(rows), -1)
 
 
-def _subsets_of_dimensions(overlap: TableSet) -> list[tuple[str, ...]]:
+def _subsets_of_dimensions(table_set: TableSet) -> list[tuple[str, ...]]:
     """List every subset of any table's flat dimensions once, small ones first.
 
     Dimensions of one category are left out: nothing remains of them once their average is removed.
     """
-    found = {
+    result = {
         chosen
-        for frame in overlap.frames.values()
+        for frame in table_set.tables.values()
         for size in range(len(frame.flat) + 1)
-        for chosen in combinations(sorted(each for each in frame.flat if frame.flat[each] > 1), size)
+        for chosen in combinations(sorted(item for item in frame.flat if frame.flat[item] > 1), size)
     }
-    return sorted(found, key=lambda chosen: (len(chosen), chosen))
+    return sorted(result, key=lambda chosen: (len(chosen), chosen))
 
 
 def _blended(

@@ -74,7 +74,7 @@ class NonNegative:
         }
 
 
-def joint_nonnegativity(overlap: TableSet, estimates: Mapping[str, Estimate]) -> NonNegative:
+def joint_nonnegativity(table_set: TableSet, estimates: Mapping[str, Estimate]) -> NonNegative:
     """Return estimates >= 0 that add up and agree as before.
 
     Parameters
@@ -104,38 +104,35 @@ def joint_nonnegativity(overlap: TableSet, estimates: Mapping[str, Estimate]) ->
     >>> joint_nonnegativity(tables, given).estimates["ages"].values.tolist()
     [[7.5, 0.0, 2.5]]
     """
-    given = checked_estimates(overlap, estimates)
-    if len(overlap.frames) == 1:
-        ((name, frame),) = overlap.frames.items()
+    given = checked_estimates(table_set, estimates)
+    if len(table_set.tables) == 1:
+        ((name, frame),) = table_set.tables.items()
         return NonNegative({name: nonnegativity(frame.tree, given[name])}, 0.0, 0, False)
-    work = _Projection(overlap, given)
+    work = _Projection(table_set, given)
     settled, everything = work.run()
-    values = tables_of(overlap, settled)
-    found = {name: Estimate(values[name], each.variances) for name, each in given.items()}
-    return NonNegative(found, overlap.gap(values), work.families, everything)
+    values = tables_of(table_set, settled)
+    result = {name: Estimate(values[name], item.variances) for name, item in given.items()}
+    return NonNegative(result, table_set.gap(values), work.families, everything)
 
 
 class _Projection:
     """Numbers of all marginals on their way to non-negative ones.
 
-    Attributes
-    ----------
-    families
-        Families projected at once so far.
+    ``families``: Families projected at once so far.
     """
 
-    def __init__(self, overlap: TableSet, estimates: Mapping[str, Estimate]) -> None:
+    def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate]) -> None:
         self.families = 0
-        self._overlap = overlap
-        self._marginals = marginal_tables(overlap, {name: each.values for name, each in estimates.items()})
-        variances = {name: each.variances for name, each in estimates.items()}
-        self._variances = marginal_variances(overlap, variances)
-        self._bounds = _bounds(overlap, self._marginals, self._variances)
+        self._table_set = table_set
+        self._marginals = marginal_tables(table_set, {name: item.values for name, item in estimates.items()})
+        variances = {name: item.variances for name, item in estimates.items()}
+        self._variances = marginal_variances(table_set, variances)
+        self._bounds = _bounds(table_set, self._marginals, self._variances)
 
     def run(self) -> tuple[MarginalTables, bool]:
         """Return the numbers, and whether all of them had to be projected at once."""
         settled = {marginal: np.zeros_like(table) for marginal, table in self._marginals.items()}
-        depths = list(projection_schedule(self._overlap))
+        depths = list(projection_schedule(self._table_set))
         if all(self._settle_depth(steps, settled) for steps in depths):
             return settled, False
         if not self._settle_at_once([step for steps in depths for step in steps], settled):
@@ -148,14 +145,14 @@ class _Projection:
 
     def _settle_depth(self, steps: list[Step], settled: MarginalTables) -> bool:
         """Settle one depth, families without a solution at once; say whether all is well."""
-        parents = failed_families(self._overlap, steps, lambda step: self._settle(step, settled))
+        parents = failed_families(self._table_set, steps, lambda step: self._settle(step, settled))
         if parents is None:
             self.families += 1
             return self._settle_at_once(steps, settled)
         if not parents.size:
             return True
         self.families += len(parents)
-        families = [step_for_children(self._overlap, step, parents) for step in steps]
+        families = [step_for_children(self._table_set, step, parents) for step in steps]
         return self._settle_at_once(families, settled)
 
     def _settle(self, step: Step, settled: MarginalTables) -> Bools:
@@ -190,16 +187,16 @@ class _Projection:
         """Project all marginals of these steps together; conditions between them become equations."""
         system, sums, _ = stacked(steps, settled)
         values, variances, least = (
-            np.concatenate(each) for each in zip(*(self._taken(step) for step in steps), strict=True)
+            np.concatenate(item) for item in zip(*(self._taken(step) for step in steps), strict=True)
         )
         left = np.concatenate(sums) - system @ least
         free = np.flatnonzero(variances > 0)
-        found = least.copy()
+        result = least.copy()
         target = values[free] - least[free]
-        size = max(float(np.abs(each).max(initial=0.0)) for each in (*sums, least))
+        size = max(float(np.abs(item).max(initial=0.0)) for item in (*sums, least))
         moved, wrong = project(target, variances[free], system[:, free], left, _longest(sums), size)
-        found[free] += moved
-        unstacked(steps, found, settled)
+        result[free] += moved
+        unstacked(steps, result, settled)
         return not wrong.any()
 
     def _taken(self, step: Step) -> tuple[Floats, Floats, Floats]:
@@ -214,7 +211,7 @@ def _longest(sums: Sequence[Floats]) -> Bools:
     return marked
 
 
-def _bounds(overlap: TableSet, marginals: MarginalTables, variances: MarginalTables) -> MarginalTables:
+def _bounds(table_set: TableSet, marginals: MarginalTables, variances: MarginalTables) -> MarginalTables:
     """Return what exact values demand of every number: itself, its children, its cells."""
     bounds = {}
     for marginal, table in marginals.items():
@@ -229,15 +226,15 @@ def _bounds(overlap: TableSet, marginals: MarginalTables, variances: MarginalTab
         bounds[marginal] = np.where(exact, np.maximum(table, 0.0), 0.0)
     if not any(bound.any() for bound in bounds.values()):
         return bounds
-    for marginal in reversed(overlap.marginals):
+    for marginal in reversed(table_set.marginals):
         exact, bound = variances[marginal] == 0, bounds[marginal]
-        for block in overlap.shapes[marginal].tree.up(bound.shape[1]):
+        for block in table_set.shapes[marginal].tree.up(bound.shape[1]):
             demand = np.maximum(bound[block.parents], block.total(bound[block.children]))
             bound[block.parents] = np.where(exact[block.parents], bound[block.parents], demand)
-        for sub in overlap.marginals:
+        for sub in table_set.marginals:
             if sub != marginal and sub.within(marginal):
-                nodes = overlap.shapes[sub].tree.nodes
-                shown = summed(overlap.shapes[marginal], bound, sub, nodes)
+                nodes = table_set.shapes[sub].tree.nodes
+                shown = summed(table_set.shapes[marginal], bound, sub, nodes)
                 above = bounds[sub][: len(shown)]
                 free = variances[sub][: len(shown)] > 0
                 bounds[sub][: len(shown)] = np.where(free, np.maximum(above, shown), above)
@@ -438,11 +435,11 @@ class _Factor:
     def solve(self, right: Floats) -> Floats:
         """Return y (conditions,) with A D A' y = ``right``."""
         top = right[self._disjoint] / self._top
-        found = np.empty_like(right)
+        result = np.empty_like(right)
         if self._rest.size:
-            found[self._rest] = self._inner.solve(right[self._rest] - self._side.T @ top)
-        found[self._disjoint] = top - (self._side @ found[self._rest]) / self._top
-        return found
+            result[self._rest] = self._inner.solve(right[self._rest] - self._side.T @ top)
+        result[self._disjoint] = top - (self._side @ result[self._rest]) / self._top
+        return result
 
 
 def _solve(problem: _Problem, grain: float) -> tuple[Floats, Bools]:

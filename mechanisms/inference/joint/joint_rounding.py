@@ -55,12 +55,8 @@ AGREED = 1e-6
 class Rounded:
     """Whole numbers of several tables.
 
-    Attributes
-    ----------
-    tables
-        Table name to (nodes, cells) int64.
-    violations
-        Everything that does not hold, empty when all tables add up, agree and stay within 1.
+    ``tables``: Table name to (nodes, cells) int64. ``violations``: Everything that does not hold, empty when
+    all tables add up, agree and stay within 1.
     """
 
     tables: dict[str, Integers]
@@ -75,7 +71,7 @@ class Rounded:
         }
 
 
-def joint_rounding(overlap: TableSet, estimates: Mapping[str, Estimate]) -> Rounded:
+def joint_rounding(table_set: TableSet, estimates: Mapping[str, Estimate]) -> Rounded:
     """Return whole numbers for all tables, and what they violate.
 
     Parameters
@@ -104,19 +100,19 @@ def joint_rounding(overlap: TableSet, estimates: Mapping[str, Estimate]) -> Roun
     >>> {name: table.tolist() for name, table in made.tables.items()}, made.violations
     ({'sexes': [[5, 5]], 'ages': [[4, 3, 3]]}, ())
     """
-    given = checked_estimates(overlap, estimates)
-    values = {name: each.values for name, each in given.items()}
-    exact = {name: np.broadcast_to(each.variances == 0, each.values.shape) for name, each in given.items()}
-    _refuse_unsettled(overlap, values)
-    if len(overlap.frames) == 1:
-        ((name, frame),) = overlap.frames.items()
+    given = checked_estimates(table_set, estimates)
+    values = {name: item.values for name, item in given.items()}
+    exact = {name: np.broadcast_to(item.variances == 0, item.values.shape) for name, item in given.items()}
+    _refuse_unsettled(table_set, values)
+    if len(table_set.tables) == 1:
+        ((name, frame),) = table_set.tables.items()
         tables = {name: rounding(frame.tree, given[name])}
     else:
-        tables = tables_of(overlap, _Rounding(overlap, given).run())
-    return Rounded(tables, violations(overlap, tables, values, exact))
+        tables = tables_of(table_set, _Rounding(table_set, given).run())
+    return Rounded(tables, violations(table_set, tables, values, exact))
 
 
-def _refuse_unsettled(overlap: TableSet, values: Mapping[str, Floats]) -> None:
+def _refuse_unsettled(table_set: TableSet, values: Mapping[str, Floats]) -> None:
     size = 1.0
     for name, table in values.items():
         refuse_node(
@@ -125,8 +121,8 @@ def _refuse_unsettled(overlap: TableSet, values: Mapping[str, Floats]) -> None:
             "rescale the counts",
         )
         size = max(size, float(np.abs(table).max()))
-    worst = max(frame.tree.gap(values[name]) for name, frame in overlap.frames.items())
-    if worst > AGREED * size or overlap.gap(values) > AGREED * size:
+    worst = max(frame.tree.gap(values[name]) for name, frame in table_set.tables.items())
+    if worst > AGREED * size or table_set.gap(values) > AGREED * size:
         raise MechanismError(
             "the tables do not add up or do not agree",
             where="inference",
@@ -137,11 +133,11 @@ def _refuse_unsettled(overlap: TableSet, values: Mapping[str, Floats]) -> None:
 class _Rounding:
     """Numbers of all marginals on their way to whole ones."""
 
-    def __init__(self, overlap: TableSet, estimates: Mapping[str, Estimate]) -> None:
-        self._overlap = overlap
-        self._marginals = marginal_tables(overlap, {name: each.values for name, each in estimates.items()})
-        variances = {name: each.variances for name, each in estimates.items()}
-        self._variances = marginal_variances(overlap, variances)
+    def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate]) -> None:
+        self._table_set = table_set
+        self._marginals = marginal_tables(table_set, {name: item.values for name, item in estimates.items()})
+        variances = {name: item.variances for name, item in estimates.items()}
+        self._variances = marginal_variances(table_set, variances)
         self._whole: WholeMarginalTables = {
             marginal: np.zeros(table.shape, dtype=np.int64) for marginal, table in self._marginals.items()
         }
@@ -149,7 +145,7 @@ class _Rounding:
 
     def run(self) -> WholeMarginalTables:
         """Return whole numbers of every marginal."""
-        for steps in projection_schedule(self._overlap):
+        for steps in projection_schedule(self._table_set):
             for step in steps:
                 self._round(step)
             self._repeat_failed(steps)
@@ -189,12 +185,12 @@ class _Rounding:
 
     def _repeat_failed(self, steps: list[Step]) -> None:
         """Round families again, with their marginals, where these left their tables no good choice."""
-        parents = failed_families(self._overlap, steps, self._failed_rows)
+        parents = failed_families(self._table_set, steps, self._failed_rows)
         if parents is None:
             self._round_at_once(steps)
             return
         for parent in parents:
-            family = [step_for_children(self._overlap, step, np.array([parent])) for step in steps]
+            family = [step_for_children(self._table_set, step, np.array([parent])) for step in steps]
             self._round_at_once([step for step in family if step.rows.size])
 
     def _failed_rows(self, step: Step) -> Bools:
@@ -348,9 +344,9 @@ def _settle(values: Floats, conditions: Conditions) -> Integers:
         moves = _Moves(
             fractional, np.ones(fractional.size), 1.0 - 2.0 * rest[fractional], np.ones(fractional.size)
         )
-        found = base + moves.made(conditions, left)
-        if (conditions.system @ found == conditions.sums).all():
-            return found
+        result = base + moves.made(conditions, left)
+        if (conditions.system @ result == conditions.sums).all():
+            return result
     elif not left.any():
         return base
     return base + _all_moves(values).made(conditions, left)
@@ -446,14 +442,14 @@ class _Program:
         least, most = np.zeros_like(self.most), self.most.copy()
         least[moves] = np.where(fractional, 0.0, near)[moves]
         most[moves] = np.where(fractional, self.most, near)[moves]
-        found = self._branch(least, most)
-        missed = np.inf if found is None else float(self.cost @ found) - float(relaxed.fun)
+        result = self._branch(least, most)
+        missed = np.inf if result is None else float(self.cost @ result) - float(relaxed.fun)
         if missed > MISSED / 2 and self.moves <= LARGE:
             wider = self._branch(np.zeros_like(self.most), self.most)
-            if wider is not None and (found is None or self.cost @ wider < self.cost @ found):
-                found = wider
+            if wider is not None and (result is None or self.cost @ wider < self.cost @ result):
+                result = wider
         # Nobody found whole numbers: the nearest ones will do, and what they miss is reported.
-        return near if found is None else found
+        return near if result is None else result
 
     def _branch(self, least: Floats, most: Floats) -> Floats | None:
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -467,8 +463,8 @@ class _Program:
             constraints=LinearConstraint(self.matrix, self.sums, self.sums),
             options={"node_limit": NODES, "mip_rel_gap": 1e-6},
         )
-        found: Floats | None = None if result.x is None else np.rint(result.x)
-        return found
+        results: Floats | None = None if result.x is None else np.rint(result.x)
+        return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +505,7 @@ class Violation:
 
 
 def violations(
-    overlap: TableSet,
+    table_set: TableSet,
     tables: Mapping[str, Integers],
     values: Mapping[str, Floats],
     exact: Mapping[str, Bools],
@@ -518,13 +514,13 @@ def violations(
 
     ``tables``, ``values``, ``exact``: by name (nodes, cells) whole numbers, unrounded ones, which are exact.
     """
-    found: list[Violation] = []
-    for name, frame in overlap.frames.items():
-        found.extend(_families(name, frame, tables[name]))
-        found.extend(_cells(name, frame, tables[name], values[name], exact[name]))
-    for one, other in combinations(overlap.frames, 2):
-        found.extend(_marginals(overlap, one, other, tables))
-    return tuple(found)
+    result: list[Violation] = []
+    for name, frame in table_set.tables.items():
+        result.extend(_families(name, frame, tables[name]))
+        result.extend(_cells(name, frame, tables[name], values[name], exact[name]))
+    for one, other in combinations(table_set.tables, 2):
+        result.extend(_marginals(table_set, one, other, tables))
+    return tuple(result)
 
 
 def _families(name: str, frame: TableShape, table: Integers) -> Iterator[Violation]:
@@ -549,11 +545,11 @@ def _cells(
 
 
 def _marginals(
-    overlap: TableSet, one: str, other: str, tables: Mapping[str, Integers]
+    table_set: TableSet, one: str, other: str, tables: Mapping[str, Integers]
 ) -> Iterator[Violation]:
-    first, second = overlap.views(one, other)
+    first, second = table_set.views(one, other)
     off = first.gather(tables[one]) - second.gather(tables[other])
-    sizes = {name: overlap.frames[one].flat[name] for name in first.marginal.flat}
+    sizes = {name: table_set.tables[one].flat[name] for name in first.marginal.flat}
     for row, place in np.argwhere(off != 0):
         node = None if first.rows is None else int(first.rows[row])
         group, by = _group(place, sizes), float(off[row, place])

@@ -85,8 +85,8 @@ def _precision(tree: Hierarchy, view: View, frame: TableShape, covariance: TreeL
     variances = np.where(
         tree.leaf[:, None], covariance.below[: tree.nodes], covariance.measured[: tree.nodes]
     )
-    each = np.broadcast_to(variances, (tree.nodes, frame.cells))
-    summed = View(frame, view.marginal, np.arange(tree.nodes)).gather(each)
+    full = np.broadcast_to(variances, (tree.nodes, frame.cells))
+    summed = View(frame, view.marginal, np.arange(tree.nodes)).gather(full)
     finite = summed[np.isfinite(summed)]
     least = FLOOR * (float(finite.max()) if finite.size else 1.0) or 1.0
     precision: Floats = 1.0 / np.maximum(summed, least)
@@ -120,37 +120,33 @@ CUT = 1e-11
 class JointSystem:
     """Tables with given variances, ready to be estimated together from any measurements.
 
-    Parameters
-    ----------
-    variances
-        Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
-    proximal
-        M in units of the largest finite variance.
+    ``variances``: Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
+    ``proximal``: M in units of the largest finite variance.
     """
 
     def __init__(
-        self, overlap: TableSet, variances: Mapping[str, Floats], proximal: float = PROXIMAL
+        self, table_set: TableSet, variances: Mapping[str, Floats], proximal: float = PROXIMAL
     ) -> None:
-        self.overlap = overlap
+        self.table_set = table_set
         self.variances = variances
         self.unmeasured: dict[str, Bools] = {}
         self.finite: Tables = {}
         finite = [given[np.isfinite(given)] for given in variances.values()]
         largest = max((float(some.max()) for some in finite if some.size), default=1.0)
         self.proximal_variance = proximal * (largest or 1.0)
-        for name, frame in overlap.frames.items():
+        for name, frame in table_set.tables.items():
             unmeasured = np.isinf(variances[name]) & frame.tree.leaf[:, None]
             self.unmeasured[name] = np.broadcast_to(unmeasured, frame.shape)
             self.finite[name] = np.where(unmeasured, self.proximal_variance, variances[name])
         self.any_unmeasured = any(bool(unmeasured.any()) for unmeasured in self.unmeasured.values())
         self.covariance = {
             name: TreeLeastSquares(frame.tree, self.finite[name], frame.cells)
-            for name, frame in overlap.frames.items()
+            for name, frame in table_set.tables.items()
         }
         self._preconditioners = []
-        for link in overlap.links:
+        for link in table_set.links:
             one, other = link.tables
-            frames = (overlap.frames[one], overlap.frames[other])
+            frames = (table_set.tables[one], table_set.tables[other])
             pair = (self.covariance[one], self.covariance[other])
             self._preconditioners.append(LinkPreconditioner(link, frames, pair))
         self.relative = RELATIVE
@@ -158,14 +154,14 @@ class JointSystem:
     def disagreement(self, tables: Mapping[str, Floats]) -> Floats:
         """Return C x: the differences between views, link after link."""
         parts = []
-        for link in self.overlap.links:
+        for link in self.table_set.links:
             (one, other), (first, second) = link.tables, link.views
             parts.append((first.gather(tables[one]) - second.gather(tables[other])).ravel())
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def apply_covariance(self, multipliers: Floats) -> Tables:
         """Return Sigma C' lam of every table."""
-        pushed = {name: np.zeros(frame.shape) for name, frame in self.overlap.frames.items()}
+        pushed = {name: np.zeros(frame.shape) for name, frame in self.table_set.tables.items()}
         for link, part in self._by_link(multipliers):
             numbers = part.reshape(link.views[0].shape)
             link.views[0].scatter(numbers, pushed[link.tables[0]])
@@ -180,7 +176,7 @@ class JointSystem:
         eigenvalues instead.
         """
         left = self._refined(tables, self._multipliers, 1 if rounds == 1 else 4)
-        if rounds > 1 and left > STALLED and self.overlap.equations <= SMALL:
+        if rounds > 1 and left > STALLED and self.table_set.equations <= SMALL:
             root = self._root
             left = self._refined(tables, lambda wrong: root.T @ (root @ wrong), 4)
         return left
@@ -211,31 +207,25 @@ class JointSystem:
     def _by_link(self, numbers: Floats) -> Iterator[tuple[Link, Floats]]:
         """Cut (equations,) into the parts of the links."""
         first = 0
-        for link in self.overlap.links:
+        for link in self.table_set.links:
             yield link, numbers[first : first + link.size]
             first += link.size
 
     def responses(self) -> tuple[Floats, Floats]:
         """Return Sigma C' e for every agreement e, (equations, all numbers), and S; small systems only."""
-        number = self.overlap.equations
-        size = sum(frame.tree.nodes * frame.cells for frame in self.overlap.frames.values())
+        number = self.table_set.equations
+        size = sum(frame.tree.nodes * frame.cells for frame in self.table_set.tables.values())
         moved, system = np.empty((number, size)), np.empty((number, number))
         for row in range(number):
             unit = np.zeros(number)
             unit[row] = 1.0
             tables = self.apply_covariance(unit)
-            moved[row] = np.concatenate([tables[name].ravel() for name in self.overlap.frames])
+            moved[row] = np.concatenate([tables[name].ravel() for name in self.table_set.tables])
             system[row] = self.disagreement(tables)
         return moved, system
 
     def estimates(self, values: Mapping[str, Floats]) -> Tables:
-        """Return the least-squares estimates of all tables, which add up and agree.
-
-        Raises
-        ------
-        MechanismError
-            When exact values contradict each other, or a leaf is not determined.
-        """
+        """Return the least-squares estimates of all tables, which add up and agree."""
         first = self._solve(values, None)
         if self.any_unmeasured:
             rng = generator(1)
@@ -248,13 +238,13 @@ class JointSystem:
         """Return the variances (nodes, cells) of each table's own estimate."""
         return {
             name: np.broadcast_to(self.covariance[name].variances, frame.shape)
-            for name, frame in self.overlap.frames.items()
+            for name, frame in self.table_set.tables.items()
         }
 
     def simulated_errors(self, rng: np.random.Generator) -> tuple[Tables, Tables]:
         """Draw synthetic measurement errors; return the errors of the estimates alone and together."""
         alone = {}
-        for name, frame in self.overlap.frames.items():
+        for name, frame in self.table_set.tables.items():
             variances = self.finite[name]
             deviation = np.sqrt(np.where(np.isinf(variances), 0.0, variances))
             errors = deviation * rng.standard_normal(frame.shape)
@@ -267,14 +257,14 @@ class JointSystem:
 
     def _solve(self, values: Mapping[str, Floats], start: Tables | None) -> Tables:
         guess, tables = {}, {}
-        for name, frame in self.overlap.frames.items():
+        for name, frame in self.table_set.tables.items():
             invented = 0.0 if start is None else start[name]
             guess[name] = np.where(self.unmeasured[name], invented, values[name])
             tables[name] = consistency(frame.tree, guess[name], self.finite[name]).values
         left = self.enforce_agreement(tables)
         for _ in range(ROUNDS if self.any_unmeasured else 0):
             moved, size = 0.0, 1.0
-            for name in self.overlap.frames:
+            for name in self.table_set.tables:
                 news = np.where(self.unmeasured[name], tables[name] - guess[name], 0.0)
                 guess[name] = guess[name] + news
                 tables[name] += self.covariance[name].times(news / self.proximal_variance)
@@ -292,30 +282,27 @@ class JointSystem:
 
         Redundant agreements differ by rounding; what is no multiple of S's columns grows when iterated on.
         """
-        found = best = np.zeros_like(wrong)
+        result = best = np.zeros_like(wrong)
         left, along = wrong.copy(), np.zeros_like(wrong)
         least, since, energy = float(np.linalg.norm(wrong)), 0, 1.0
         enough = self.relative * least
         for _ in range(PRODUCTS):
-            near = self._preconditioned(left)
+            parts = zip(self._preconditioners, self._by_link(left), strict=True)
+            near = np.concatenate([precondition(part) for precondition, (_, part) in parts])
             before, energy = energy, float(left @ near)
             along = near + (energy / before) * along
             moved = self.disagreement(self.apply_covariance(along))
             curvature = float(along @ moved)
             if not curvature > 0 or not energy > 0:
                 break
-            found = found + (energy / curvature) * along
+            result = result + (energy / curvature) * along
             left -= (energy / curvature) * moved
             size, since = float(np.linalg.norm(left)), since + 1
             if size < least:
-                best, least, since = found, size, 0
+                best, least, since = result, size, 0
             if least <= enough or since > PATIENCE:
                 break
         return best
-
-    def _preconditioned(self, vector: Floats) -> Floats:
-        parts = zip(self._preconditioners, self._by_link(vector), strict=True)
-        return np.concatenate([precondition(part) for precondition, (_, part) in parts])
 
     def _worst(self, wrong: Floats, tables: Mapping[str, Floats]) -> float:
         """Largest disagreement, each relative to its marginal's largest number (at least 1)."""
@@ -329,7 +316,7 @@ class JointSystem:
 
     def _refuse_contradiction(self, tables: Mapping[str, Floats]) -> None:
         place = int(np.abs(self.disagreement(tables)).argmax())
-        for link in self.overlap.links:
+        for link in self.table_set.links:
             if place < link.size:
                 break
             place -= link.size
@@ -348,7 +335,7 @@ class JointSystem:
             open_ = np.abs(table - other[name]) > 1e-6 * (1.0 + np.abs(table).max())
             open_ &= self.unmeasured[name]
             if open_.any():
-                node, cell = (int(found[0]) for found in np.nonzero(open_))
+                node, cell = (int(result[0]) for result in np.nonzero(open_))
                 raise MechanismError(
                     f"table {name}: node {node}, cell {cell} is not measured and nothing determines it",
                     where="inference",
@@ -375,7 +362,7 @@ def exact_variances(joint: JointSystem) -> dict[str, Floats]:
     """
     if joint.any_unmeasured:
         # A huge invented variance would swallow the digits of what is left when it is taken away.
-        joint = JointSystem(joint.overlap, joint.variances, proximal=1.0)
+        joint = JointSystem(joint.table_set, joint.variances, proximal=1.0)
     diagonal = _stacked(joint, joint.own_variances())
     responses, system = joint.responses()
     halves = pseudo_inverse_root(system) @ responses
@@ -415,12 +402,12 @@ def _unmeasured_columns(joint: JointSystem, halves: Floats) -> tuple[Floats, Ind
 
 def _stacked(joint: JointSystem, tables: Mapping[str, NDArray[np.generic]]) -> Floats:
     """Lay all tables end to end."""
-    return np.concatenate([np.asarray(tables[name], float).ravel() for name in joint.overlap.frames])
+    return np.concatenate([np.asarray(tables[name], float).ravel() for name in joint.table_set.tables])
 
 
 def _unstacked(joint: JointSystem, numbers: Floats) -> dict[str, Floats]:
     """Cut what ``_stacked`` laid end to end into tables again."""
-    shapes = {name: frame.shape for name, frame in joint.overlap.frames.items()}
+    shapes = {name: frame.shape for name, frame in joint.table_set.tables.items()}
     ends = np.cumsum([prod(shape) for shape in shapes.values()])
     parts = np.split(numbers, ends[:-1])
     return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)}

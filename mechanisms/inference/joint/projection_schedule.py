@@ -57,12 +57,8 @@ class Condition:
 class Step:
     """One marginal at one depth.
 
-    Attributes
-    ----------
-    rows
-        (rows,) its nodes at this depth.
-    conditions
-        What is settled already; a condition on parents comes first.
+    ``rows``: (rows,) its nodes at this depth. ``conditions``: What is settled already; a condition on parents
+    comes first.
     """
 
     marginal: Marginal
@@ -84,9 +80,9 @@ class Step:
         tables[self.marginal][self.rows] = numbers.reshape(len(self.rows), -1)
 
 
-def projection_schedule(overlap: TableSet) -> Iterator[list[Step]]:
+def projection_schedule(table_set: TableSet) -> Iterator[list[Step]]:
     """Yield the steps of one depth together: first all marginals without a hierarchy, then depth by depth."""
-    shapes = overlap.shapes
+    shapes = table_set.shapes
     yield [_step(marginal, np.array([0]), 0, shapes) for marginal in shapes if marginal.along is None]
     for along in sorted({marginal.along for marginal in shapes if marginal.along is not None}):
         trees = {marginal: frame.tree for marginal, frame in shapes.items() if marginal.along == along}
@@ -98,15 +94,15 @@ def projection_schedule(overlap: TableSet) -> Iterator[list[Step]]:
             ]
 
 
-def step_for_children(overlap: TableSet, step: Step, parents: Indices) -> Step:
+def step_for_children(table_set: TableSet, step: Step, parents: Indices) -> Step:
     """Return the part of a step that settles the children of ``parents``."""
-    tree = overlap.shapes[step.marginal].tree
+    tree = table_set.shapes[step.marginal].tree
     rows = step.rows[np.isin(tree.parents[step.rows], parents)]
-    return _step(step.marginal, rows, 1, overlap.shapes)
+    return _step(step.marginal, rows, 1, table_set.shapes)
 
 
 def failed_families(
-    overlap: TableSet, steps: Sequence[Step], failed: Callable[[Step], Bools]
+    table_set: TableSet, steps: Sequence[Step], failed: Callable[[Step], Bools]
 ) -> Indices | None:
     """Return the parents of all families with a row that failed, in one depth's steps.
 
@@ -117,7 +113,7 @@ def failed_families(
         rows = step.rows[failed(step)]
         if rows.size and not step.has_parents:
             return None
-        parents.append(overlap.shapes[step.marginal].tree.parents[rows])
+        parents.append(table_set.shapes[step.marginal].tree.parents[rows])
     return np.unique(np.concatenate(parents))
 
 
@@ -158,14 +154,14 @@ def _groups(frame: TableShape, sub: Marginal, rows: Indices, nodes: int) -> Cond
     return Condition(sub, labels.ravel(), rows[held])
 
 
-def marginal_tables(overlap: TableSet, tables: Mapping[str, Floats]) -> MarginalTables:
+def marginal_tables(table_set: TableSet, tables: Mapping[str, Floats]) -> MarginalTables:
     """Return the numbers of every marginal, each from the deepest table that shows it."""
-    found = {}
-    for marginal in overlap.marginals:
-        name = overlap.holding(marginal)[0]
-        nodes = overlap.shapes[marginal].tree.nodes
-        found[marginal] = summed(overlap.frames[name], tables[name], marginal, nodes)
-    return found
+    result = {}
+    for marginal in table_set.marginals:
+        name = table_set.holding(marginal)[0]
+        nodes = table_set.shapes[marginal].tree.nodes
+        result[marginal] = summed(table_set.tables[name], tables[name], marginal, nodes)
+    return result
 
 
 def summed(frame: TableShape, table: Floats, marginal: Marginal, nodes: int) -> Floats:
@@ -174,10 +170,10 @@ def summed(frame: TableShape, table: Floats, marginal: Marginal, nodes: int) -> 
     return View(frame, marginal, rows).gather(np.broadcast_to(table, frame.shape))
 
 
-def tables_of(overlap: TableSet, settled: Mapping[Marginal, NDArray[Number]]) -> dict[str, NDArray[Number]]:
+def tables_of(table_set: TableSet, settled: Mapping[Marginal, NDArray[Number]]) -> dict[str, NDArray[Number]]:
     """Return every table's numbers from those of its own marginal, in the table's own order of cells."""
     tables = {}
-    for name, frame in overlap.frames.items():
+    for name, frame in table_set.tables.items():
         shown = settled[frame.marginal]
         table = np.zeros(frame.shape, dtype=shown.dtype)
         rows = np.arange(frame.tree.nodes) if frame.along else None
@@ -186,18 +182,18 @@ def tables_of(overlap: TableSet, settled: Mapping[Marginal, NDArray[Number]]) ->
     return tables
 
 
-def marginal_variances(overlap: TableSet, variances: Mapping[str, Floats]) -> MarginalTables:
+def marginal_variances(table_set: TableSet, variances: Mapping[str, Floats]) -> MarginalTables:
     """Return variances of every marginal's numbers to weigh them by: the least that any table's sum has."""
-    found = {}
-    for marginal in overlap.marginals:
-        frame = overlap.shapes[marginal]
+    result = {}
+    for marginal in table_set.marginals:
+        frame = table_set.shapes[marginal]
         least = np.full((frame.tree.nodes, frame.cells), np.inf)
-        for name in overlap.holding(marginal):
-            shown = summed(overlap.frames[name], variances[name], marginal, frame.tree.nodes)
+        for name in table_set.holding(marginal):
+            shown = summed(table_set.tables[name], variances[name], marginal, frame.tree.nodes)
             least[: len(shown)] = np.minimum(least[: len(shown)], shown)
         least[least <= CERTAIN * least.max()] = 0.0
-        found[marginal] = least
-    return found
+        result[marginal] = least
+    return result
 
 
 def incidence(labels: Sequence[Indices], sizes: Sequence[int]) -> sparse.csr_array:

@@ -162,13 +162,8 @@ class Link:
 class TableSet:
     """Tables over overlapping dimensions.
 
-    Attributes
-    ----------
-    marginals
-        The lattice: every table's dimensions, the marginals that two tables share, closed under intersection,
-        smallest first.
-    links
-        Agreements that imply all others.
+    ``marginals``: The lattice: every table's dimensions, the marginals that two tables share, closed under
+    intersection, smallest first. ``links``: Agreements that imply all others.
 
     Raises
     ------
@@ -190,14 +185,14 @@ class TableSet:
     def __init__(self, frames: Mapping[str, TableShape]) -> None:
         if not frames:
             raise _wrong("there are no tables", "give at least one")
-        self.frames = dict(frames)
-        _check_names(self.frames)
-        _check_trees(self.frames)
-        self.marginals = _lattice([frame.marginal for frame in self.frames.values()])
+        self.tables = dict(frames)
+        _check_names(self.tables)
+        _check_trees(self.tables)
+        self.marginals = _lattice([frame.marginal for frame in self.tables.values()])
         self.links = tuple(self._links())
 
     def __repr__(self) -> str:
-        return f"TableSet(tables={len(self.frames)}, links={[str(link.marginal) for link in self.links]})"
+        return f"TableSet(tables={len(self.tables)}, links={[str(link.marginal) for link in self.links]})"
 
     @cached_property
     def equations(self) -> int:
@@ -206,8 +201,8 @@ class TableSet:
 
     def holding(self, marginal: Marginal) -> list[str]:
         """Name the tables that have all dimensions of a marginal, the deepest hierarchy first."""
-        names = [name for name, frame in self.frames.items() if marginal.within(frame.marginal)]
-        return sorted(names, key=lambda name: -self.frames[name].tree.nodes)
+        names = [name for name, frame in self.tables.items() if marginal.within(frame.marginal)]
+        return sorted(names, key=lambda name: -self.tables[name].tree.nodes)
 
     @cached_property
     def shapes(self) -> dict[Marginal, TableShape]:
@@ -216,11 +211,11 @@ class TableSet:
 
     def _shape(self, marginal: Marginal) -> TableShape:
         names = self.holding(marginal)
-        flat = {name: self.frames[names[0]].flat[name] for name in marginal.flat}
+        flat = {name: self.tables[names[0]].flat[name] for name in marginal.flat}
         if marginal.along is None:
             return TableShape(flat)
-        own = [name for name in names if self.frames[name].marginal == marginal]
-        depth = [self.frames[name] for name in (own[:1] + names[1:2] or names[:1])]
+        own = [name for name in names if self.tables[name].marginal == marginal]
+        depth = [self.tables[name] for name in (own[:1] + names[1:2] or names[:1])]
         return TableShape(
             flat, marginal.along, max((frame.tree for frame in depth), key=lambda tree: tree.nodes)
         )
@@ -237,7 +232,7 @@ class TableSet:
 
     def views(self, one: str, other: str, marginal: Marginal | None = None) -> tuple[View, View]:
         """Return how two tables show a marginal, by default the largest that both have, row by row alike."""
-        first, second = self.frames[one], self.frames[other]
+        first, second = self.tables[one], self.tables[other]
         marginal = marginal or first.marginal.meet(second.marginal)
         if marginal.along is None:
             return View(first, marginal, None), View(second, marginal, None)
@@ -258,8 +253,9 @@ class TableSet:
                     # A link through a shallow table says nothing about the nodes below that table's leaves.
                     reach = min(self._depth(marginal, name) for name in link.tables)
                     if marginal.within(link.marginal) and reach >= depth:
-                        _join(leader, *link.tables)
-                heads = [name for name in deep if _find(leader, name) == name]
+                        one, other = (leader[name] for name in link.tables)
+                        leader = {name: other if head == one else head for name, head in leader.items()}
+                heads = [name for name in deep if leader[name] == name]
                 links += [
                     Link(marginal, (one, other), self.views(one, other, marginal))
                     for one, other in pairwise(heads)
@@ -267,19 +263,7 @@ class TableSet:
         return links
 
     def _depth(self, marginal: Marginal, name: str) -> int:
-        return self.frames[name].tree.nodes if marginal.along else 1
-
-
-def _find(leader: dict[str, str], name: str) -> str:
-    while leader[name] != name:
-        name = leader[name]
-    return name
-
-
-def _join(leader: dict[str, str], one: str, other: str) -> None:
-    first, second = _find(leader, one), _find(leader, other)
-    if first != second:
-        leader[first] = second
+        return self.tables[name].tree.nodes if marginal.along else 1
 
 
 def _lattice(tables: list[Marginal]) -> tuple[Marginal, ...]:

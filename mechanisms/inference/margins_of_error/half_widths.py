@@ -101,7 +101,7 @@ def widen_to_cover(
     >>> widen_to_cover([0, 4, 30], [-12.0, 7.0, 30.5], 10.0, whole=True).tolist()
     [0.0, 13.0, 10.0]
     """
-    at, around, reach = (np.asarray(each, np.float64) for each in (published, linear, half))
+    at, around, reach = (np.asarray(item, np.float64) for item in (published, linear, half))
     low, high = np.maximum(around - reach, 0.0), np.maximum(around + reach, 0.0)
     if whole:
         # A shade outside of the ends first: an error in the last bits is not a person.

@@ -53,8 +53,8 @@ class Part:
         weights = (tree.parents < 0).astype(np.float64)
         for block in tree.down():
             above, chance = weights[block.parents], chances[block.parents]
-            each = np.divide(above, chance, out=np.zeros_like(above), where=chance > 0)
-            weights[block.children] = block.to_children(each)
+            weight = np.divide(above, chance, out=np.zeros_like(above), where=chance > 0)
+            weights[block.children] = block.to_children(weight)
         nodes = np.flatnonzero(weights)
         cut = ~tree.leaf[nodes] & (chances[nodes] == 0)
         return cls(nodes, Hierarchy(_among(nodes, tree.parents)), cut, weights[nodes])

@@ -37,12 +37,8 @@ ROUNDING = 1e-6
 class QuantileTree:
     """A tree over ``bins`` positions of a grid, without its root.
 
-    Attributes
-    ----------
-    bins
-        Positions of the grid, at least 2.
-    branching, levels
-        Children of a node, and levels below the root. Nodes are numbered level by level, bins last.
+    ``bins``: Positions of the grid, at least 2. ``branching``, ``levels``: Children of a node, and levels
+    below the root. Nodes are numbered level by level, bins last.
     """
 
     bins: int
@@ -60,11 +56,11 @@ class QuantileTree:
 
     def nodes_of(self, bins: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return the number of the node that each of some bins lies in, one array for each level."""
-        found, before = [], 0
+        result, before = [], 0
         for level in range(self.levels):
-            found.append(before + bins // self.span(level))
+            result.append(before + bins // self.span(level))
             before += -(-self.bins // self.span(level))
-        return found
+        return result
 
     def bins_of(self, numbers: Floats) -> Floats:
         """Return what least squares make of the bins of trees (..., parts): (..., bins)."""
@@ -86,8 +82,8 @@ class QuantileTree:
         """
         bins = self.bins_of(numbers)
         at = (_excess(bins, rank) < -ROUNDING).sum(axis=-1)
-        found: Floats = np.minimum(at, self.bins - 1).astype(np.float64)
-        return np.where(bins.sum(axis=-1) > ROUNDING, found, np.nan)
+        result: Floats = np.minimum(at, self.bins - 1).astype(np.float64)
+        return np.where(bins.sum(axis=-1) > ROUNDING, result, np.nan)
 
     def interval(
         self, numbers: Floats, variances: Floats, rank: Fraction, level: float
@@ -137,17 +133,17 @@ def _deviations(tree: QuantileTree, rank: Fraction) -> tuple[float, ...]:
     """Return the standard deviation of L at each position, where every node has a variance of 1."""
     even = EvenTree.of(tree.bins, tree.branching, 1.0, root=False)
     weights = np.full(tree.bins, -float(rank))
-    found = []
+    result = []
     for position in range(tree.bins):
         weights[position] += 1.0
-        found.append(even.query_variance(weights) ** 0.5)
-    return tuple(found)
+        result.append(even.query_variance(weights) ** 0.5)
+    return tuple(result)
 
 
 def _excess(bins: Floats, rank: Fraction) -> Floats:
     """Return how much more than the part ``rank`` lies up to each position."""
-    found: Floats = np.cumsum(bins, axis=-1) - float(rank) * bins.sum(axis=-1, keepdims=True)
-    return found
+    result: Floats = np.cumsum(bins, axis=-1) - float(rank) * bins.sum(axis=-1, keepdims=True)
+    return result
 
 
 PARTS_BESIDE = 2
@@ -159,8 +155,8 @@ _LEAST_LEVEL = 0.8
 
 def chosen_position(rows: Floats) -> Floats:
     """Return the chosen positions of rows (..., numbers); not a number where nothing was measured."""
-    found: Floats = np.where(rows[..., 1] > 0, rows[..., 0], np.nan)
-    return found
+    result: Floats = np.where(rows[..., 1] > 0, rows[..., 0], np.nan)
+    return result
 
 
 def chosen_interval(rows: Floats, variances: Floats, bins: int, level: float) -> tuple[Floats, Floats]:
@@ -177,11 +173,11 @@ def chosen_interval(rows: Floats, variances: Floats, bins: int, level: float) ->
 
     def reach(sums: Floats) -> Floats:
         """Return how far the last cell reaches that M may lie in."""
-        found = np.full(at.shape, far[0])
+        result = np.full(at.shape, far[0])
         for j in range(1, count):
             least = sums[..., :j].sum(axis=-1) - z * np.sqrt(j * variances[..., 0])
-            found = np.where(least < known, far[j], found)
-        return found
+            result = np.where(least < known, far[j], result)
+        return result
 
     up, down = rows[..., PARTS_BESIDE : PARTS_BESIDE + count], rows[..., PARTS_BESIDE + count :]
     return np.maximum(at - reach(down), 0.0), np.minimum(at + reach(up), bins - 1.0)

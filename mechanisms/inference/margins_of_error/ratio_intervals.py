@@ -27,8 +27,8 @@ def ratio_of(parts: Floats) -> Floats:
     above = np.maximum(parts, 0.0)
     whole = above.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = np.where(whole > 0, above[..., 0] / whole, np.nan)
-    return found
+        result: Floats = np.where(whole > 0, above[..., 0] / whole, np.nan)
+    return result
 
 
 def ratio_interval(parts: Floats, variances: Floats, level: float) -> tuple[Floats, Floats]:
@@ -88,8 +88,8 @@ def steady_half(
 def quotient_of(part: Floats, whole: Floats) -> Floats:
     """Return part/whole; not a number where the whole is not above zero."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = np.where(whole > 0, np.maximum(part, 0.0) / whole, np.nan)
-    return found
+        result: Floats = np.where(whole > 0, np.maximum(part, 0.0) / whole, np.nan)
+    return result
 
 
 def quotient_interval(
@@ -110,7 +110,7 @@ def quotient_interval(
     """
     part, whole = np.maximum(part, 0.0), np.maximum(whole, 0.0)
     # (part - p·whole)² <= spread_part + p²·spread_whole, a quadratic in p
-    near_part, near_whole = (quantile(level) ** 2 * each for each in (spread_part, spread_whole))
+    near_part, near_whole = (quantile(level) ** 2 * item for item in (spread_part, spread_whole))
     square, middle = whole**2 - near_whole, part * whole
     with np.errstate(invalid="ignore", divide="ignore"):
         root = np.sqrt(np.maximum(middle**2 - square * (part**2 - near_part), 0.0))
@@ -196,5 +196,5 @@ def chance_if_empty(records: Floats, variances: Floats) -> Floats:
     above = np.maximum(records, 0.0)
     scale = laplace_scale(spread)
     one = np.exp(-above / scale) / (1 + np.exp(-1 / scale))
-    found: Floats = np.maximum(one, 0.5 * np.exp(-(above**2) / (2 * spread)))
-    return np.where(known, np.where(records > 0, 0.0, 1.0), found)
+    result: Floats = np.maximum(one, 0.5 * np.exp(-(above**2) / (2 * spread)))
+    return np.where(known, np.where(records > 0, 0.0, 1.0), result)

@@ -195,7 +195,11 @@ class Tally:
         largest = np.full(groups, -1.0)
         for rows, nodes in made.strips():
             base, assumed = self._depth[nodes][:, None] * len(SIZES), truth[nodes]
-            group, true = ((base + _size(numbers)).ravel() for numbers in (made.values[rows], assumed))
+            # Fractions go with the whole number they are nearest to.
+            group, true = (
+                (base + np.searchsorted(_FIRSTS, np.rint(numbers), side="right")).ravel()
+                for numbers in (made.values[rows], assumed)
+            )
             error, width = np.abs(made.values[rows] - assumed).ravel(), half[rows].ravel()
             weight = None if made.weights is None else np.repeat(made.weights[rows], truth.shape[1])
             if self._counted is not None:
@@ -259,12 +263,6 @@ class Tally:
         every = np.bincount(self._depth) * self._releases
         weight: Floats = every / np.maximum(self._nodes, 1e-300)
         return weight
-
-
-def _size(counts: Floats) -> Integers:
-    """Return the class of every count; fractions go with the whole number they are nearest to."""
-    classes: Integers = np.searchsorted(_FIRSTS, np.rint(counts), side="right").astype(np.int64)
-    return classes
 
 
 def _bin(error: Floats) -> Integers:

@@ -189,17 +189,17 @@ class Strata:
 
         By a third or a factor of e only, where there would be more than ``MOST`` strata otherwise.
         """
-        each = np.asarray(variances, np.float64)
+        spread = np.asarray(variances, np.float64)
         # A leaf above the deepest level is measured with several levels; its variance tells it apart.
         level = (tree.depth * 2 + tree.leaf).astype(np.int64)[:, None] * (1 << 16)
         for steps in (10, 3, 1):
-            keys = np.rint(steps * np.log(np.maximum(each, 1e-12))).astype(np.int64) + level
-            found, of = np.unique(keys, return_inverse=True)
-            if len(found) <= MOST:
+            keys = np.rint(steps * np.log(np.maximum(spread, 1e-12))).astype(np.int64) + level
+            result, of = np.unique(keys, return_inverse=True)
+            if len(result) <= MOST:
                 break
         of = of.reshape(keys.shape)
-        mean = np.bincount(of.ravel(), each.ravel()) / np.bincount(of.ravel())
-        depth = np.zeros(len(found), np.int64)
+        mean = np.bincount(of.ravel(), spread.ravel()) / np.bincount(of.ravel())
+        depth = np.zeros(len(result), np.int64)
         depth[of] = tree.depth[:, None]
         return cls(of.astype(np.int64), np.sqrt(mean), depth)
 
@@ -270,7 +270,7 @@ class Pool:
     @property
     def _coarse(self) -> tuple[Floats, Floats, Floats]:
         """The same of classes in which all families are pooled."""
-        counts, squares, doubled = (each.reshape(*self._shape, -1).sum(axis=1) for each in self._fine)
+        counts, squares, doubled = (item.reshape(*self._shape, -1).sum(axis=1) for item in self._fine)
         return counts.reshape(-1, BINS), squares.ravel(), doubled.ravel()
 
     def _widths(
@@ -297,9 +297,9 @@ class Pool:
         """
         half = np.empty(made.values.shape) if out is None else out
         for rows, nodes in made.strips():
-            found = widths[self._codes(made, rows, nodes)].reshape(made.values[rows].shape)
-            unknown = np.isnan(found)
-            half[rows] = np.where(unknown, fallback[nodes], found) if unknown.any() else found
+            result = widths[self._codes(made, rows, nodes)].reshape(made.values[rows].shape)
+            unknown = np.isnan(result)
+            half[rows] = np.where(unknown, fallback[nodes], result) if unknown.any() else result
         return half
 
     def _codes(self, made: Made, rows: slice, nodes: slice | Indices) -> Integers:

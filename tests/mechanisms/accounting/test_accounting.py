@@ -20,7 +20,6 @@ from scipy import stats
 from tabularium.mechanisms import accounting
 from tabularium.mechanisms.accounting import (
     PrivacyLoss,
-    delta_at,
     epsilon_at,
     epsilon_within,
     exact_amount,
@@ -30,7 +29,7 @@ from tabularium.mechanisms.accounting import (
     spent,
     value_bound,
 )
-from tabularium.mechanisms.accounting.conversion import zcdp_delta, zcdp_epsilon
+from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
 from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import SecureChannel, SeededChannel
 from tabularium.mechanisms.errors import LedgerError, MechanismError, TabulariumError
@@ -39,7 +38,6 @@ AMOUNTS = st.fractions(min_value=Fraction(1, 10**9), max_value=100, max_denomina
 
 
 planned_epsilon = partial(epsilon_at, fixed_plan=True)
-planned_delta = partial(delta_at, fixed_plan=True)
 
 
 def event(primitive: str, scale_squared: Fraction | int, sensitivity: int = 1) -> Event:
@@ -121,14 +119,11 @@ def test_zcdp_against_dp_accounting_and_closed_forms(rho: float, delta: float) -
     accountant.compose(dp_accounting.ZCDpEvent(rho))
     assert found <= accountant.get_epsilon(delta) * (1 + 1e-9)
     assert found >= accountant.get_epsilon(delta) * (1 - 1e-2)
-    if found > 0:
-        assert zcdp_delta(rho, found) == pytest.approx(delta, rel=1e-3)
 
 
 def test_zcdp_at_the_ends() -> None:
-    assert zcdp_epsilon(0.0, 1e-6) == zcdp_delta(0.0, 0.0) == 0.0
+    assert zcdp_epsilon(0.0, 1e-6) == 0.0
     assert zcdp_epsilon(1.0, 0.0) == math.inf
-    assert zcdp_delta(5.0, 0.0) <= 1.0
 
 
 # --- transcripts ------------------------------------------------------------------------------------
@@ -136,16 +131,14 @@ def test_zcdp_at_the_ends() -> None:
 
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(10), Fraction(3, 2)])
 def test_one_laplace_draw_against_the_closed_form(scale: Fraction) -> None:
-    """δ(ε) = Σ max(0, P(z) - e^ε P(z - 1)) over the integers."""
+    """δ(ε) = Σ max(0, P(z) - e^ε P(z - 1)) over the integers; the bound for that δ is ε."""
     events = [event("discrete_laplace", scale**2)]
     p = math.exp(-1 / scale)
     z = np.arange(-2000, 2001)
     here, there = ((1 - p) / (1 + p) * p ** np.abs(z - shift) for shift in (0, 1))
-    for epsilon in (0.0, 0.3 / float(scale), 0.9 / float(scale)):
-        exact = np.maximum(here - math.exp(epsilon) * there, 0).sum()
-        assert exact <= planned_delta(events, epsilon) * (1 + 1e-9) + 1e-12
-        assert planned_delta(events, epsilon) <= exact + 1e-4
-    assert planned_delta(events, float(1 / scale) * (1 + 1e-12)) == 0.0
+    for epsilon in (0.3 / float(scale), 0.9 / float(scale)):
+        delta = np.maximum(here - math.exp(epsilon) * there, 0).sum()
+        assert epsilon * (1 - 1e-9) <= planned_epsilon(events, delta) <= epsilon + 1e-3
     assert planned_epsilon(events, 0.0) == pytest.approx(float(1 / scale), rel=1e-15)
 
 
@@ -185,7 +178,6 @@ def test_a_mixed_list_against_dp_accounting() -> None:
         assert planned_epsilon(events, delta) == pytest.approx(
             together.get_epsilon_for_delta(delta), rel=2e-3
         )
-    assert planned_delta(events, 1.0) == pytest.approx(together.get_delta_for_epsilon(1.0), rel=2e-2)
 
 
 def test_composition_is_tighter_than_the_sum_and_never_above_it() -> None:
@@ -194,7 +186,6 @@ def test_composition_is_tighter_than_the_sum_and_never_above_it() -> None:
         channel.laplace([0], "1/100", purpose="x")
     assert planned_epsilon(channel.transcript, 0.0) == 1.0
     assert 0.2 < planned_epsilon(channel.transcript, 1e-6) < 0.5
-    assert planned_delta(channel.transcript, 1.0) == 0.0
     assert planned_epsilon(channel.transcript[:1], 1e-9) <= 0.01
 
 
@@ -211,7 +202,6 @@ def test_groups_of_records() -> None:
 def test_choices_and_lattices_have_a_bound() -> None:
     choice = event("permute_and_flip", 16)  # ε = 1/2
     assert planned_epsilon([choice], 1e-9) == pytest.approx(0.5, abs=1e-3)
-    assert 0 < planned_delta([choice], 0.25) < 0.25
     wide = event("lattice_laplace", 10**14, 10**6)  # ε = 1/10, a shift of a million steps
     assert planned_epsilon([wide], 1e-9) == pytest.approx(0.1, abs=1e-3)
     several = [event("lattice_gaussian", 100)] * 4
@@ -240,12 +230,10 @@ def test_a_scope_of_unlike_branches_counts_as_its_dearest() -> None:
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 20))
-def test_bounds_fall_with_delta_and_with_epsilon(scale: int, times: int) -> None:
+def test_bounds_fall_with_delta(scale: int, times: int) -> None:
     events = [event("discrete_laplace", scale**2)] * times
     epsilons = [planned_epsilon(events, delta) for delta in (0.0, 1e-9, 1e-6, 1e-3)]
     assert epsilons == sorted(epsilons, reverse=True)
-    deltas = [planned_delta(events, epsilon) for epsilon in (0.0, 0.1, 1.0)]
-    assert deltas == sorted(deltas, reverse=True)
 
 
 def test_a_plan_that_follows_what_was_drawn_is_worth_its_budget() -> None:
@@ -255,8 +243,6 @@ def test_a_plan_that_follows_what_was_drawn_is_worth_its_budget() -> None:
         channel.laplace([0], "1/100", purpose="x")
     for delta in (0.0, 1e-9, 1e-6, 1e-2):
         assert epsilon_at(channel.transcript, delta) == min(1.0, zcdp_epsilon(0.5, delta))
-    assert delta_at(channel.transcript, 1.0) == 0.0
-    assert delta_at(channel.transcript, 0.5) == zcdp_delta(0.5, 0.5)
     assert epsilon_at(channel.transcript, 0.0, group=3) == 3.0
 
 
@@ -269,9 +255,6 @@ def test_pure_and_concentrated_releases_together() -> None:
     rho, delta = 3 / 200, 1e-6
     expected = min(0.25 + zcdp_epsilon(rho, delta), zcdp_epsilon(rho + 1 / 32, delta))
     assert epsilon_at(both, delta) == pytest.approx(expected, rel=1e-12)
-    expected = min(zcdp_delta(rho, 0.75), zcdp_delta(rho + 1 / 32, 1.0))
-    assert delta_at(both, 1.0) == pytest.approx(expected, rel=1e-9)
-    assert delta_at(both, 0.1) == pytest.approx(zcdp_delta(rho + 1 / 32, 0.1), rel=1e-9)
     assert epsilon_at(both, 0.0) == math.inf
 
 
@@ -291,8 +274,6 @@ def test_scopes_of_two_releases_are_two_scopes() -> None:
 def test_wrong_deltas() -> None:
     with pytest.raises(MechanismError, match="delta"):
         planned_epsilon([], 1.0)
-    with pytest.raises(MechanismError, match="epsilon"):
-        planned_delta([], -1.0)
     assert planned_epsilon([], 1e-6) == 0.0
 
 

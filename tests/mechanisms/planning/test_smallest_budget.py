@@ -19,7 +19,7 @@ from tabularium.mechanisms.planning.linear_variances import LinearVariances, Pla
 from tabularium.mechanisms.planning.smallest_budget import (
     BudgetProblem,
     Goal,
-    Place,
+    LossSlot,
     Ties,
     rounded_shares,
     short_above,
@@ -194,10 +194,10 @@ def test_a_short_budget_is_enough_and_little_more(amount: float) -> None:
 
 
 PLACES = [
-    *(Place("pay", level, "pay", "pay") for level in ("top", "low")),
-    *(Place("pay", level, "pay-sum", "pay-sum") for level in ("top", "low")),
-    *(Place("pay", level, "pay-median", "pay") for level in ("top", "low")),
-    Place("ages", "", "ages", "ages"),
+    *(LossSlot("pay", level, "pay", "pay") for level in ("top", "low")),
+    *(LossSlot("pay", level, "pay-sum", "pay-sum") for level in ("top", "low")),
+    *(LossSlot("pay", level, "pay-median", "pay") for level in ("top", "low")),
+    LossSlot("ages", "", "ages", "ages"),
 ]
 PROPORTIONS = np.array([1, 1, 1, 1, 3, 3, 1.0])
 
@@ -224,7 +224,7 @@ def test_what_is_tied_already_is_fitted_by_itself() -> None:
 
 
 def test_tables_of_one_array_are_free() -> None:
-    places = [Place("a", level, "a", "a") for level in ("top", "low")] + [Place("b", "", "b", "b")]
+    places = [LossSlot("a", level, "a", "a") for level in ("top", "low")] + [LossSlot("b", "", "b", "b")]
     ties, free = Ties.of(places, np.ones(3)), Ties.none(3)
     assert ties.loose
     np.testing.assert_array_equal(ties.factors.sum(axis=1), 1)

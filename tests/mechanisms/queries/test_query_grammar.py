@@ -14,7 +14,7 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference import laplace_margin, laplace_variance
 from tabularium.mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable, ask, parse
 from tabularium.mechanisms.queries.grammar import Comparison, Member, Word, parse_tests
-from tabularium.mechanisms.queries.selection import chosen
+from tabularium.mechanisms.queries.selection import CellClasses, conditions, passed
 from tests.mechanisms.queries.scene import AREA, leaves
 from tests.sizes import runs
 
@@ -152,8 +152,9 @@ def holds(said: Any, *cell: int) -> bool:
 def test_the_cells_and_their_errors_are_those_that_a_look_at_each_cell_finds(said: Any) -> None:
     shape = (len(PLACES), AGE.cells, SEX.cells)
     expected = np.array([holds(said, *cell) for cell in np.ndindex(shape)]).reshape(shape)
-    found = np.broadcast_to(chosen(parse_tests(text_of(said)), AXES.attributes), shape)
-    assert (found == expected).all()
+    tests = conditions(parse_tests(text_of(said)), AXES.attributes)
+    found = passed(tests, [CellClasses.single(cells) for cells in shape])
+    assert (np.broadcast_to(found, shape) == expected).all()
 
     values = 2.0 ** np.arange(expected.size).reshape(shape)
     table = QueryTable("t", AXES, NoisyTable(AXES, (Measurement(AREA.leaves, values, 3.0),)))

@@ -12,7 +12,7 @@ import tabularium.mechanisms.inference.joint.joint_consistency as module
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Hierarchy, TableSet, TableShape, consistency, joint_consistency
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.dense import dense_tables, drawn, equations, random_overlap, truth_of
+from tests.dense import dense_tables, drawn, equations, random_tables, truth_of
 
 Floats = NDArray[np.float64]
 KINDS = ("equal", "cells", "inner unmeasured", "leaves unmeasured", "exact nodes", "exact cells")
@@ -43,16 +43,16 @@ def test_agrees_with_dense_least_squares(kind: str) -> None:
     """Values and variances to 1e-9 of the largest, on random tables, hierarchies and cuts."""
     compared = 0
     for seed in range(24 if kind == "leaves unmeasured" else 50):
-        overlap, _, values, variances = drawn(1000 + seed, kind)
-        dense = dense_tables(overlap, values, variances)
+        table_set, _, values, variances = drawn(1000 + seed, kind)
+        dense = dense_tables(table_set, values, variances)
         if dense is None:
             with pytest.raises(MechanismError, match="not measured"):
-                joint_consistency(overlap, values, variances)
+                joint_consistency(table_set, values, variances)
             continue
-        made = joint_consistency(overlap, values, variances)
+        made = joint_consistency(table_set, values, variances)
         _assert_close(made.estimates, dense)
         if seed % 5 == 0:
-            forced = joint_consistency(overlap, values, variances, method="conjugate gradients")
+            forced = joint_consistency(table_set, values, variances, method="conjugate gradients")
             _assert_close(forced.estimates, dense)
         compared += 1
     assert compared >= 8
@@ -83,7 +83,7 @@ def test_public_totals_are_one_more_table() -> None:
     rng = generator(11)
     tree = Hierarchy([-1, 0, 0, 1, 1, 2, 2])
     cut = Hierarchy(tree.parents[:3])
-    overlap = TableSet(
+    table_set = TableSet(
         {
             "people": TableShape({"sex": 2, "age": 3}, "region", tree),
             "jobs": TableShape({"job": 4}, "region", tree),
@@ -91,7 +91,7 @@ def test_public_totals_are_one_more_table() -> None:
             "populations": TableShape({}, "region", cut),
         }
     )
-    truth = truth_of(overlap, rng, mean=20)
+    truth = truth_of(table_set, rng, mean=20)
     variances: dict[str, Floats] = {
         "people": rng.uniform(1, 9, size=(7, 6)),
         "jobs": np.full((7, 1), 4.0),
@@ -101,9 +101,9 @@ def test_public_totals_are_one_more_table() -> None:
     values = {name: table + rng.normal(0, 3, table.shape) for name, table in truth.items()}
     values["national"], values["populations"] = truth["national"], truth["populations"]
     values["national"][0, 1] = np.nan
-    dense = dense_tables(overlap, {**values, "national": np.nan_to_num(values["national"])}, variances)
+    dense = dense_tables(table_set, {**values, "national": np.nan_to_num(values["national"])}, variances)
     assert dense is not None
-    made = joint_consistency(overlap, values, variances)
+    made = joint_consistency(table_set, values, variances)
     _assert_close(made.estimates, dense)
     people = made.estimates["people"].values
     assert people[1:3].sum(axis=1) == pytest.approx(truth["populations"][1:, 0], abs=1e-9)
@@ -114,25 +114,25 @@ def test_public_totals_are_one_more_table() -> None:
 
 
 def test_tables_that_share_the_total_alone() -> None:
-    overlap = TableSet(
+    table_set = TableSet(
         {
             "a": TableShape({"x": 2}, "h", Hierarchy([-1, 0, 0])),
             "b": TableShape({"y": 3}, "g", Hierarchy([-1, 0])),
         }
     )
-    _, _, values, variances = drawn(3, "cells", overlap=overlap)
-    dense = dense_tables(overlap, values, variances)
+    _, _, values, variances = drawn(3, "cells", table_set=table_set)
+    dense = dense_tables(table_set, values, variances)
     assert dense is not None
-    _assert_close(joint_consistency(overlap, values, variances).estimates, dense)
+    _assert_close(joint_consistency(table_set, values, variances).estimates, dense)
 
 
 def test_estimated_variances_are_near_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Hierarchy(np.r_[-1, np.zeros(3, int), 1 + np.arange(9) // 3])
-    overlap = TableSet({"a": TableShape({"x": 2, "y": 3}, "h", tree), "b": TableShape({"x": 2}, "h", tree)})
-    _, _, values, variances = drawn(8, "cells", overlap=overlap)
-    exact = joint_consistency(overlap, values, variances)
+    table_set = TableSet({"a": TableShape({"x": 2, "y": 3}, "h", tree), "b": TableShape({"x": 2}, "h", tree)})
+    _, _, values, variances = drawn(8, "cells", table_set=table_set)
+    exact = joint_consistency(table_set, values, variances)
     monkeypatch.setattr(module, "SMALL", 0)
-    rough = joint_consistency(overlap, values, variances)
+    rough = joint_consistency(table_set, values, variances)
     assert (exact.variances, rough.variances, rough.probes) == ("exact", "estimated", 32)
     for name, estimate in exact.estimates.items():
         ratio = rough.estimates[name].variances / estimate.variances
@@ -144,11 +144,11 @@ def test_estimated_variances_are_near_the_exact_ones(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
 def test_units_do_not_matter(scale: float) -> None:
-    overlap = random_overlap(generator(4), hierarchies=1)
-    _, _, values, variances = drawn(21, "cells", overlap=overlap)
-    one = joint_consistency(overlap, values, variances)
+    table_set = random_tables(generator(4), hierarchies=1)
+    _, _, values, variances = drawn(21, "cells", table_set=table_set)
+    one = joint_consistency(table_set, values, variances)
     other = joint_consistency(
-        overlap,
+        table_set,
         {name: table * scale for name, table in values.items()},
         {name: table * scale**2 for name, table in variances.items()},
     )
@@ -181,21 +181,21 @@ def test_units_do_not_matter(scale: float) -> None:
     ],
 )
 def test_bad_input_is_named_in_one_line(values: dict, variances: dict, message: str) -> None:
-    overlap = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
+    table_set = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
     with pytest.raises(MechanismError, match=re.escape(message)) as caught:
-        joint_consistency(overlap, values, variances)
+        joint_consistency(table_set, values, variances)
     assert "\n" not in str(caught.value)
 
 
 def test_contradicting_cells_are_named() -> None:
-    overlap = TableSet({"a": TableShape({"x": 2, "y": 2}), "b": TableShape({"x": 2})})
+    table_set = TableSet({"a": TableShape({"x": 2, "y": 2}), "b": TableShape({"x": 2})})
     values = {"a": [[1.0, 2.0, 3.0, 4.0]], "b": [[3.0, 8.0]]}
     variances = {"a": [[1.0, 2.0, 0.0, 0.0]], "b": [[1.0, 0.0]]}
     with pytest.raises(
         MechanismError,
         match=re.escape("exact values of a and b contradict each other on their marginal x (group 1)"),
     ):
-        joint_consistency(overlap, values, variances)
+        joint_consistency(table_set, values, variances)
 
 
 # --- Shapes of several tables: which marginals they share, how they are seen, and what does not fit together ---
@@ -244,12 +244,12 @@ def test_a_margin_is_gathered_in_its_own_order_and_handed_back() -> None:
 def test_links_imply_the_agreement_of_every_pair() -> None:
     """The few links must leave the same freedom as all pairs at all nodes: equal ranks."""
     for seed in range(14):
-        overlap = random_overlap(generator(seed), hierarchies=1 + seed % 2)
-        every, slices = equations(overlap)
+        table_set = random_tables(generator(seed), hierarchies=1 + seed % 2)
+        every, slices = equations(table_set)
         rows = list(every)
-        tables = {name: np.zeros(frame.shape) for name, frame in overlap.frames.items()}
+        tables = {name: np.zeros(frame.shape) for name, frame in table_set.tables.items()}
         few = []
-        for name, frame in overlap.frames.items():
+        for name, frame in table_set.tables.items():
             for place in range(tables[name].size):
                 tables[name].flat[place] = 1.0
                 column = [
@@ -259,7 +259,7 @@ def test_links_imply_the_agreement_of_every_pair() -> None:
                             for v, t in zip(link.views, link.tables, strict=True)
                         ]
                     )
-                    for link in overlap.links
+                    for link in table_set.links
                 ]
                 few.append(
                     np.concatenate([c[: len(c) // 2] - c[len(c) // 2 :] for c in column])
@@ -277,11 +277,11 @@ def test_links_imply_the_agreement_of_every_pair() -> None:
 
 def test_the_truth_of_the_test_tables_meets_all_equations() -> None:
     for seed in range(20):
-        overlap = random_overlap(generator(seed))
-        truth = truth_of(overlap, generator(seed))
-        joined = np.concatenate([truth[name].ravel() for name in overlap.frames])
-        assert not (equations(overlap)[0] @ joined).any()
-        assert overlap.gap(truth) == 0
+        table_set = random_tables(generator(seed))
+        truth = truth_of(table_set, generator(seed))
+        joined = np.concatenate([truth[name].ravel() for name in table_set.tables])
+        assert not (equations(table_set)[0] @ joined).any()
+        assert table_set.gap(truth) == 0
 
 
 @pytest.mark.parametrize(

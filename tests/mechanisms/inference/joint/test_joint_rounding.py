@@ -36,7 +36,7 @@ from tabularium.mechanisms.inference.joint.projection_schedule import (
     projection_schedule,
 )
 from tabularium.mechanisms.noise.synthetic import generator
-from tests.dense import breadth_first, drawn, equations, measured, random_overlap, truth_of
+from tests.dense import breadth_first, drawn, equations, measured, random_tables, truth_of
 
 Floats = NDArray[np.float64]
 
@@ -164,35 +164,35 @@ def test_disjoint_conditions_are_families() -> None:
 @pytest.mark.parametrize("kind", ["equal", "cells", "leaves unmeasured", "exact nodes", "exact cells"])
 def test_everything_holds_on_random_tables(kind: str) -> None:
     for seed in range(16):
-        overlap, truth, values, variances = drawn(3000 + seed, kind, mean=1.0)
+        table_set, truth, values, variances = drawn(3000 + seed, kind, mean=1.0)
         try:
-            linear = joint_consistency(overlap, values, variances)
+            linear = joint_consistency(table_set, values, variances)
         except MechanismError:
             continue
-        made = joint_nonnegativity(overlap, linear.estimates)
-        assert_sound(overlap, {name: each.values for name, each in made.estimates.items()})
+        made = joint_nonnegativity(table_set, linear.estimates)
+        assert_sound(table_set, {name: each.values for name, each in made.estimates.items()})
         for name, table in truth.items():
             exact = np.broadcast_to(variances[name] == 0, table.shape)
             assert np.abs(made.estimates[name].values - table)[exact].max(initial=0) <= 1e-6
             assert (made.estimates[name].variances == linear.estimates[name].variances).all()
-        if kind in ("equal", "cells") and not made.families and len(overlap.frames) > 1:
-            assert_every_step_optimal(overlap, linear.estimates, made.estimates)
+        if kind in ("equal", "cells") and not made.families and len(table_set.tables) > 1:
+            assert_every_step_optimal(table_set, linear.estimates, made.estimates)
 
 
-def assert_sound(overlap: TableSet, tables: dict[str, Floats]) -> None:
-    joined = np.concatenate([tables[name].ravel() for name in overlap.frames])
+def assert_sound(table_set: TableSet, tables: dict[str, Floats]) -> None:
+    joined = np.concatenate([tables[name].ravel() for name in table_set.tables])
     assert joined.min() >= 0
-    assert np.abs(equations(overlap)[0] @ joined).max(initial=0) <= 1e-9 * max(1.0, joined.max())
+    assert np.abs(equations(table_set)[0] @ joined).max(initial=0) <= 1e-9 * max(1.0, joined.max())
 
 
 def assert_every_step_optimal(
-    overlap: TableSet, before: dict[str, Estimate], after: dict[str, Estimate]
+    table_set: TableSet, before: dict[str, Estimate], after: dict[str, Estimate]
 ) -> None:
     """Each marginal, at each depth, is the nearest one under what was settled before."""
-    e = marginal_tables(overlap, {name: each.values for name, each in before.items()})
-    w = marginal_variances(overlap, {name: each.variances for name, each in before.items()})
-    x = marginal_tables(overlap, {name: each.values for name, each in after.items()})
-    for steps in projection_schedule(overlap):
+    e = marginal_tables(table_set, {name: each.values for name, each in before.items()})
+    w = marginal_variances(table_set, {name: each.variances for name, each in before.items()})
+    x = marginal_tables(table_set, {name: each.values for name, each in after.items()})
+    for steps in projection_schedule(table_set):
         for step in steps:
             found, given, weight = (each[step.marginal][step.rows].ravel() for each in (x, e, w))
             if not step.conditions:
@@ -217,23 +217,23 @@ def test_margins_move_with_their_cells_where_nothing_else_is_possible() -> None:
     families = 0
     for seed in (4, 6, 7):
         rng = generator(70 + seed)
-        overlap = triangle(rng, deep=True)
-        values, variances = measured(overlap, truth_of(overlap, rng, mean=0.5), "equal", rng)
-        made = joint_nonnegativity(overlap, joint_consistency(overlap, values, variances).estimates)
-        assert_sound(overlap, {name: each.values for name, each in made.estimates.items()})
+        table_set = triangle(rng, deep=True)
+        values, variances = measured(table_set, truth_of(table_set, rng, mean=0.5), "equal", rng)
+        made = joint_nonnegativity(table_set, joint_consistency(table_set, values, variances).estimates)
+        assert_sound(table_set, {name: each.values for name, each in made.estimates.items()})
         families += made.families
     assert families >= 3
 
 
 def test_scattered_exact_cells_can_make_everything_move_at_once() -> None:
     # The nearest marginal leaves no room for the exact cells of both tables; all at once there is.
-    overlap = triangle(generator(1), deep=False)
+    table_set = triangle(generator(1), deep=False)
     everything = 0
     for seed in range(8):
-        _, _, values, variances = drawn(seed, "exact cells", overlap=overlap, mean=0.3)
-        linear = joint_consistency(overlap, values, variances)
-        made = joint_nonnegativity(overlap, linear.estimates)
-        assert_sound(overlap, {name: each.values for name, each in made.estimates.items()})
+        _, _, values, variances = drawn(seed, "exact cells", table_set=table_set, mean=0.3)
+        linear = joint_consistency(table_set, values, variances)
+        made = joint_nonnegativity(table_set, linear.estimates)
+        assert_sound(table_set, {name: each.values for name, each in made.estimates.items()})
         everything += made.diagnostics()["families_at_once"] != 0
     assert everything > 0
 
@@ -243,35 +243,35 @@ def test_one_table_is_the_single_table_answer() -> None:
     tree = Hierarchy([-1, 0, 0, 1, 1])
     values = rng.normal(0, 9, size=(5, 4))
     linear = joint_consistency(TableSet({"t": TableShape({"x": 4}, "h", tree)}), {"t": values}, {"t": 2.0})
-    made = joint_nonnegativity(linear.overlap, linear.estimates)
+    made = joint_nonnegativity(linear.table_set, linear.estimates)
     assert (made.estimates["t"].values == nonnegativity(tree, linear.estimates["t"]).values).all()
 
 
 def test_impossible_exact_values_are_refused() -> None:
-    overlap = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
+    table_set = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
     bad = {
         "a": Estimate(np.array([[-3.0, 5.0]]), np.array([[0.0, 1.0]])),
         "b": Estimate(np.array([[2.0]]), np.array([[1.0]])),
     }
     with pytest.raises(MechanismError, match="an exact value of the marginal x is negative"):
-        joint_nonnegativity(overlap, bad)
+        joint_nonnegativity(table_set, bad)
     short = {
         "a": Estimate(np.array([[3.0, -1.0]]), np.array([[0.0, 1.0]])),
         "b": Estimate(np.array([[2.0]]), np.array([[0.0]])),
     }
     with pytest.raises(MechanismError, match="exact values leave no non-negative tables"):
-        joint_nonnegativity(overlap, short)
+        joint_nonnegativity(table_set, short)
     with pytest.raises(MechanismError, match=re.escape("table b has no estimate")):
-        joint_nonnegativity(overlap, {"a": bad["a"]})
+        joint_nonnegativity(table_set, {"a": bad["a"]})
     with pytest.raises(MechanismError, match="table a: node 0 has a value that is not finite"):
-        joint_nonnegativity(overlap, {**bad, "a": Estimate(np.array([[np.nan, 1.0]]), np.ones((1, 1)))})
+        joint_nonnegativity(table_set, {**bad, "a": Estimate(np.array([[np.nan, 1.0]]), np.ones((1, 1)))})
 
 
 def test_totals_stay_unbiased_on_sparse_tables() -> None:
     """Nine cells in ten empty: totals within three standard errors, and not worse than table by table."""
     runs, rng = 50, generator(2027)
     tree = Hierarchy(np.r_[-1, np.zeros(12, int)])
-    overlap = TableSet(
+    table_set = TableSet(
         {"a": TableShape({"x": 6, "s": 2}, "h", tree), "b": TableShape({"y": 8, "s": 2}, "h", tree)}
     )
     leaves = np.flatnonzero(tree.leaf)
@@ -290,13 +290,13 @@ def test_totals_stay_unbiased_on_sparse_tables() -> None:
         noisy = {
             name: table + np.rint(rng.laplace(scale=20, size=table.shape)) for name, table in truth.items()
         }
-        linear = joint_consistency(overlap, noisy, {"a": 800.0, "b": 800.0})
-        final = joint_rounding(overlap, joint_nonnegativity(overlap, linear.estimates).estimates)
+        linear = joint_consistency(table_set, noisy, {"a": 800.0, "b": 800.0})
+        final = joint_rounding(table_set, joint_nonnegativity(table_set, linear.estimates).estimates)
         # A number may have to go further than 1, but everything adds up and agrees.
         assert all(violation.kind == "cell" for violation in final.violations)
         far += len(final.violations)
         together.append(final.tables["a"][:1].sum(axis=1) - truth["a"][:1].sum(axis=1))
-        single = TableSet({"a": overlap.frames["a"]})
+        single = TableSet({"a": table_set.tables["a"]})
         one = joint_consistency(single, noisy, {"a": 800.0})
         table = joint_nonnegativity(single, one.estimates).estimates["a"].values
         alone.append(table[:1].sum(axis=1) - truth["a"][:1].sum(axis=1))
@@ -337,7 +337,7 @@ def exactly(*rows: list[float]) -> Estimate:
 
 def test_a_two_by_two_table_is_rounded_by_hand() -> None:
     """Rows 1 and 1, columns 1 and 1, cells of one half: one of the two permutations."""
-    overlap = TableSet(
+    table_set = TableSet(
         {
             "cells": TableShape({"row": 2, "column": 2}),
             "rows": TableShape({"row": 2}),
@@ -345,18 +345,18 @@ def test_a_two_by_two_table_is_rounded_by_hand() -> None:
         }
     )
     halves = {"cells": exactly([0.5] * 4), "rows": exactly([1, 1]), "columns": exactly([1, 1])}
-    made = joint_rounding(overlap, halves)
+    made = joint_rounding(table_set, halves)
     assert made.tables["cells"].tolist() in ([[1, 0, 0, 1]], [[0, 1, 1, 0]])
     assert made.violations == ()
     # With one cell nearer to one, there is no choice.
     tilted = {**halves, "cells": exactly([0.4, 0.6, 0.6, 0.4])}
-    assert joint_rounding(overlap, tilted).tables["cells"].tolist() == [[0, 1, 1, 0]]
+    assert joint_rounding(table_set, tilted).tables["cells"].tolist() == [[0, 1, 1, 0]]
 
 
 def test_margins_are_settled_before_cells() -> None:
     # Total 4.1 + 3.6 = 7.7 goes to 8, its rows to 4 and 4, and the cells follow: (2, 2) and (4, 0).
-    overlap = TableSet({"cells": TableShape({"row": 2, "column": 2}), "rows": TableShape({"row": 2})})
-    made = joint_rounding(overlap, {"cells": exactly([2.3, 1.8, 3.4, 0.2]), "rows": exactly([4.1, 3.6])})
+    table_set = TableSet({"cells": TableShape({"row": 2, "column": 2}), "rows": TableShape({"row": 2})})
+    made = joint_rounding(table_set, {"cells": exactly([2.3, 1.8, 3.4, 0.2]), "rows": exactly([4.1, 3.6])})
     assert made.tables["rows"].tolist() == [[4, 4]]
     assert made.tables["cells"].tolist() == [[2, 2, 4, 0]]
     assert made.diagnostics() == {"violations": {}, "named": []}
@@ -397,16 +397,16 @@ def cube_of_halves(zeros: float) -> tuple[TableSet, dict[str, Estimate]]:
 
     Two cells must be one. Any two of the four lie in a common slice, and then the opposite slice is empty.
     """
-    overlap = TableSet({"cube": TableShape(CUBE), **{name: TableShape({name: 2}) for name in CUBE}})
+    table_set = TableSet({"cube": TableShape(CUBE), **{name: TableShape({name: 2}) for name in CUBE}})
     even = np.array([(a + b + c) % 2 == 0 for a, b, c in product((0, 1), repeat=3)])
     cube = Estimate(np.where(even, 0.5, 0.0)[None], np.where(even, 1.0, zeros)[None])
     ones = Estimate(np.ones((1, 2)), np.zeros((1, 1)))
-    return overlap, {"cube": cube, **dict.fromkeys(CUBE, ones)}
+    return table_set, {"cube": cube, **dict.fromkeys(CUBE, ones)}
 
 
 def test_an_impossible_three_way_table_is_named() -> None:
-    overlap, tables = cube_of_halves(zeros=0.0)
-    made = joint_rounding(overlap, tables)
+    table_set, tables = cube_of_halves(zeros=0.0)
+    made = joint_rounding(table_set, tables)
     assert {violation.kind for violation in made.violations} == {"marginal"}
     # Two ones in a common slice: that slice has 2 and its opposite 0, the other two dimensions are right.
     assert len(made.violations) == 2
@@ -418,8 +418,8 @@ def test_an_impossible_three_way_table_is_named() -> None:
 
 
 def test_the_same_table_is_possible_where_zeros_may_become_one() -> None:
-    overlap, tables = cube_of_halves(zeros=1.0)
-    made = joint_rounding(overlap, tables)
+    table_set, tables = cube_of_halves(zeros=1.0)
+    made = joint_rounding(table_set, tables)
     assert made.violations == ()
     assert made.tables["cube"].sum() == 2
 
@@ -427,27 +427,27 @@ def test_the_same_table_is_possible_where_zeros_may_become_one() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 9999), st.sampled_from(["equal", "cells", "exact nodes", "exact cells"]), st.booleans())
 def test_everything_holds_that_is_not_named(seed: int, kind: str, clip: bool) -> None:
-    overlap, _, values, variances = drawn(seed, kind, mean=(0.3, 5.0)[seed % 3 % 2])
-    before = joint_consistency(overlap, values, variances).estimates
+    table_set, _, values, variances = drawn(seed, kind, mean=(0.3, 5.0)[seed % 3 % 2])
+    before = joint_consistency(table_set, values, variances).estimates
     if clip:
-        before = joint_nonnegativity(overlap, before).estimates
-    assert_honest(overlap, before, joint_rounding(overlap, before), clip)
+        before = joint_nonnegativity(table_set, before).estimates
+    assert_honest(table_set, before, joint_rounding(table_set, before), clip)
 
 
-def assert_honest(overlap: TableSet, before: dict[str, Estimate], made: Rounded, clip: bool) -> None:
+def assert_honest(table_set: TableSet, before: dict[str, Estimate], made: Rounded, clip: bool) -> None:
     """Violations are exactly what a dense matrix and the distances say."""
-    whole = np.concatenate([made.tables[name].ravel() for name in overlap.frames])
-    values = np.concatenate([before[name].values.ravel() for name in overlap.frames])
-    spread = [np.broadcast_to(before[n].variances, f.shape).ravel() for n, f in overlap.frames.items()]
+    whole = np.concatenate([made.tables[name].ravel() for name in table_set.tables])
+    values = np.concatenate([before[name].values.ravel() for name in table_set.tables])
+    spread = [np.broadcast_to(before[n].variances, f.shape).ravel() for n, f in table_set.tables.items()]
     kinds = {violation.kind for violation in made.violations}
     assert whole.dtype == np.int64
-    assert bool((equations(overlap)[0] @ whole).any()) == bool(kinds & {"hierarchy", "marginal"})
+    assert bool((equations(table_set)[0] @ whole).any()) == bool(kinds & {"hierarchy", "marginal"})
     assert bool((np.abs(whole - values) > 1 + 1e-6).any()) == ("cell" in kinds)
     sure = (np.concatenate(spread) == 0) & (np.abs(values - np.rint(values)) < 1e-7)
     assert bool((whole != np.rint(values))[sure].any()) == ("exact" in kinds)
     assert not clip or whole.min() >= 0
     # Two sets of sums at most: a table that meets them all exists and is found.
-    if all(len(frame.flat) <= 1 for frame in overlap.frames.values()):
+    if all(len(frame.flat) <= 1 for frame in table_set.tables.values()):
         assert not kinds & {"hierarchy", "marginal"}
 
 
@@ -458,20 +458,22 @@ def test_three_sets_of_sums_are_met_by_rounding_the_margins_again(
     rng = generator(seed)
     sizes = {name: int(rng.integers(2, 4)) for name in "abc"}
     tree = breadth_first(rng, 5)
-    overlap = TableSet(
+    table_set = TableSet(
         {pair: TableShape({name: sizes[name] for name in pair}, "h", tree) for pair in ("ab", "ac", "bc")}
     )
-    values, variances = measured(overlap, truth_of(overlap, rng, mean=0.4), "cells", rng)
-    before = joint_nonnegativity(overlap, joint_consistency(overlap, values, variances).estimates).estimates
-    made = joint_rounding(overlap, before)
-    assert_honest(overlap, before, made, clip=True)
+    values, variances = measured(table_set, truth_of(table_set, rng, mean=0.4), "cells", rng)
+    before = joint_nonnegativity(
+        table_set, joint_consistency(table_set, values, variances).estimates
+    ).estimates
+    made = joint_rounding(table_set, before)
+    assert_honest(table_set, before, made, clip=True)
     assert made.violations == ()
     # Under marginals that were settled without the tables in view some equations are missed, and named.
     monkeypatch.setattr(
         importlib.import_module("tabularium.mechanisms.inference.joint.joint_rounding"), "FAMILY", 0
     )
-    first, again = joint_rounding(overlap, before), joint_rounding(overlap, before)
-    assert_honest(overlap, before, first, clip=True)
+    first, again = joint_rounding(table_set, before), joint_rounding(table_set, before)
+    assert_honest(table_set, before, first, clip=True)
     assert {violation.kind for violation in first.violations} == {"marginal"}
     assert again.violations == first.violations
     assert all((again.tables[name] == table).all() for name, table in first.tables.items())
@@ -480,7 +482,7 @@ def test_three_sets_of_sums_are_met_by_rounding_the_margins_again(
 def test_invariants_are_kept() -> None:
     tree = Hierarchy([-1, 0, 0, 1, 1, 2, 2])
     cut = Hierarchy(tree.parents[:3])
-    overlap = TableSet(
+    table_set = TableSet(
         {
             "people": TableShape({"sex": 2, "age": 3}, "region", tree),
             "jobs": TableShape({"job": 4, "sex": 2}, "region", tree),
@@ -490,7 +492,7 @@ def test_invariants_are_kept() -> None:
     )
     for seed in range(5):
         rng = generator(seed)
-        truth = truth_of(overlap, rng, mean=3)
+        truth = truth_of(table_set, rng, mean=3)
         values = {name: table + rng.normal(0, 4, table.shape) for name, table in truth.items()}
         values |= {name: truth[name] for name in ("national", "populations")}
         variances = {
@@ -500,9 +502,9 @@ def test_invariants_are_kept() -> None:
             "populations": np.array([[np.inf], [0.0], [0.0]]),
         }
         before = joint_nonnegativity(
-            overlap, joint_consistency(overlap, values, variances).estimates
+            table_set, joint_consistency(table_set, values, variances).estimates
         ).estimates
-        made = joint_rounding(overlap, before)
+        made = joint_rounding(table_set, before)
         assert not [violation for violation in made.violations if violation.kind != "cell"]
         assert (made.tables["national"] == truth["national"]).all()
         assert (made.tables["populations"] == truth["populations"]).all()
@@ -513,13 +515,13 @@ def test_invariants_are_kept() -> None:
 def test_whole_tables_come_back_unchanged() -> None:
     for seed in range(12):
         rng = generator(seed)
-        overlap = random_overlap(rng)
-        truth = truth_of(overlap, rng)
+        table_set = random_tables(rng)
+        truth = truth_of(table_set, rng)
         tables = {
             name: Estimate(table + rng.uniform(-1e-9, 1e-9, table.shape), np.ones((len(table), 1)))
             for name, table in truth.items()
         }
-        made = joint_rounding(overlap, tables)
+        made = joint_rounding(table_set, tables)
         assert made.violations == ()
         assert all((made.tables[name] == truth[name]).all() for name in truth)
 
@@ -527,27 +529,27 @@ def test_whole_tables_come_back_unchanged() -> None:
 def test_one_table_is_rounded_as_a_single_one() -> None:
     rng = generator(6)
     tree = Hierarchy([-1, 0, 0, 1, 1])
-    overlap = TableSet({"t": TableShape({"x": 4}, "h", tree)})
-    linear = joint_consistency(overlap, {"t": rng.normal(9, 9, size=(5, 4))}, {"t": 2.0}).estimates
-    assert (joint_rounding(overlap, linear).tables["t"] == rounding(tree, linear["t"])).all()
+    table_set = TableSet({"t": TableShape({"x": 4}, "h", tree)})
+    linear = joint_consistency(table_set, {"t": rng.normal(9, 9, size=(5, 4))}, {"t": 2.0}).estimates
+    assert (joint_rounding(table_set, linear).tables["t"] == rounding(tree, linear["t"])).all()
 
 
 def test_the_final_check_believes_nobody() -> None:
     """Numbers damaged after the rounding are found, each by name."""
     tree = Hierarchy([-1, 0, 0])
-    overlap = TableSet({"t": TableShape({"x": 2}, "h", tree), "s": TableShape({}, "h", tree)})
+    table_set = TableSet({"t": TableShape({"x": 2}, "h", tree), "s": TableShape({}, "h", tree)})
     whole = {"t": np.array([[3, 4], [1, 2], [2, 2]]), "s": np.array([[7], [3], [4]])}
     values = {name: table.astype(float) for name, table in whole.items()}
     exact = {"t": np.zeros((3, 2), bool), "s": np.array([[True], [False], [False]])}
-    assert violations(overlap, whole, values, exact) == ()
+    assert violations(table_set, whole, values, exact) == ()
     whole["t"][2, 1] = 4
-    assert [str(each) for each in violations(overlap, whole, values, exact)] == [
+    assert [str(each) for each in violations(table_set, whole, values, exact)] == [
         "hierarchy: t on h x x (node 0, x 1): -2",
         "cell: t on h x x (node 2, x 1): +2",
         "marginal: t and s on h (node 2): +2",
     ]
     whole["s"][0, 0] = 6
-    named = [str(each) for each in violations(overlap, whole, values, exact)]
+    named = [str(each) for each in violations(table_set, whole, values, exact)]
     assert "exact: s on h (node 0): -1" in named
     assert "hierarchy: s on h (node 0): -1" in named
 
@@ -561,7 +563,7 @@ def test_the_final_check_believes_nobody() -> None:
     ],
 )
 def test_bad_input_is_named_in_one_line(cells: list[float], total: float, message: str) -> None:
-    overlap = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
+    table_set = TableSet({"a": TableShape({"x": 2}), "b": TableShape()})
     with pytest.raises(MechanismError, match=re.escape(message)) as caught:
-        joint_rounding(overlap, {"a": exactly(cells), "b": exactly([total])})
+        joint_rounding(table_set, {"a": exactly(cells), "b": exactly([total])})
     assert "\n" not in str(caught.value)
