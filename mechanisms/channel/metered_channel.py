@@ -164,7 +164,7 @@ class Channel:
         spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
         integers = check_integers(values, purpose)
         event = self._laplace_event("discrete_laplace", spend, bound, integers.shape, purpose)
-        return self._source.laplace(integers, self._charge(event))
+        return self._source.noise(integers, self._charge(event))
 
     def gaussian(self, values: ArrayLike, rho: Amount, *, sensitivity: Amount = 1, purpose: str) -> Integers:
         """Return integer ``values`` plus discrete Gaussian noise, σ² = sensitivity²/2ρ.
@@ -186,7 +186,7 @@ class Channel:
         spend, bound = exact(rho, purpose), exact(sensitivity, purpose)
         integers = check_integers(values, purpose)
         event = self._gaussian_event("discrete_gaussian", spend, bound, integers.shape, purpose)
-        return self._source.gaussian(integers, self._charge(event))
+        return self._source.noise(integers, self._charge(event))
 
     def add_noise(self, values: ArrayLike, loss: Amount, *, touched: int = 1, purpose: str) -> Integers:
         """Return integers with the noise of this channel's definition: Laplace if pure, else Gaussian.
@@ -259,10 +259,7 @@ class Channel:
             event = self._laplace_event("lattice_laplace", spend, bound, points.shape, purpose)
         else:
             event = self._gaussian_event("lattice_gaussian", spend, bound, points.shape, purpose)
-        paid = self._charge(replace(event, width=step))
-        noisy = (
-            self._source.laplace(points, paid) if kind == "laplace" else self._source.gaussian(points, paid)
-        )
+        noisy = self._source.noise(points, self._charge(replace(event, width=step)))
         return noisy.astype(np.float64) * float(step)
 
     def pick(
