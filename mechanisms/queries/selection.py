@@ -498,8 +498,7 @@ class Rows:
     @property
     def number(self) -> Integers:
         """(rows,) how many cells each row sums."""
-        result: Integers = self.counted.sum(axis=1)
-        return result
+        return np.asarray(self.counted.sum(axis=1))
 
     def contracted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum the numbers of :meth:`kept` cells over the cells of each kind: (m, kinds)."""
