@@ -3,7 +3,7 @@
 ``python -m benchmarks.bench_formats [--cells N] [--times T]``
 
 A table of three levels, two of its dimensions with labels, as a census has them. ``csv before`` spells out
-200 000 rows at once, ``csv`` and ``sdmx`` what :func:`tabularium.tasks.publish.formats.csv_rows.rows_into_csv` does; ``parquet
+200 000 rows at once, ``csv`` and ``sdmx`` what :func:`tabularium.tasks.publish.row_writers.rows_into_csv` does; ``parquet
 before`` has no metadata of its columns. The fastest of T rounds counts. XLSX holds 1 048 573 rows at most and
 takes the first of them.
 """
@@ -26,10 +26,11 @@ import pyarrow.parquet
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.formats.writers import OF_ROWS, OF_TABLES, write_formats
+from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.published_tables import PublishedTable, published_table
 from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.spec.publication_formats import FORMATS
 
 CHILDREN = (20, 50)  # provinces, and places of each
 SPEC = """\
@@ -118,7 +119,7 @@ def main() -> None:
             print(f"{name:15} {fastest(work, given.times):6.2f} s")
         (out / "before.csv").unlink()
         (out / "before.parquet").unlink()
-        for name in {**OF_ROWS, **OF_TABLES}:
+        for name in FORMATS:
             rows = table if name != "xlsx" else replace(table, frame=Frame.of(frame.slice(0, 1_048_575)))
             seconds = fastest(
                 partial(write_formats, _in_one(loaded, name), {"cells": rows}, out),

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from tabularium.ledger import ChainBroken, Ledger
 from tabularium.ledger.export import restore, verify_export
-from tests.ledger.chain.long_chain import write_export
+from tests.ledger.long_chain import write_export
 from tests.ledger.scene import keep_witnesses, new_place, open_books, run_driver, url
 from tests.ledger.storage.postgres import running
 

@@ -26,7 +26,7 @@ from statistics import median
 
 from benchmarks.watched import watch
 from tabularium.flows.operations.prefect_api import OwnServer, own_server
-from tabularium.flows.sample import write_sample
+from tabularium.lab.sample import write_sample
 from tabularium.ledger import Ledger
 from tabularium.tasks.runtime.home import Home
 

@@ -36,7 +36,7 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.spec.load import Loaded, load_spec
 from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tests.tasks.in_memory import one_release
 
 Floats = NDArray[np.float64]
@@ -139,14 +139,14 @@ def truth_of(loaded: Loaded, layouts: dict[str, Layout], place: str, size: str) 
         if measure is None:
             return added(np.ones(len(owner)))
         if measure.test is not None:
-            return added(np.stack([passes, ~passes]) if measure.form == "pair" else passes)
-        if measure.form == "tree":
+            return added(np.stack([passes, ~passes]) if measure.parts == 2 else passes)
+        if measure.by_value:
             tree = tree_over(measure.width + 1)
             found = np.zeros((cells, tree.parts))
             for nodes in tree.nodes_of(values):
                 np.add.at(found, (owner, nodes), 1)
             return found
-        return added(values if measure.form == "total" else np.stack([values, 20 - values]))
+        return added(values if measure.linear else np.stack([values, 20 - values]))
 
     return {name: of(layout.table.measured).reshape(1, -1) for name, layout in layouts.items()}
 
@@ -177,7 +177,7 @@ def tallies(loaded: Loaded, place: str, size: str, pairs: int) -> dict[str, Tall
     # As if published without noise: half-widths of 0, which are not those of what is not shown.
     nothing = {
         name: np.zeros((1, loaded.domains["cell"].size, len(layout.table.measures)))
-        if layout.table.measured is not None and layout.table.measured.kind != "sum"
+        if layout.table.measured is not None and not layout.table.measured.linear
         else np.zeros(truth[name].shape)
         for name, layout in layouts.items()
     }

@@ -23,7 +23,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from benchmarks.bench_release import SPEC, command, measure
-from tabularium.flows.sample import write_sample
+from tabularium.lab.sample import write_sample
 from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.tasks.runtime.home import Home

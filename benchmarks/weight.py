@@ -96,7 +96,7 @@ def importers(modules: dict[PurePosixPath, str]) -> dict[PurePosixPath, set[Pure
 
 def lonely() -> list[tuple[int, PurePosixPath, PurePosixPath]]:
     """Modules that one neighbour in their folder alone imports, with their lines; the smallest last."""
-    floors = {"mechanisms", "ledger", "validations", "tasks", "flows"}
+    floors = {"mechanisms", "ledger", "validations", "tasks", "flows", "lab"}
     modules = {
         name: text
         for name, text in source(None).items()

@@ -26,14 +26,14 @@ echo "Installing into $prefix: some minutes without a word"
 # Setuptools builds inside the folder it is given: a copy, in which no earlier build has left anything.
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
-for name in pyproject.toml README.md LICENSE tabularium mechanisms ledger validations tasks flows; do
+for name in pyproject.toml README.md LICENSE tabularium mechanisms ledger validations tasks flows lab; do
   cp -R "$source/$name" "$build"
 done
 
 "$python" -m venv "$prefix"
 pip() { "$prefix/bin/python" -m pip --no-cache-dir --disable-pip-version-check "$@"; }
 pip install --quiet -c "$source/constraints.txt" setuptools
-pip install --quiet -c "$source/constraints.txt" --no-build-isolation "$build[postgres,s3]"
+pip install --quiet -c "$source/constraints.txt" --no-build-isolation "$build[all,postgres,s3]"
 pip check
 install -m 0755 "$source/deploy/with-secrets.sh" "$prefix/bin/with-secrets"
 "$prefix/bin/tabularium" --version

@@ -53,9 +53,9 @@ from tabularium.tasks.margins.margins import find_margins
 from tabularium.tasks.measure import measure
 from tabularium.tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
 from tabularium.tasks.publish.draft_folder import (
-    LaidOut,
-    lay_out,
+    DraftLocation,
     publish_draft,
+    register_draft,
     remove_draft,
     require_accepted,
 )
@@ -219,7 +219,7 @@ def _publish(run: Run, charge: ChargeHandle) -> Outcome:
     published = publish(run, measured, tallied or theirs, whole, margins, checked)
     if run.loaded.spec.publication.review is not None:
         keep_documents(run, charge.release_id, published.folder)
-        lay_out(run, measured, tallied, published.certificate)
+        register_draft(run, measured, tallied, published.certificate)
         return _reviewed(run, charge)
     if tallied is not None:
         close(run, tallied, published.certificate)
@@ -254,7 +254,7 @@ def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
     """Publish the draft if an officer has accepted it, else raise ``AwaitingReview``."""
     _see_accepted(run)
     certificate = publish_draft(run)
-    folder = LaidOut.of(run.installation, charge.release_id).release
+    folder = DraftLocation.of(run.installation, charge.release_id).release
     with open_ledger(run) as ledger:
         entry = ledger.charge(charge.release_id)
     found = PublishedHandle(folder, certificate, None if entry is None else entry.statement)

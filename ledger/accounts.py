@@ -9,15 +9,14 @@ from fractions import Fraction
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from sqlalchemy import Connection
 
-from tabularium.ledger import amounts, names
-from tabularium.ledger.records import Account, Sums, Terms
-from tabularium.ledger.refusals import BadAmount, Conflict, require_same
-from tabularium.ledger.requirements import get_account, get_open_account, signature_required
+from tabularium.ledger import amounts, names, rules
+from tabularium.ledger.records import Account, Terms
+from tabularium.ledger.refusals import require_same
 from tabularium.ledger.storage import queries
-from tabularium.ledger.terms import raised, require_no_fewer, validate_terms
-from tabularium.ledger.transactions import Append, Part
+from tabularium.ledger.terms import raised, validate_terms
+from tabularium.ledger.transactions import Part
+from tabularium.ledger.views import get_account
 
 _KEEP: Any = object()  # "leave it as it is", where None means "none"
 
@@ -25,8 +24,9 @@ _KEEP: Any = object()  # "leave it as it is", where None means "none"
 class Accounts(Part):
     """Accounts, opened and changed by disclosure officers.
 
-    ``by`` is the enrolled key that signs. Every method raises ``NotApproved`` if a signature is needed and
-    there is none, or ``by`` is not an enrolled key.
+    ``by`` is the enrolled key that signs. What a call is refused for, and with which error and hint, stands
+    with its rule in :mod:`tabularium.ledger.rules` (``NotApproved`` if a signature is needed and there is
+    none, or ``by`` is not an enrolled key), and of terms in :mod:`tabularium.ledger.terms`.
     """
 
     def open_account(
@@ -86,17 +86,12 @@ class Accounts(Part):
             approved.
         approvals_by_product
             The same for the products that ask for more than the account.
-
-        Raises
-        ------
-        Conflict
-            If the account is open on other terms, or was retired after specs were approved for it.
         """
         terms = validate_terms(
             Terms(
-                name=names.line(name, field="account"),
-                unit=names.line(unit, field="unit"),
-                population=names.line(name if population is None else population, field="population"),
+                name=names.check_label(name, field="account"),
+                unit=names.check_label(unit, field="unit"),
+                population=names.check_label(name if population is None else population, field="population"),
                 relation=relation,
                 definition=definition,
                 cap=cap,
@@ -115,25 +110,12 @@ class Accounts(Part):
         with self._appending() as append:
             known = queries.account(append.connection, terms.name)
             if known is None:
-                fields = {**terms.fields(), **Sums().texts("account")}
-                self._append(append, "account", fields, by, _opening(append.connection), "open")
+                append.append("account", terms.fields(), by)
             elif known.retired:
-                require_no_fewer(known.terms, terms)
-                self._reopen(append, terms, by)
+                append.append("terms", {**terms.fields(), "reason": "opened again"}, by, in_time=True)
             else:
                 require_same("account", terms.name, terms.fields(), known.terms.fields())
         return self._account(terms.name)
-
-    def _reopen(self, append: Append, terms: Terms, by: Ed25519PrivateKey | None) -> None:
-        """Put other terms in the place of those of an account that was retired."""
-        if queries.any_decision(append.connection, terms.name):
-            raise Conflict(
-                "is retired, and specs were approved for it, so that its name is not used again",
-                where=f"account {terms.name}",
-                hint="open an account under another name",
-            )
-        fields = {**terms.fields(), **Sums().texts("account"), "reason": "opened again"}
-        self._append(append, "terms", fields, by, _opening(append.connection), "open", in_time=True)
 
     def change_account(
         self,
@@ -157,19 +139,10 @@ class Accounts(Part):
         reserved already goes on. While an officer's key is enrolled, and while the account needs approvals,
         what loosens any of its terms is signed. How many officers must sign is never lowered.
 
-        Parameters
-        ----------
-        approvals_by_product
-            Of some products; those of others stay, as far as they ask for more than the account.
-
-        Raises
-        ------
-        BadAmount
-            If the new cap is below what is reserved and spent.
-        BadValue
-            If fewer officers would have to sign.
+        ``approvals_by_product``: of some products; those of others stay, as far as they ask for more than the
+        account.
         """
-        reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        reason = names.check_text(reason, field="reason")
         asked: dict[str, Any] = {
             "cap": cap,
             "cap_per_period": cap_per_period,
@@ -180,8 +153,7 @@ class Accounts(Part):
             "approve_exact": approve_exact,
         }
         with self._appending() as append:
-            known = get_open_account(append.connection, name)
-            before = known.terms
+            before = rules.require_account(append.books, names.check_label(name, field="account")).terms
             after = validate_terms(
                 replace(before, **{term: new for term, new in asked.items() if new is not _KEEP})
             )
@@ -190,20 +162,9 @@ class Accounts(Part):
                 before.approvals if approvals is _KEEP else approvals,
                 {} if approvals_by_product is _KEEP else approvals_by_product,
             )
-            sums = known.sums
-            if after.cap < sums.used:
-                raise BadAmount(
-                    f"is below the {sums.used} that is reserved and spent",
-                    where="cap",
-                    hint="give at least that much, or close the account",
-                )
             if after != before:
-                fields = {**after.fields(), **sums.texts("account"), "reason": reason}
-                relaxed = before.relaxed_terms(after)
-                what = None
-                if relaxed and signature_required(append.connection, before):
-                    what = f"loosening {', '.join(relaxed)}"
-                self._append(append, "terms", fields, by, what, "change", in_time=bool(relaxed))
+                in_time = bool(before.relaxed_terms(after))
+                append.append("terms", {**after.fields(), "reason": reason}, by, in_time=in_time)
         return self._account(before.name)
 
     def close_account(self, name: str, *, reason: str) -> Account:
@@ -220,48 +181,14 @@ class Accounts(Part):
         Nothing may follow but :meth:`open_account` on terms that are right.
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
-
-        Raises
-        ------
-        Conflict
-            If the account was ever charged.
         """
-        reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        reason = names.check_text(reason, field="reason")
         with self._appending() as append:
             known = get_account(append.connection, name)
             if not known.retired:
-                where = f"account {known.name}"
-                if queries.any_charge(append.connection, known.name):
-                    raise Conflict(
-                        "was charged, and only an account that never was can be retired",
-                        where=where,
-                        hint=f"close it: tabularium ledger close {known.name} --reason …",
-                    )
-                fields = {"account": known.name, "reason": reason, **Sums().texts("account")}
-                what = "retiring an account" if signature_required(append.connection, known.terms) else None
-                self._append(append, "retired", fields, by, what, "retire")
+                append.append("retired", {"account": known.name, "reason": reason}, by)
         return self._account(known.name)
-
-    @staticmethod
-    def _append(
-        append: Append,
-        kind: str,
-        fields: dict[str, Any],
-        by: Ed25519PrivateKey | None,
-        needs: str | None,
-        command: str,
-        *,
-        in_time: bool | None = None,
-    ) -> None:
-        """Append an entry about an account; ``needs`` says what of it must be signed."""
-        where = f"account {fields['account']}"
-        signature = append.signed(kind, fields, by, needs=needs, where=where, command=command)
-        append.append(kind, {**fields, **signature}, in_time=in_time)
 
     def _account(self, name: str) -> Account:
         with self._reading() as connection:
             return get_account(connection, name)
-
-
-def _opening(connection: Connection) -> str | None:
-    return "opening an account" if signature_required(connection) else None

@@ -29,18 +29,11 @@ def exact(value: object, *, field: str) -> Fraction:
     It takes less than :func:`tabularium.mechanisms.accounting.exact_amount`: no sign, no exponent, nothing
     too long for a ledger, since what it returns is kept for ever and added up.
 
-    Parameters
-    ----------
-    value
-        A ``Fraction``, a whole number, or decimal or fraction text such as ``"0.1"`` or ``"1/3"``.
-    field
-        What the value is, for the error message.
+    ``value``: a ``Fraction``, a whole number, or decimal or fraction text such as ``"0.1"`` or ``"1/3"``.
+    ``field``: what the value is, for the error message.
 
-    Raises
-    ------
-    BadAmount
-        For truth values, floats (which are never exact budgets), any other kind, malformed text, and
-        numbers too long for a ledger.
+    Raises ``BadAmount``: for truth values, floats (which are never exact budgets), any other kind, malformed
+    text, and numbers too long for a ledger.
     """
     if isinstance(value, bool):
         raise BadAmount("is a truth value", where=field, hint="give a Fraction")
@@ -94,7 +87,7 @@ def text(amount: Fraction) -> str:
     return f"{amount.numerator}/{amount.denominator}"
 
 
-def short(amount: Fraction) -> str:
+def format_amount(amount: Fraction) -> str:
     """Return an amount as a person writes it: a decimal where it has one of few digits, else a fraction."""
     for digits in range(7):
         if 10**digits % amount.denominator == 0:
@@ -103,7 +96,7 @@ def short(amount: Fraction) -> str:
 
 
 @lru_cache(maxsize=1024)
-def from_text(stored: str) -> Fraction:
+def parse_amount(stored: str) -> Fraction:
     """Read back what :func:`text` wrote, or raise ``ValueError``: no sign, no blank, no leading zero."""
     found = _STORED.fullmatch(stored)
     if found is None:

@@ -1,87 +1,45 @@
-"""What the entries so far imply: accounts and their sums, charges, keys and decisions.
+"""Books: what the rules may ask of the entries so far, and the same kept in memory as the chain is read.
 
-Amounts are whole numbers of the account's quantum. Memory grows with the number of charges (a name each, and
-a few values while one is open), not with the number of entries.
+Who appends asks a database, a few steps of an index at a time
+(:class:`tabularium.ledger.storage.indexed.IndexedBooks`); who reads the chain from its first entry on keeps
+:class:`MemoryBooks`, which grow with the number of charges (a name each, and a few values while one is open)
+and of decisions, not with the number of entries. Amounts are whole numbers of the account's quantum.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
-from typing import NoReturn
+from typing import Any, Protocol
 
-from tabularium.ledger import amounts
-from tabularium.ledger.events import Enrolment, Event
-from tabularium.ledger.records import ATTEMPTS, GENESIS, Body, Key, ReleaseKey, Terms
-from tabularium.ledger.refusals import ChainBroken
-
-
-@dataclass(slots=True)
-class Sum:
-    """What is reserved and spent in one scope, in quanta."""
-
-    reserved: int = 0
-    spent: int = 0
-
-    def add(self, reserved: int, spent: int) -> None:
-        """Add to both."""
-        self.reserved += reserved
-        self.spent += spent
-
-
-@dataclass(slots=True)
-class Review:
-    """What became of the charges of one spec: the steps of those to be reviewed, and its drafts."""
-
-    steps: set[str] = field(default_factory=set)
-    drafts: set[str] = field(default_factory=set)  # release ids
-    accepted: set[str] = field(default_factory=set)  # digests
-
-    @property
-    def open(self) -> bool:
-        """Whether it was drawn, and nothing of it is published."""
-        return "measured" in self.steps and "published" not in self.steps
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCharge:
-    """A charge that can still take a step; ``content`` (the account, …) is what never changes about it."""
-
-    state: str
-    fence: int
-    measurement: str | None
-    amount: int
-    content: tuple[object, ...]
-    product: str = ""
-    allowed: int = ATTEMPTS
-    reviewed: tuple[Body, ...] = ()  # what laid it out as a draft, and what accepted that
-    review: Review = field(default_factory=Review)
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What was measured and published: whose it is, the attempt that drew it, and its digest."""
-
-    account: str
-    product: str
-    period: str
-    fence: int
-    digest: str | None
+from tabularium.ledger import amounts, events
+from tabularium.ledger.composition import Parts
+from tabularium.ledger.records import (
+    FINAL,
+    GENESIS,
+    NOTHING,
+    Body,
+    Key,
+    Quanta,
+    ReleaseKey,
+    Terms,
+    officer_keys_of,
+    release_keys_of,
+    state_after,
+)
 
 
 class AccountState:
-    """An account: its terms, its sums, and what its groups of parallel charges cost part by part."""
+    """An account: its terms, and what is reserved and spent in all, by period or product, and in parallel."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, total: Quanta = NOTHING, *, retired: bool = False) -> None:
+        self.total, self.retired = total, retired
         self.per_unit = terms.quantum.denominator
-        self.total = Sum()
-        self.periods: defaultdict[str, Sum] = defaultdict(Sum)
-        self.products: defaultdict[str, Sum] = defaultdict(Sum)
-        #: group -> in how many parts a unit can be, and every part's own (reserved, spent)
-        self.groups: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
-        self.retired = False
+        self.scopes: dict[tuple[str, str], Quanta] = {}
+        self.groups: dict[str, Parts] = {}
         self.set_terms(terms)
 
     def set_terms(self, terms: Terms) -> None:
@@ -89,80 +47,77 @@ class AccountState:
         self.terms = terms
         self.caps = {scope: int(cap * self.per_unit) for scope, cap in terms.caps.items()}
 
-    def exceeded_cap(self, sums: dict[str, Sum]) -> str | None:
-        """Return the scope whose cap is passed by what is reserved and spent in it, if there is one."""
-        for scope, found in sums.items():
-            if scope in self.caps and found.reserved + found.spent > self.caps[scope]:
-                return scope
-        return None
-
-    def quanta(self, seq: int, amount: str) -> int:
-        """Return an amount as a number of quanta."""
-        count = amounts.from_text(amount) * self.per_unit
-        if count.denominator != 1:
-            fail(seq, "has an amount that is no multiple of its account's quantum")
-        return count.numerator
-
-    def matches(self, found: Sum, reserved: str, spent: str) -> bool:
-        """Whether two texts in an entry are those of a sum."""
-        return _text(found.reserved, self.per_unit) == reserved and _text(found.spent, self.per_unit) == spent
+    def quanta(self, amount: str) -> int | None:
+        """Return an amount as a number of quanta; ``None`` if it is no multiple of one."""
+        return _quanta(amount, self.per_unit)
 
 
-@dataclass
-class Books:
-    """The whole ledger as the entries so far imply it."""
+@dataclass(frozen=True, slots=True)
+class ChargeState:
+    """A charge after its last step; ``content`` is what never changes about it."""
 
-    first: str = GENESIS  # the first entry's hash, which names the ledger
-    accounts: dict[str, AccountState] = field(default_factory=dict)
-    populations: set[str] = field(default_factory=set)  # that an account is, or was, about
-    charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
-    #: release -> the account that paid for it; those that are published and not withdrawn
-    published: dict[str, str] = field(default_factory=dict)
-    measurements: dict[str, Measurement] = field(default_factory=dict)  # of all that were ever published
-    keys: dict[str, Key] = field(default_factory=dict)
-    release_keys: dict[str, ReleaseKey] = field(default_factory=dict)
-    unconfirmed: bool = False  # whether it was put back, and nobody has said that its head is the newest
-    #: what decisions are about -> how many there were: see ``Event.about``
-    turns: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    #: account and spec -> what its decisions say
-    decisions: dict[tuple[str, str], list[Body]] = field(default_factory=dict)
-    #: account, product and period -> spec -> what is to be reviewed of it
-    reviews: defaultdict[tuple[str, str, str], dict[str, Review]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
-    disjoint: set[tuple[str, str]] = field(default_factory=set)  # populations of which nobody is in both
+    state: str
+    account: str
+    fence: int = 0
+    measurement: str | None = None
+    content: tuple[object, ...] = ()
+    product: str = ""
+    reviewed_with: ReviewedSpec | None = None
 
-    def open(self, terms: Terms) -> None:
-        """Open an account, again if it was retired."""
-        self.accounts[terms.name] = AccountState(terms)
-        self.populations.add(terms.population)
 
-    def account(self, seq: int, name: str) -> AccountState:
-        """Return an account that was opened and not retired."""
-        found = self.accounts.get(name)
-        if found is None:
-            fail(seq, "names an account that was never opened")
-        if found.retired:
-            fail(seq, "names an account that was retired, which nothing may follow")
-        return found
+@dataclass(slots=True)
+class ReviewedSpec:
+    """The charges of one spec that are to be reviewed: their ids, and the states that any was in."""
 
-    def any_active_key(self) -> bool:
-        """Whether any officer has a key."""
-        return any(key.active for key in self.keys.values())
+    states: set[str] = field(default_factory=set)
+    releases: set[str] = field(default_factory=set)
 
-    def signature_required(self, account: AccountState) -> bool:
-        """Whether what favours the spending of an account needs an officer's signature."""
-        return account.terms.asks_officers or self.any_active_key()
+    @property
+    def open(self) -> bool:
+        """Whether it was drawn, and nothing of it is published."""
+        return "measured" in self.states and "published" not in self.states
 
-    def signing_key(self, event: Event, by: str) -> str | None:
-        """Return the public key of the officer who signs an entry, if it is enrolled.
 
-        The first key, and one that is enrolled while none is active, signs for itself.
-        """
-        if isinstance(event, Enrolment) and event.key == by and not self.any_active_key():
-            return event.public_key
-        known = self.keys.get(by)
-        return None if known is None or not known.active else known.public_key
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What was measured for a release: whose it is, the attempt that drew it, and its digest.
+
+    ``made_from`` is the earlier release that has the measurements, where this one has none of its own.
+    """
+
+    account: str
+    product: str
+    period: str
+    fence: int
+    digest: str | None
+    state: str = "published"
+    made_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSums:
+    """What is reserved and spent in each scope after an entry, which the entry repeats."""
+
+    sums: Mapping[str, Quanta]
+    per_unit: int = 1
+
+    def texts(self) -> dict[str, str]:
+        """Return the fields of the entry."""
+        return {
+            f"{scope}_{kind}": text
+            for scope, sums in self.sums.items()
+            for kind, text in zip(("reserved", "spent"), self.stated(sums), strict=True)
+        }
+
+    def stated(self, sums: Quanta) -> tuple[str, str]:
+        """Return what is reserved and spent as an entry has it."""
+        return _text(sums[0], self.per_unit), _text(sums[1], self.per_unit)
+
+
+@lru_cache(maxsize=4096)
+def _quanta(amount: str, per_unit: int) -> int | None:
+    count = amounts.parse_amount(amount) * per_unit
+    return count.numerator if count.denominator == 1 else None
 
 
 @lru_cache(maxsize=4096)
@@ -171,8 +126,190 @@ def _text(count: int, per_unit: int) -> str:
     return f"{count // common}/{per_unit // common}"
 
 
-def fail(seq: int, what: str) -> NoReturn:
-    """Name the first bad entry."""
-    raise ChainBroken(
-        f"entry {seq} {what}", where="ledger", hint="stop releases and restore the last good backup"
-    ) from None
+class Books(Protocol):
+    """What a rule may ask of the entries before the one that it judges."""
+
+    @property
+    def first(self) -> str:
+        """The first entry's hash, which names the ledger; zeros while there is none."""
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether it was put back, and nobody has said that its head is the newest."""
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        """The officers' keys, revoked ones too."""
+
+    @property
+    def release_keys(self) -> Mapping[str, ReleaseKey]:
+        """The keys for releases, revoked ones too."""
+
+    @property
+    def populations(self) -> set[str]:
+        """The populations that an account is, or was, about."""
+
+    @property
+    def disjoint(self) -> set[tuple[str, str]]:
+        """The pairs of populations of which an officer says that nobody is in both."""
+
+    def account(self, name: str) -> AccountState | None:
+        """Return an account."""
+
+    def usage(self, account: AccountState, scope: str, name: str) -> Quanta:
+        """Return what is reserved and spent in one period or product."""
+
+    def group(self, account: AccountState, name: str) -> Parts | None:
+        """Return what the parts of a group of parallel charges have used."""
+
+    def charge(self, release: str) -> ChargeState | None:
+        """Return a charge."""
+
+    def measurement(self, release: str) -> Measurement | None:
+        """Return what was measured for a release; where none was published it may be ``None``."""
+
+    def was_charged(self, account: str) -> bool:
+        """Whether an account was ever charged."""
+
+    def was_decided(self, account: str) -> bool:
+        """Whether a spec was ever approved for an account."""
+
+    def said(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
+        """Return the entries of some kinds that are found by a subject, in order."""
+
+    def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
+        """Return the specs of a product and period whose charges are to be reviewed."""
+
+    def turn(self, kind: str, fields: Mapping[str, Any]) -> int:
+        """Return how many decisions on the same thing came before one of ``kind`` that says ``fields``."""
+
+
+class MemoryBooks:
+    """Books of a chain that is read from its first entry on."""
+
+    def __init__(self) -> None:
+        self.first = GENESIS
+        self.unconfirmed = False
+        self.accounts: dict[str, AccountState] = {}
+        self.charges: dict[str, ChargeState] = {}
+        self.keys: dict[str, Key] = {}
+        self.release_keys: dict[str, ReleaseKey] = {}
+        self._key_entries: list[Body] = []
+        self.populations: set[str] = set()
+        self.disjoint: set[tuple[str, str]] = set()
+        self._said: defaultdict[tuple[str, str | None], list[Body]] = defaultdict(list)
+        self._measurements: dict[str, Measurement] = {}  # of those that were published
+        self._reviews: defaultdict[tuple[str, ...], dict[str, ReviewedSpec]] = defaultdict(dict)
+        self._turns: Counter[tuple[object, ...]] = Counter()
+
+    def account(self, name: str) -> AccountState | None:
+        """Return an account."""
+        return self.accounts.get(name)
+
+    def usage(self, account: AccountState, scope: str, name: str) -> Quanta:
+        """Return what is reserved and spent in one period or product."""
+        return account.scopes.get((scope, name), NOTHING)
+
+    def group(self, account: AccountState, name: str) -> Parts | None:
+        """Return what the parts of a group have used."""
+        return account.groups.get(name)
+
+    def charge(self, release: str) -> ChargeState | None:
+        """Return a charge."""
+        return self.charges.get(release)
+
+    def measurement(self, release: str) -> Measurement | None:
+        """Return what was measured for a release that was published."""
+        return self._measurements.get(release)
+
+    def was_charged(self, account: str) -> bool:
+        """Whether an account was ever charged."""
+        return bool(self.accounts[account].scopes)
+
+    def was_decided(self, account: str) -> bool:
+        """Whether a spec was ever approved for an account."""
+        return any(name == account for name, _spec in self.last_decisions())
+
+    def last_decisions(self) -> dict[tuple[str, str], str]:
+        """Return the last decision on every spec in every account."""
+        said = (body for bodies in self._said.values() for body in bodies if body["kind"] in events.OF_SPECS)
+        return {(body["account"], body["spec_digest"]): body["kind"] for body in said}
+
+    def said(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
+        """Return what was said about a subject."""
+        return [body for body in self._said.get((account, subject), ()) if body["kind"] in kinds]
+
+    def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
+        """Return the specs that are to be reviewed."""
+        return self._reviews.get((account, product, period), {})
+
+    def turn(self, kind: str, fields: Mapping[str, Any]) -> int:
+        """Return how many decisions on the same thing came before."""
+        return self._turns[events.KINDS[kind].about(fields)]
+
+    def add(self, event: events.Event, after: RunningSums) -> None:
+        """Add an entry that the rules allow, with what it makes of the sums."""
+        match event:
+            case events.ChargeStep():
+                self._add_step(event, after)
+            case events.Retirement():
+                self.accounts[event.account].retired = True
+            case events.NewTerms() if not self.accounts[event.account].retired:
+                self.accounts[event.account].set_terms(event.terms)
+            case events.Opening():
+                self.accounts[event.account] = AccountState(event.terms)
+                self.populations.add(event.population)
+            case events.Enrolment() | events.ReleaseKeyEnrolled() | events.Revocation():
+                self._key_entries.append(event.fields())
+                self.keys = officer_keys_of(self._key_entries)
+                self.release_keys = release_keys_of(self._key_entries)
+            case events.LedgerRestored() | events.Confirmed():
+                self.unconfirmed = event.kind == "restored"
+            case events.PopulationsDisjoint():
+                pair = (event.population, event.other)
+                (self.disjoint.add if event.kind == "disjoint" else self.disjoint.discard)(pair)
+            case _:
+                fields = event.fields()
+                self._said[fields["account"], events.subject_of(fields)].append(fields)
+        if event.TURNS:
+            self._turns[event.about(event.fields())] += 1
+
+    def _add_step(self, event: events.ChargeStep, after: RunningSums) -> None:
+        account, sums, state = self.accounts[event.account], after.sums, state_after(event.kind)
+        account.total = sums["account"]
+        for scope, name in (("period", event.period), ("product", event.product)):
+            account.scopes[scope, name] = sums[scope]
+        if event.in_parallel is not None:
+            parallel = event.in_parallel
+            _bound, parts = account.groups.setdefault(parallel.group, (parallel.contributions, {}))
+            parts[parallel.part] = sums["part"]
+        known = self.charges.get(event.release_id)
+        review = known.reviewed_with if known is not None else self._review_of(event)
+        if review is not None:
+            review.states.add(state)
+        if event.kind in FINAL:
+            self.charges[event.release_id] = _ended(state, event.account)
+        else:
+            self.charges[event.release_id] = ChargeState(
+                *(state, event.account, event.fence, event.measurement_digest, event.content()),
+                product=event.product,
+                reviewed_with=review,
+            )
+        if event.kind == "published" and event.remade is None:
+            self._measurements[event.release_id] = Measurement(
+                event.account, event.product, event.period, event.fence, event.measurement_digest
+            )
+
+    def _review_of(self, event: events.ChargeStep) -> ReviewedSpec | None:
+        if not event.review:
+            return None
+        specs = self._reviews[event.account, event.product, event.period]
+        found = specs.setdefault(event.spec_digest, ReviewedSpec())
+        found.releases.add(event.release_id)
+        return found
+
+
+@lru_cache(maxsize=1024)
+def _ended(state: str, account: str) -> ChargeState:
+    """Return a charge that takes no step any more; of a million there is one value each."""
+    return ChargeState(state, account)

@@ -1,9 +1,8 @@
 """Charges of accounts, from the reservation to the last step: each is one transaction and one entry.
 
 Every decision and its entry are one transaction that first takes the one right to append, so that no two
-processes can spend the same budget, and every step of a charge is a comparison with the state and fence that
-stand in the ledger at that moment. What is refused, and what a charge adds to the sums that the caps are
-compared with, is in :mod:`tabularium.ledger.requirements`.
+processes can spend the same budget. The rules (:mod:`tabularium.ledger.rules`) compare every step with the
+state and fence that stand in the ledger at that moment, and the sums with the caps.
 """
 
 from __future__ import annotations
@@ -16,49 +15,41 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger import amounts, names
+from tabularium.ledger import amounts, names, rules
+from tabularium.ledger.books import Measurement
 from tabularium.ledger.composition import Partition
 from tabularium.ledger.events import ASKED, next_time
 from tabularium.ledger.records import Account, Charge, Terms
 from tabularium.ledger.refusals import (
-    AccountClosed,
     BadValue,
     NotApproved,
-    WrongState,
+    PriorUnavailable,
+    RuleBroken,
     require_same,
-    retired_account,
-    unknown_account,
-    unknown_release,
-)
-from tabularium.ledger.requirements import (
-    another_is_open,
-    current_charge,
-    get_account,
-    get_open_account,
-    key_option,
-    known_charge,
-    require_active_release_key,
-    require_allowed,
-    require_approved,
-    require_attempt,
-    require_no_draft,
-    require_offered,
-    require_one_bound,
-    require_open,
-    require_published_as_accepted,
-    require_same_units,
-    require_within_caps,
-    signature_required,
-    stale,
-    sums_after,
 )
 from tabularium.ledger.storage import queries
+from tabularium.ledger.storage.indexed import IndexedBooks
+from tabularium.ledger.terms import require_same_units
 from tabularium.ledger.transactions import Part
-from tabularium.ledger.views import is_paid
+from tabularium.ledger.views import (
+    books_of,
+    current_charge,
+    get_account,
+    is_paid,
+    known_charge,
+    stale_fence,
+)
 
 
 class Charges(Part):
-    """Charges, from ``reserved`` to their last step, and those of what is made again from measurements."""
+    """Charges, from ``reserved`` to their last step, and those of what is made again from measurements.
+
+    What a call is refused for, and with which error and hint, stands with its rule in
+    :mod:`tabularium.ledger.rules`. Beside that ``UnknownRelease`` names what was never reserved,
+    ``StaleFence`` an attempt that another has overtaken, ``UnitMismatch`` an amount that is about another
+    unit than its account, ``PriorUnavailable`` an earlier release that is not, or no more, offered, and
+    ``Conflict`` a release id that stands for something else.
+    """
 
     def reserve(
         self,
@@ -97,37 +88,15 @@ class Charges(Part):
             What the amount is about, to be compared with the account's; ``None``: the account's.
         priors
             The releases that its tables are drawn towards: id -> SHA-256 of the certificate.
-
-        Raises
-        ------
-        UnknownAccount
-            If the account was never opened.
-        BadAmount
-            If the amount is not an exact positive multiple of the account's quantum.
-        UnitMismatch
-            If the amount is about another unit, relation, definition or population than the account's.
-        AccountClosed
-            If the account is not open today.
-        NotApproved
-            If the charge wants an approval (``Terms.wants_approval``), or another spec of this product and
-            period is in review or was withheld, and not as many officers as must have approved the spec.
-        PriorUnavailable
-            If one of ``priors`` is not published, or was withdrawn.
-        BudgetExhausted
-            If a cap would be passed.
-        Conflict
-            If the release id stands for something else, or the account is retired.
         """
         charge = Charge(
             release_id=names.release_id(release_id),
-            account=names.line(account, field="account"),
-            product=names.line(product, field="product"),
-            period=names.line(period, field="period"),
+            account=names.check_label(account, field="account"),
+            product=names.check_label(product, field="product"),
+            period=names.check_label(period, field="period"),
             amount=amounts.positive(amount, field="amount"),
-            spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
-            revises=None
-            if revises is None
-            else names.line(revises, field="revises", longest=names.LONGEST_TEXT),
+            spec_digest=names.check_text(spec_digest, field="spec_digest"),
+            revises=None if revises is None else names.check_text(revises, field="revises"),
             exact=exact,
             review=review,
         )
@@ -135,35 +104,16 @@ class Charges(Part):
             raise BadValue("is not for what is to be reviewed", where="partition", hint="leave it out")
         partition = None if partition is None else partition.checked()
         with self._appending(charging=True) as append:
-            stands = append.standing(charge)
-            if stands.terms is None:
-                raise unknown_account(charge.account)
-            if stands.retired:
-                raise retired_account(charge.account, key_option(append.connection))
-            terms = stands.terms
+            append.books.expect(vars(charge))
+            terms = rules.require_account(append.books, charge.account).terms
             require_same_units(terms, charge.amount, unit, relation, definition, population)
             amounts.multiple(charge.amount, terms.quantum, field="amount")
             charge = _in_group(charge, partition, terms)
-            if stands.charge is not None:
-                require_same("release", charge.release_id, _content(charge), _content(stands.charge))
-                return stands.charge
-            require_open(append.connection, terms, append.time())
-            require_offered(append.connection, priors or {}, None)
-            require_approved(
-                append.connection,
-                terms,
-                charge.spec_digest,
-                charge.amount,
-                product=charge.product,
-                exact=charge.exact,
-                revises=charge.revises,
-                unreviewed=another_is_open(
-                    append.connection, charge.account, charge.product, charge.period, charge.spec_digest
-                ),
-            )
-            require_one_bound(append.connection, charge)
-            after = sums_after(append.connection, charge, "reserved", stands)
-            require_within_caps(terms, charge, stands.sums, after)
+            known = queries.charge(append.connection, charge.release_id)
+            if known is not None:
+                require_same("release", charge.release_id, _content(charge), _content(known))
+                return known
+            _require_offered(append.connection, append.books, priors or {}, None)
             return append.step(charge, "reserved")
 
     def precheck(
@@ -187,34 +137,29 @@ class Charges(Part):
         another spec's review, where product and period are given. Only ``reserve`` decides. A spec that was
         charged before passes the dates and the approval: its run may only be finishing, or finding, what is
         paid for.
-
-        Raises
-        ------
-        UnknownAccount, BadAmount, Unfit, AccountClosed, NotApproved, Conflict
-            As :meth:`reserve` would.
         """
         asked = amounts.positive(amount, field="amount")
-        digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
+        digest = names.check_text(spec_digest, field="spec_digest")
         with self._reading() as connection:
-            found = get_open_account(connection, account)
-            terms = found.terms
+            found, books = get_account(connection, account), books_of(connection)
+            terms = rules.require_account(books, found.name).terms
             require_same_units(terms, asked, unit, relation, definition, population)
             amounts.multiple(asked, terms.quantum, field="amount")
             at = next_time(
                 self._transactions.clock(), queries.chain_head(connection).at, self._transactions.tolerance
             )
+            another = product is not None and period is not None
             try:
-                require_open(connection, terms, at)
-                require_approved(
-                    *(connection, terms, digest, asked),
+                rules.require_open(books, terms, at)
+                rules.require_approved(
+                    *(books, terms, digest, asked),
                     product=product,
                     exact=exact,
                     revises=revises,
-                    unreviewed=product is not None
-                    and period is not None
-                    and another_is_open(connection, found.name, product, period, digest),
+                    unreviewed=another
+                    and rules.another_is_open(books, found.name, str(product), str(period), digest),
                 )
-            except (AccountClosed, NotApproved):
+            except RuleBroken:
                 if not is_paid(connection, found.name, digest):
                     raise
         return found
@@ -227,47 +172,35 @@ class Charges(Part):
         The caller must hold the release (:func:`tabularium.ledger.measurement.release_lock.hold`): a charge
         that is already in ``drawing`` gets the next fence, which shuts out whoever had the one before.
 
-        Parameters
-        ----------
-        expected
-            The fence that the caller saw (0 while reserved): if it has moved on, nothing is written.
-        priors
-            As for :meth:`reserve`. What is drawn in part is spent, and is finished whatever became of them.
-
-        Raises
-        ------
-        NotApproved, NotOffered
-            If drawing began three times, or as often as officers have allowed since; or one of ``priors`` was
-            withdrawn before it began.
+        ``expected``: the fence that the caller saw (0 while reserved): if it has moved on, nothing is
+        written. ``priors``: as for :meth:`reserve`. What is drawn in part is spent, and is finished whatever
+        became of them.
         """
         with self._appending() as append:
             charge = known_charge(append.connection, release_id)
             if expected is not None and charge.fence != expected:
-                raise stale(charge)
-            require_allowed(charge, "drawing")
-            require_attempt(append.connection, charge)
-            require_offered(append.connection, priors or {}, charge)
-            after = replace(charge, fence=charge.fence + 1)
-            return append.step(after, "drawing").fence
+                raise stale_fence(charge)
+            _require_offered(append.connection, append.books, priors or {}, charge)
+            return append.step(replace(charge, fence=charge.fence + 1), "drawing").fence
 
     def precheck_drawing(self, release_id: str) -> None:
         """Refuse now what :meth:`drawing` would refuse later for want of an officer's permission."""
         with self._reading() as connection:
-            require_attempt(connection, known_charge(connection, release_id))
+            charge = known_charge(connection, release_id)
+            rules.require_attempt(books_of(connection), charge.account, release_id, charge.fence)
 
     def precheck_priors(self, priors: Mapping[str, str], charge: Charge | None = None) -> None:
         """Refuse now which priors :meth:`reserve` would refuse, or :meth:`drawing` for ``charge``."""
         with self._reading() as connection:
-            require_offered(connection, priors, charge)
+            _require_offered(connection, books_of(connection), priors, charge)
 
     def measured(self, release_id: str, fence: int, *, digest: str) -> Charge:
         """Record the digest of the durable measurement file; from here on nothing is drawn again."""
-        digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
+        digest = names.check_text(digest, field="digest")
         with self._appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             if charge.state in ("measured", "published") and charge.measurement_digest == digest:
                 return charge
-            require_allowed(charge, "measured")
             return append.step(replace(charge, measurement_digest=digest), "measured")
 
     def published(
@@ -281,32 +214,19 @@ class Charges(Part):
     ) -> Charge:
         """Record the digest of what was published.
 
-        Parameters
-        ----------
-        statement
-            SHA-256 of the signed statement that was published with it; ``None`` for a release without one.
-        signed_by
-            The key for releases that signed it, which may not be revoked by now: from this entry on a
-            signature counts or never will.
-
-        Raises
-        ------
-        NotApproved
-            If that key was revoked, or never enrolled.
-        Conflict
-            If it was published with another statement.
+        ``statement``: SHA-256 of the signed statement that was published with it; ``None`` for a release
+        without one. ``signed_by``: the key for releases that signed it, which may not be revoked by now: from
+        this entry on a signature counts or never will.
         """
-        digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
+        digest = names.check_text(digest, field="digest")
         statement = None if statement is None else names.sha256(statement, field="statement")
         with self._appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             if charge.state == "published" and charge.publication_digest == digest:
                 require_same("release", release_id, {"statement": statement}, charge.fields())
                 return charge
-            require_allowed(charge, "published")
             if signed_by is not None:
-                require_active_release_key(append.connection, signed_by)
-            require_published_as_accepted(append.connection, charge, digest)
+                require_active_release_key(append.books, signed_by)
             done = replace(charge, publication_digest=digest, statement=statement)
             return append.step(done, "published")
 
@@ -314,8 +234,6 @@ class Charges(Part):
         """Give back a reservation for which no drawing ever began.
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed.
-
-        ``NotApproved`` is raised if there is no signature of an enrolled key then.
         """
         return self._end(release_id, "voided", reason, None, by)
 
@@ -332,17 +250,7 @@ class Charges(Part):
         What is to be reviewed is given up once it is measured only by an officer, who signs; what is laid out
         is withheld instead.
 
-        Parameters
-        ----------
-        fence
-            The caller's own fence, if it may not abandon what another attempt has taken over.
-
-        Raises
-        ------
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
-        WrongState
-            If it belongs to a draft about which no officer has decided, or that was accepted.
+        ``fence``: the caller's own fence, if it may not abandon what another attempt has taken over.
         """
         return self._end(release_id, "abandoned", reason, fence, by)
 
@@ -354,7 +262,7 @@ class Charges(Part):
         fence: int | None,
         by: Ed25519PrivateKey | None = None,
     ) -> Charge:
-        reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        reason = names.check_text(reason, field="reason")
         with self._appending() as append:
             if fence is None:
                 charge = known_charge(append.connection, release_id)
@@ -362,20 +270,7 @@ class Charges(Part):
                 charge = current_charge(append.connection, release_id, fence)
             if charge.state == state:
                 return charge
-            require_allowed(charge, state)
-            require_no_draft(append.connection, charge, state)
-            ended, where = replace(charge, reason=reason), f"release {release_id}"
-            if state == "voided":
-                terms = get_account(append.connection, charge.account).terms
-                what, command = "voiding a charge", "void"
-                needed = signature_required(append.connection, terms)
-            else:
-                what, command = "giving up what is measured and to be reviewed", "abandon"
-                needed = charge.review and charge.state == "measured"
-            signature = append.signed(
-                state, ended.fields(), by, needs=what if needed else None, where=where, command=command
-            )
-            return append.step(ended, state, signature)
+            return append.step(replace(charge, reason=reason), state, by)
 
     def remake(
         self,
@@ -399,42 +294,21 @@ class Charges(Part):
 
         It is ``measured`` at once, with the fence and the digest of those measurements.
 
-        Parameters
-        ----------
-        measurements_of
-            The earlier release: of the same account, product and period, and published.
-        revises, exact, review
-            As for :meth:`tabularium.ledger.charges.Charges.reserve`.
-
-        Raises
-        ------
-        UnknownRelease
-            If there is no such earlier release.
-        WrongState
-            If it was not published, is another product's or period's, or has no measurements of its own.
-        UnknownAccount, NotApproved, Conflict
-            As for ``reserve``.
+        ``measurements_of``: the earlier release: of the same account, product and period, and published.
+        ``revises``, ``exact``, ``review``: as for :meth:`tabularium.ledger.charges.Charges.reserve`.
         """
-        charge = Charge(
-            release_id=names.release_id(release_id),
-            account=names.line(account, field="account"),
-            product=names.line(product, field="product"),
-            period=names.line(period, field="period"),
-            amount=Fraction(0),
-            spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
-            revises=names.line(revises, field="revises", longest=names.LONGEST_TEXT),
-            exact=exact,
-            review=review,
-            measurements_of=names.release_id(measurements_of),
-        )
+        charge = _remade(account, release_id, measurements_of, product, period, spec_digest, revises)
+        charge = replace(charge, exact=exact, review=review)
         with self._appending(charging=True) as append:
-            known = append.standing(charge).charge
+            rules.require_account(append.books, charge.account)
+            known = queries.charge(append.connection, charge.release_id)
             if known is not None:
                 require_same("release", charge.release_id, _content(charge), _content(known))
                 return known
-            source = _source(append.connection, charge)
-            charge = replace(charge, fence=source.fence, measurement_digest=source.measurement_digest)
-            return append.step(charge, "remade")
+            source = _source(append.books, charge)
+            return append.step(
+                replace(charge, fence=source.fence, measurement_digest=source.digest), "remade"
+            )
 
     def precheck_remake(
         self,
@@ -452,17 +326,19 @@ class Charges(Part):
 
         A release that was begun passes: its run may only be finishing it, or finding it.
         """
-        charge = Charge(
-            *(names.release_id(release_id), account, product, period, Fraction(0), spec_digest),
-            revises=revises,
-            exact=exact,
-            measurements_of=names.release_id(measurements_of),
-        )
+        charge = _remade(account, release_id, measurements_of, product, period, spec_digest, revises)
         with self._reading() as connection:
-            known = queries.charge(connection, charge.release_id)
-            if known is not None and known.measurements_of == charge.measurements_of:
-                return known_charge(connection, charge.measured_as)
-            return _source(connection, charge)
+            known, books = queries.charge(connection, charge.release_id), books_of(connection)
+            if known is None or known.measurements_of != charge.measurements_of:
+                terms = rules.require_account(books, charge.account).terms
+                _source(books, charge)
+                rules.require_approved(
+                    *(books, terms, charge.spec_digest, charge.amount),
+                    product=charge.product,
+                    exact=exact,
+                    revises=charge.revises,
+                )
+            return known_charge(connection, charge.measured_as)
 
 
 def _content(charge: Charge) -> dict[str, Any]:
@@ -480,36 +356,70 @@ def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Char
     )
 
 
-def _source(connection: Connection, charge: Charge) -> Charge:
-    """Return the charge whose measurements another one is to be made from, if it may be."""
-    account = get_open_account(connection, charge.account)
-    found = queries.charge(connection, charge.measured_as)
-    where = f"release {charge.measured_as}"
-    if found is None:
-        raise unknown_release(charge.measured_as)
-    if found.measurements_of is not None:
-        raise WrongState(
-            "has no measurements of its own: it was itself made from another's",
-            where=where,
-            hint=f"name that one: {found.measurements_of}",
-        )
-    theirs, ours = ((each.account, each.product, each.period) for each in (found, charge))
-    if theirs != ours:
-        raise WrongState(
-            f"is of account {theirs[0]}, product {theirs[1]}, period {theirs[2]}",
-            where=where,
-            hint="name a release of the same account, product and period: tabularium ledger show",
-        )
-    if found.state != "published":
-        raise WrongState(
-            f"is {found.state}, and only what was published is made again from its measurements",
-            where=where,
-            hint="publish it first" if found.state == "measured" else "publish a revision with a charge",
-        )
-    require_approved(
-        *(connection, account.terms, charge.spec_digest, Fraction(0)),
-        product=charge.product,
-        exact=charge.exact,
-        revises=charge.revises,
+def _remade(
+    account: str,
+    release_id: str,
+    measurements_of: str,
+    product: str,
+    period: str,
+    spec_digest: str,
+    revises: str,
+) -> Charge:
+    """Return the charge, of nothing, of a release that is made from an earlier one's measurements."""
+    return Charge(
+        release_id=names.release_id(release_id),
+        account=names.check_label(account, field="account"),
+        product=names.check_label(product, field="product"),
+        period=names.check_label(period, field="period"),
+        amount=Fraction(0),
+        spec_digest=names.check_text(spec_digest, field="spec_digest"),
+        revises=names.check_text(revises, field="revises"),
+        measurements_of=names.release_id(measurements_of),
     )
-    return found
+
+
+def _source(books: IndexedBooks, charge: Charge) -> Measurement:
+    return rules.require_source(books, charge.measured_as, charge.account, charge.product, charge.period)
+
+
+def _require_offered(
+    connection: Connection, books: IndexedBooks, priors: Mapping[str, str], charge: Charge | None
+) -> None:
+    """Refuse to draw towards an earlier release that is not published as it is named, or was withdrawn.
+
+    What began to be drawn is spent, so that refusing it would help nobody.
+
+    ``priors``: release id -> SHA-256 of its certificate. ``charge``: of the release that is to be drawn;
+    ``None`` while there is none.
+    """
+    if charge is not None and charge.state != "reserved":
+        return
+    for release, certificate in priors.items():
+        found = queries.charge(connection, release)
+        if found is None or (found.state, found.publication_digest) != ("published", certificate):
+            what = "the ledger has not published a release of this certificate"
+            hint = "name a release that this ledger published, its folder as it was"
+        elif (gone := queries.withdrawal(connection, found.account, release)) is not None:
+            what = f"this release was withdrawn on {gone.at[:10]}: {gone.reason}"
+            hint = "name the release that stands for it now, or remove prior"
+        else:
+            continue
+        left = "nothing was charged"
+        if charge is not None:
+            key = rules.key_option(books, rules.require_account(books, charge.account).terms)
+            left = (
+                "no noise was drawn, and the budget is given back by: tabularium ledger void "
+                f"{charge.release_id} --reason …{key}"
+            )
+        raise PriorUnavailable(what, where=f"prior {release}", hint=f"{hint}; {left}")
+
+
+def require_active_release_key(books: IndexedBooks, key: str) -> None:
+    """Refuse a key for releases with which nothing may be published any more."""
+    known = books.release_keys.get(key)
+    if known is None or not known.active:
+        raise NotApproved(
+            "the key for releases that signed it was revoked meanwhile",
+            where=f"key {key}",
+            hint="run again: it is signed anew, with a key that is enrolled; its noise and its charge stay",
+        )

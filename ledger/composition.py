@@ -19,12 +19,15 @@ from heapq import nlargest
 from typing import TypeVar
 
 from tabularium.ledger import names
+from tabularium.ledger.records import NOTHING, Quanta
 from tabularium.ledger.refusals import BadValue
 
 LARGEST_CONTRIBUTIONS = 10**6
 _ASSIGNMENT = re.compile(r"[A-Za-z0-9:._-]{1,128}")
 
 Number = TypeVar("Number", int, Fraction)
+#: In how many parts of a group one unit can be, and what each part has reserved and spent.
+Parts = tuple[int, dict[str, Quanta]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Partition:
                 where="assignment",
                 hint="give the digest of the rule that assigns units to parts",
             )
-        names.line(self.part, field="part")
+        names.check_label(self.part, field="part")
         count = self.contributions
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= LARGEST_CONTRIBUTIONS:
             raise BadValue(
@@ -92,50 +95,21 @@ def top_k_sum(parts: Iterable[Number], fold: int) -> Number:
     return total  # type: ignore[return-value]
 
 
-def group_change(
-    parts: Mapping[str, tuple[Number, Number]], part: str, added: tuple[Number, Number], fold: int
-) -> tuple[Number, Number]:
-    """Return what (reserved, spent) of the whole group change by when ``added`` is added to one part.
+def group_change(parts: Mapping[str, Quanta], part: str, added: Quanta, fold: int) -> Quanta:
+    """Return what (reserved, spent) of a group change by when ``added`` is added to one part of it.
 
-    Parameters
-    ----------
-    parts
-        Every part's own (reserved, spent) before.
+    ``parts``: every part's own (reserved, spent) before.
     """
-    nothing = added[0] - added[0]
-    before = parts.get(part, (nothing, nothing))
-    after = {**parts, part: (before[0] + added[0], before[1] + added[1])}
-    used = _used(after, fold) - _used(parts, fold)
-    spent = _spent(after, fold) - _spent(parts, fold)
-    return nothing + used - spent, nothing + spent
+    reserved, spent = parts.get(part, NOTHING)
+    after = {**parts, part: (reserved + added[0], spent + added[1])}
+    used_more = _used(after, fold) - _used(parts, fold)
+    spent_more = _spent(after, fold) - _spent(parts, fold)
+    return used_more - spent_more, spent_more
 
 
-def deltas(
-    added: tuple[Number, Number],
-    group: str | None,
-    part: str | None,
-    parts: Mapping[str, tuple[Number, Number]],
-    fold: int,
-) -> dict[str, tuple[Number, Number]]:
-    """Return what (reserved, spent) of each scope change by when a charge's own change by ``added``.
-
-    Parameters
-    ----------
-    group, part
-        Where the charge composes in parallel with others, else ``None``.
-    parts
-        Every part's own (reserved, spent) before.
-    """
-    if group is None or part is None:
-        return {"account": added, "period": added, "product": added}
-    inside = group_change(parts, part, added, fold)
-    in_period = added if period_of(group) is None else inside
-    return {"account": inside, "period": in_period, "product": added, "part": added}
-
-
-def _used(parts: Mapping[str, tuple[Number, Number]], fold: int) -> Number:
+def _used(parts: Mapping[str, Quanta], fold: int) -> int:
     return top_k_sum((reserved + spent for reserved, spent in parts.values()), fold)
 
 
-def _spent(parts: Mapping[str, tuple[Number, Number]], fold: int) -> Number:
+def _spent(parts: Mapping[str, Quanta], fold: int) -> int:
     return top_k_sum((spent for _reserved, spent in parts.values()), fold)

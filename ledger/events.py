@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -57,9 +58,14 @@ def hash_matches(text: object, named: object) -> bool:
     return isinstance(text, str) and text.isascii() and digest(text) == named
 
 
+def make_body(head: Head, kind: str, at: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of the entry that continues ``head`` with ``fields``."""
+    return {**fields, "at": at, "kind": kind, "prev": head.hash, "seq": head.seq + 1, "v": FORMAT}
+
+
 def make_entry(head: Head, kind: str, at: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], Entry]:
     """Return the body and the entry that continue ``head`` with ``fields``."""
-    body = {**fields, "at": at, "kind": kind, "prev": head.hash, "seq": head.seq + 1, "v": FORMAT}
+    body = make_body(head, kind, at, fields)
     text = canonical(body)
     return body, Entry(seq=head.seq + 1, prev=head.hash, hash=digest(text), text=text)
 
@@ -77,11 +83,8 @@ def latest(now: datetime) -> str:
 def next_time(now: datetime, last: str, tolerance: timedelta | None) -> str:
     """Return the time of the next entry, never before the ``last`` one's.
 
-    Raises
-    ------
-    ClockBehind
-        If the clock is further behind than ``tolerance``. With ``None`` any clock is taken: a step that
-        records what has already happened must not fail for a clock.
+    Raises ``ClockBehind`` if the clock is further behind than ``tolerance``. With ``None`` any clock is
+    taken: a step that records what has already happened must not fail for a clock.
     """
     at = format_time(now)
     if at >= last:
@@ -107,7 +110,7 @@ _day = lru_cache(maxsize=8)(names.day)
 
 def _line(longest: int) -> AfterValidator:
     def check(value: str) -> str:
-        if not names.is_kept(value, longest):
+        if not names.is_valid_stored_label(value, longest):
             raise ValueError
         return value
 
@@ -123,7 +126,7 @@ def _time(value: str) -> str:
 
 
 def _amount(value: str) -> str:
-    amount = amounts.from_text(value)
+    amount = amounts.parse_amount(value)
     if amount <= 0 or amounts.text(amount) != value:
         raise ValueError
     return value
@@ -141,7 +144,7 @@ Amount = Annotated[str, AfterValidator(_amount)]
 Cost = Annotated[str, AfterValidator(_cost)]  # an amount, or nothing
 Sha256 = Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
 ReleaseId = Annotated[str, AfterValidator(names.release_id)]
-#: It is compared with the sum that the entries before it make, so that any other text is refused.
+#: The rules work it out (:func:`tabularium.ledger.rules.apply`), so that any other text is refused.
 RunningSum = Annotated[str, Mark.UNSIGNED, Mark.SET_BY_A_STEP]
 
 
@@ -167,8 +170,8 @@ class InParallel(_Strict):
     group: Line
     part: Name
     contributions: Count
-    part_reserved: RunningSum
-    part_spent: RunningSum
+    part_reserved: RunningSum = ""
+    part_spent: RunningSum = ""
 
     @model_validator(mode="after")
     def _may_be_charged(self) -> InParallel:
@@ -238,9 +241,10 @@ class Event(_Strict):
                 found[part] = marks | {mark for mark in inner.metadata if isinstance(mark, Mark)}
         return {name: marks for name, marks in found.items() if name not in Event.model_fields}
 
-    def about(self) -> tuple[object, ...]:
-        """Return what a decision is about: how many on it came before is its turn."""
-        return self.TURNS, *(getattr(self, name) for name in self.SAME)
+    @classmethod
+    def about(cls, fields: Mapping[str, Any]) -> tuple[object, ...]:
+        """Return what a decision is about that says ``fields``: how many on it came before is its turn."""
+        return cls.TURNS, *(fields[name] for name in cls.SAME)
 
     def fields(self) -> dict[str, Any]:
         """Return the fields as the entry has them, all on one level."""
@@ -254,8 +258,8 @@ class Event(_Strict):
 
 class _OfAccount(Event):
     account: Name
-    account_reserved: RunningSum
-    account_spent: RunningSum
+    account_reserved: RunningSum = ""
+    account_spent: RunningSum = ""
 
 
 class ChargeStep(_OfAccount):
@@ -270,11 +274,11 @@ class ChargeStep(_OfAccount):
     fence: Annotated[Count, Mark.UNSIGNED, Mark.SET_BY_A_STEP]
     measurement_digest: Annotated[Line | None, Mark.UNSIGNED, Mark.SET_BY_A_STEP]
     period: Name
-    period_reserved: RunningSum
-    period_spent: RunningSum
+    period_reserved: RunningSum = ""
+    period_spent: RunningSum = ""
     product: Name
-    product_reserved: RunningSum
-    product_spent: RunningSum
+    product_reserved: RunningSum = ""
+    product_spent: RunningSum = ""
     publication_digest: Annotated[Line | None, Mark.UNSIGNED, Mark.SET_BY_A_STEP]
     reason: Annotated[Line | None, Mark.UNSIGNED, Mark.SET_BY_A_STEP]
     release_id: ReleaseId
@@ -286,12 +290,17 @@ class ChargeStep(_OfAccount):
     in_parallel: Annotated[InParallel | None, Mark.UNSIGNED] = None
     remade: Annotated[Remade | None, Mark.UNSIGNED] = None
 
+    def content(self) -> tuple[object, ...]:
+        """Return what never changes about the charge."""
+        parallel = self.in_parallel
+        return (*_PLAIN(self), self.remade, *(_PARALLEL(parallel) if parallel else ()))
+
     @model_validator(mode="after")
     def _costs_what_is_drawn(self) -> ChargeStep:
         free = self.remade is not None
         if free != (self.amount == "0/1") or (free and self.revises is None):
             raise BadValue("is not that of a charge", where="amount")
-        if free != (self.kind == "remade") and self.kind in ("remade", "reserved", "drawing", "measured"):
+        if free != (self.kind == "remade") and self.kind in ("remade", "reserved"):
             raise BadValue("is not for this step", where="measurements_of")
         if self.in_parallel is not None and (free or self.review):
             raise BadValue("is not for what is remade or reviewed", where="group")
@@ -376,7 +385,8 @@ class Retirement(_OfAccount):
 
 
 _OF_KEYS = ("key", "release_key", "revocation")
-_OF_SPECS = ("approval", "unapproval")
+#: The decisions on a spec.
+OF_SPECS = ("approval", "unapproval")
 
 
 class _Signed(Event):
@@ -422,7 +432,7 @@ class SpecApproval(_OfAccount, _Signed):
     """An officer approves a spec, up to an amount if one is named."""
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
-    TURNS = _OF_SPECS
+    TURNS = OF_SPECS
     SAME = ("account", "spec_digest")
 
     kind: Literal["approval"]
@@ -435,7 +445,7 @@ class SpecUnapproval(_OfAccount, _Signed):
     """An officer takes back an approval."""
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
-    TURNS = _OF_SPECS
+    TURNS = OF_SPECS
     SAME = ("account", "spec_digest")
 
     kind: Literal["unapproval"]
@@ -536,7 +546,6 @@ class Confirmed(Event):
     signed: Signature | None = None
 
 
-SpecDecision = SpecApproval | SpecUnapproval
 KINDS: Mapping[str, type[Event]] = {
     **dict.fromkeys(TRANSITIONS, ChargeStep),
     "voided": Voiding,
@@ -575,6 +584,9 @@ SIGNED: Mapping[str, tuple[str, ...]] = {
 }
 #: The fields of a charge that are as they were when it began, for ever.
 FIXED = tuple(name for name, marks in ChargeStep.marks().items() if Mark.SET_BY_A_STEP not in marks)
+#: Where an event has them.
+_PLAIN = attrgetter(*(name for name in FIXED if name in ChargeStep.model_fields))
+_PARALLEL = attrgetter(*(name for name in FIXED if name in InParallel.model_fields))
 #: What makes a charge the same charge when it is asked for again.
 ASKED = tuple(name for name in FIXED if name not in ("release_id", "reserved_at"))
 
@@ -584,10 +596,14 @@ COLUMNS = ("kind", "account", "release_id", "product", "period", "subject", "par
 
 def columns(body: Mapping[str, Any]) -> tuple[str | None, ...]:
     """Return what the columns :data:`COLUMNS` must hold beside an entry that says ``body``."""
-    subjects = KINDS[body["kind"]].SUBJECTS
-    subject = next((words.format_map(body) for name, words in subjects.items() if body.get(name)), None)
-    found = {"account": "", **body, "subject": subject}
+    found = {"account": "", **body, "subject": subject_of(body)}
     return tuple(found.get(name) for name in COLUMNS)
+
+
+def subject_of(body: Mapping[str, Any]) -> str | None:
+    """Return what an entry that says ``body`` is found by, if by anything."""
+    subjects = KINDS[body["kind"]].SUBJECTS
+    return next((words.format_map(body) for name, words in subjects.items() if body.get(name)), None)
 
 
 def subject(kind: str, **fields: str) -> str:
@@ -597,7 +613,11 @@ def subject(kind: str, **fields: str) -> str:
 
 def parse(text: str) -> Event:
     """Return the event of an entry, or raise :class:`NotAnEntry`."""
-    body = _content(text)
+    return event_of(_content(text))
+
+
+def event_of(body: dict[str, Any]) -> Event:
+    """Return the event that an entry's body tells of, or raise :class:`NotAnEntry`."""
     kind = body.get("kind")
     if not (isinstance(kind, str) and kind in KINDS):
         raise NotAnEntry("is of an unknown kind")

@@ -94,17 +94,10 @@ def verify_export(
 ) -> Verified:
     """Verify an exported file as ``Ledger.verify`` does the database.
 
-    Parameters
-    ----------
-    see
-        Called with every entry once it is verified.
+    ``see``: called with every entry once it is verified.
 
-    Raises
-    ------
-    ChainBroken
-        Naming the first bad entry, the end of the file if that is wrong, or a head that it lacks.
-    StorageFailed
-        If the file cannot be read.
+    Raises ``ChainBroken``, naming the first bad entry, the end of the file if that is wrong, or a head that
+    it lacks. Raises ``StorageFailed`` if the file cannot be read.
     """
     verification = Verification(latest(datetime.now(UTC)))
     verification.expect(known_heads)
@@ -133,18 +126,11 @@ def restore(
     it was put back; no other is accepted until its head is confirmed
     (:meth:`tabularium.ledger.Ledger.confirm`).
 
-    Parameters
-    ----------
-    scratch
-        Whether it is to be thrown away, as in a drill: then second witnesses are neither asked nor told, and
-        nothing is added.
+    ``scratch``: whether it is to be thrown away, as in a drill: then second witnesses are neither asked nor
+    told, and nothing is added.
 
-    Raises
-    ------
-    ChainBroken
-        As :func:`verify_export`; nothing is written then.
-    Conflict
-        If the database holds entries.
+    Raises ``ChainBroken``: as :func:`verify_export`; nothing is written then. Raises ``Conflict`` if the
+    database holds entries.
     """
     database, verification = Database(url, wait), Verification(latest(datetime.now(UTC)))
     backend = database.backend

@@ -30,10 +30,7 @@ _D = -121665 * pow(121666, -1, _PRIME) % _PRIME
 def statement(ledger: str, kind: str, fields: Mapping[str, Any]) -> bytes:
     """Return what is signed.
 
-    Parameters
-    ----------
-    ledger
-        Hash of the ledger's first entry; zeros while there is none.
+    ``ledger``: hash of the ledger's first entry; zeros while there is none.
     """
     signed = {name: fields[name] for name in SIGNED[kind] if name in fields}
     return canonical({**signed, "context": _CONTEXT, "kind": kind, "ledger": ledger}).encode("ascii")
@@ -114,10 +111,7 @@ def private_from(pem: bytes, passphrase: bytes | None = None) -> Ed25519PrivateK
 def read_private(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
     """Read an officer's private key.
 
-    Raises
-    ------
-    BadValue
-        If there is no such file, it holds no Ed25519 key, or needs another passphrase.
+    Raises ``BadValue`` if there is no such file, it holds no Ed25519 key, or needs another passphrase.
     """
     _require_file(path)
     try:

@@ -64,11 +64,8 @@ class Ledger(Views, Accounts, Charges, Officers):
         make
             Whether one that does not exist is made; who only looks makes none.
 
-        Raises
-        ------
-        StorageFailed
-            If the database cannot be opened, is not there and not to be made, or its tables are of another
-            release.
+        Raises ``StorageFailed`` if the database cannot be opened, is not there and not to be made, or its
+        tables are of another release.
         """
         tolerance = _tolerance() if clock_tolerance is None else clock_tolerance
         transactions = Transactions(Database(url, wait, make=make), clock, tolerance)
@@ -90,11 +87,8 @@ class Ledger(Views, Accounts, Charges, Officers):
     def verify(self, known_heads: Iterable[Head | tuple[int, str]] = ()) -> Verified:
         """Work out every entry again from those before it; return what was found in order.
 
-        Raises
-        ------
-        ChainBroken
-            Naming the first bad entry, or the head (the witness's, or one of ``known_heads``) that the
-            ledger lacks.
+        Raises ``ChainBroken``, naming the first bad entry, or the head (the witness's, or one of
+        ``known_heads``) that the ledger lacks.
         """
         return self._transactions.verify(known_heads)
 

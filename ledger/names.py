@@ -17,7 +17,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-def line(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
+def check_label(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
     """Return ``value`` if it is one printable line in Unicode's composed form, else raise ``BadValue``.
 
     Two names that look alike must be alike: no control characters, no blanks at the ends, NFC only.
@@ -37,11 +37,16 @@ def line(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
     return value
 
 
-def is_kept(value: str, longest: int) -> bool:
+def check_text(value: object, *, field: str) -> str:
+    """Return ``value`` if it is one line as :func:`check_label` wants it, of up to 512 characters."""
+    return check_label(value, field=field, longest=LONGEST_TEXT)
+
+
+def is_valid_stored_label(value: str, longest: int) -> bool:
     """Whether a line may stand in the ledger, whoever reads it.
 
     What is printable grows with each edition of Unicode, and so with the reader's Python: a character that it
-    does not know yet is taken. :func:`line` is for what is written now.
+    does not know yet is taken. :func:`check_label` is for what is written now.
     """
     if not value or value != value.strip() or len(value) > longest:
         return False

@@ -13,14 +13,14 @@ confidential figures were consulted is signed too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger import amounts, names
+from tabularium.ledger import amounts, names, rules
 from tabularium.ledger.keys import checked_public, key_id, public_hex
 from tabularium.ledger.records import (
     ATTEMPTS,
@@ -35,19 +35,10 @@ from tabularium.ledger.records import (
     Withdrawal,
     Withheld,
 )
-from tabularium.ledger.refusals import BadValue, Conflict, NotApproved, WrongState
-from tabularium.ledger.requirements import (
-    current_charge,
-    get_account,
-    get_open_account,
-    known_charge,
-    require_active,
-    require_allowed,
-    signature_required,
-)
+from tabularium.ledger.refusals import BadValue, Conflict, NotApproved
 from tabularium.ledger.storage import queries
 from tabularium.ledger.transactions import Append, Part
-from tabularium.ledger.views import reserved_for
+from tabularium.ledger.views import current_charge, get_account, known_charge, reserved_for
 
 _SHORTEST = 16  # digits of a head's hash that must be given
 
@@ -55,8 +46,10 @@ _SHORTEST = 16  # digits of a head's hash that must be given
 class Officers(Part):
     """What officers decide, as methods of the ledger.
 
-    ``by`` is the enrolled key that signs everywhere; ``reason`` is one line that everybody reads. Every
-    method raises ``NotApproved`` if ``by`` is not an enrolled key.
+    ``by`` is the enrolled key that signs everywhere; ``reason`` is one line that everybody reads. What a call
+    is refused for, and with which error and hint, stands with its rule in :mod:`tabularium.ledger.rules`:
+    ``NotApproved`` if ``by`` is not an enrolled key, ``Conflict`` and ``WrongState`` if the ledger says
+    something else.
     """
 
     def enrol_key(self, public_key: str, *, officer: str, by: Ed25519PrivateKey) -> Key:
@@ -64,44 +57,18 @@ class Officers(Part):
 
         The first key, and one that is enrolled while none is active, signs for itself: whoever sets up the
         ledger vouches for it. Enrol two, so that the loss of one can be mended.
-
-        Raises
-        ------
-        Conflict
-            If the key was enrolled before, to sign releases too; a revoked key never comes back.
         """
-        public = checked_public(public_key)
-        name = key_id(public)
-        officer = names.line(officer, field="officer")
-        with self._appending() as append:
-            known = queries.keys(append.connection).get(name)
-            if known is not None and known.active and known.officer == officer:
-                return known
-            if known is not None:
-                raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
-            if name in queries.release_keys(append.connection):
-                raise Conflict(
-                    "signs releases, so it can never be an officer's",
-                    where=f"key {name}",
-                    hint="make a new key",
-                )
-            self._decide(append, "key", {"key": name, "officer": officer, "public_key": public}, by)
-        return self.keys()[name]
+        officer = names.check_label(officer, field="officer")
+        key = self._enrol("key", public_key, by, officer=officer)
+        return self.keys()[key]
 
     def keys(self) -> dict[str, Key]:
         """Return every officer's key that was ever enrolled, by its name."""
-        with self._reading() as connection:
-            return queries.keys(connection)
+        return self._read(queries.keys)
 
     def revoke_key(self, key: str, *, reason: str, by: Ed25519PrivateKey) -> Key:
         """Revoke a key; what it approved counts no more for new charges."""
-        reason = _reason(reason)
-        with self._appending() as append:
-            known = queries.keys(append.connection).get(key)
-            if known is None:
-                raise _never_enrolled(key, "", "keys")
-            if known.active:
-                self._decide(append, "revocation", {"key": key, "reason": reason}, by)
+        self._revoke(key, self.keys(), ("", "keys"), reason, by)
         return self.keys()[key]
 
     def enrol_release_key(self, public_key: str, *, agency: str, by: Ed25519PrivateKey) -> ReleaseKey:
@@ -109,48 +76,51 @@ class Officers(Part):
 
         It may sign from then on; a key that is enrolled already goes on beside it. Its private half lies
         where releases are published.
-
-        Raises
-        ------
-        Conflict
-            If the key was enrolled before, or is an officer's; a revoked key never comes back.
         """
-        public = checked_public(public_key)
-        name = key_id(public)
-        agency = names.line(agency, field="agency")
-        with self._appending() as append:
-            known = queries.release_keys(append.connection).get(name)
-            if known is not None and known.active and known.agency == agency:
-                return known
-            if known is not None:
-                raise Conflict("was enrolled before", where=f"key {name}", hint="make a new key")
-            if name in queries.keys(append.connection) or name == key_id(public_hex(by)):
-                raise Conflict(
-                    "is an officer's, so it can never sign releases",
-                    where=f"key {name}",
-                    hint="make a key of the agency's own: tabularium ledger release-key new",
-                )
-            self._decide(append, "release_key", {"agency": agency, "key": name, "public_key": public}, by)
-        return self.release_keys()[name]
+        agency = names.check_label(agency, field="agency")
+        key = self._enrol("release_key", public_key, by, agency=agency)
+        return self.release_keys()[key]
 
     def release_keys(self) -> dict[str, ReleaseKey]:
         """Return every key for releases that was ever enrolled, by its name."""
-        with self._reading() as connection:
-            return queries.release_keys(connection)
+        return self._read(queries.release_keys)
 
     def revoke_release_key(self, key: str, *, reason: str, by: Ed25519PrivateKey) -> ReleaseKey:
         """Revoke a key for releases: what is published from now on cannot be signed with it.
 
         What was published before stays signed.
         """
-        reason = _reason(reason)
-        with self._appending() as append:
-            known = queries.release_keys(append.connection).get(key)
-            if known is None:
-                raise _never_enrolled(key, " for releases", "release-key")
-            if known.active:
-                self._decide(append, "revocation", {"key": key, "reason": reason}, by)
+        self._revoke(key, self.release_keys(), (" for releases", "release-key"), reason, by)
         return self.release_keys()[key]
+
+    def _enrol(self, kind: str, public_key: str, by: Ed25519PrivateKey, **holder: str) -> str:
+        """Enrol a key of a holder, and return its name; the same again changes nothing."""
+        public = checked_public(public_key)
+        key = key_id(public)
+        with self._appending() as append:
+            known = (append.books.keys if kind == "key" else append.books.release_keys).get(key)
+            if known is None or not known.active or holder.items() - vars(known).items():
+                append.append(kind, {**holder, "key": key, "public_key": public}, by)
+        return key
+
+    def _revoke(
+        self,
+        key: str,
+        known: Mapping[str, Key | ReleaseKey],
+        words: tuple[str, str],
+        reason: str,
+        by: Ed25519PrivateKey,
+    ) -> None:
+        reason = _reason(reason)
+        if key not in known:
+            raise BadValue(
+                f"was never enrolled{words[0]}",
+                where=f"key {key}",
+                hint=f"give all 32 digits, as in: tabularium ledger {words[1]}",
+            )
+        with self._appending() as append:
+            if (append.books.keys.get(key) or append.books.release_keys[key]).active:
+                append.append("revocation", {"key": key, "reason": reason}, by)
 
     def approve(
         self,
@@ -167,17 +137,8 @@ class Officers(Part):
         Where several officers must, the approvals of the same amount count together, since the last time that
         one was taken back; ``signers`` of what is returned are those.
 
-        Parameters
-        ----------
-        amount
-            The most that one charge for it may cost; ``None`` for any.
-        product
-            What the spec is of, where that is known: it says how many officers must approve it.
-
-        Raises
-        ------
-        Conflict
-            If as many other officers as must have approved it for this amount.
+        ``amount``: the most that one charge for it may cost; ``None`` for any. ``product``: what the spec is
+        of, where that is known: it says how many officers must approve it.
         """
         return self._decide_on_spec("approval", account, spec_digest, by, amount, reason, product)
 
@@ -195,26 +156,20 @@ class Officers(Part):
         reason: str | None,
         product: str | None = None,
     ) -> Approval:
-        digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
+        digest = names.check_text(spec_digest, field="spec_digest")
         reason = None if reason is None else _reason(reason)
         signer = key_id(public_hex(by))
         with self._appending() as append:
-            known = get_open_account(append.connection, account)
-            most = None
-            if amount is not None:
-                most = amounts.multiple(amount, known.terms.quantum, field="amount")
-            require_active(append.connection, signer)
-            last = queries.approval(append.connection, known.name, digest)
-            if kind == "unapproval" and (last is None or not last.approved):
-                raise NotApproved(
-                    "is not approved", where=f"spec {digest}", hint="there is nothing to take back"
-                )
+            terms = rules.require_account(append.books, names.check_label(account, field="account")).terms
+            most = None if amount is None else amounts.multiple(amount, terms.quantum, field="amount")
+            rules.require_active(append.books, signer)
+            last = queries.approval(append.connection, terms.name, digest)
             stands = kind == "approval" and last is not None and last.approved and last.amount == most
-            if not (stands and last is not None and _is_signed(last, known.terms, product, signer)):
+            if not (stands and last is not None and _is_signed(last, terms, product, signer)):
                 text = None if most is None else amounts.text(most)
-                fields = {"amount": text, "reason": reason, "spec_digest": digest}
-                self._decide(append, kind, {**known.stated(), **fields}, by)
-        found = self.approval(known.name, digest)
+                fields = {"account": terms.name, "amount": text, "reason": reason, "spec_digest": digest}
+                append.append(kind, fields, by)
+        found = self.approval(terms.name, digest)
         if found is None:
             raise NotApproved("is not approved", where=f"spec {digest}", hint="approve it again")
         return found
@@ -224,89 +179,52 @@ class Officers(Part):
 
         They must be as many as the account's ``terms.approvals_for(product)``.
         """
-        with self._reading() as connection:
-            return queries.approval(connection, account, spec_digest)
+        return self._read(queries.approval, account, spec_digest)
 
     def approvals(self) -> list[Approval]:
         """Return every approval, and every taking back of one, in order."""
-        with self._reading() as connection:
-            return queries.approvals(connection)
+        return self._read(queries.approvals)
 
     def allow_attempts(self, release_id: str, *, reason: str, by: Ed25519PrivateKey | None = None) -> int:
         """Let a release be drawn some times more whose attempts are used up; return how often in all.
 
         While an officer's key is enrolled, and while the account needs approvals, it is signed. Where
         attempts are left nothing is written.
-
-        Raises
-        ------
-        WrongState
-            If it is not being drawn.
         """
         reason = _reason(reason)
         with self._appending() as append:
             charge = known_charge(append.connection, release_id)
-            where = f"release {release_id}"
-            if charge.state != "drawing":
-                raise WrongState(
-                    "is not being drawn",
-                    where=where,
-                    hint="there is nothing to allow; run it, or see: tabularium ledger show",
-                )
-            allowed = queries.attempts_allowed(append.connection, charge)
-            if charge.fence < allowed:
+            allowed = rules.attempts_allowed(append.books, charge.account, release_id)
+            if charge.state == "drawing" and charge.fence < allowed:
                 return allowed
-            known, allowed = get_account(append.connection, charge.account), charge.fence + ATTEMPTS
-            fields = {"allowed": allowed, "reason": reason, "release": charge.release_id}
-            what = "allowing more attempts" if signature_required(append.connection, known.terms) else None
-            words = {**known.stated(), **fields}
-            self._decide(append, "attempts", words, by, needs=what, where=where, command="allow-attempts")
-            return allowed
+            fields = {"account": charge.account, "reason": reason, "release": charge.release_id}
+            append.append("attempts", {**fields, "allowed": charge.fence + ATTEMPTS}, by)
+            return charge.fence + ATTEMPTS
 
     def ask_for_evidence(self, charge: Charge, *, by: Ed25519PrivateKey, reason: str | None = None) -> None:
         """Record that an officer asks from which input a release was made."""
         reason = None if reason is None else _reason(reason)
         with self._appending() as append:
-            known = get_account(append.connection, charge.account)
-            fields = {"of_release": charge.release_id, "reason": reason}
-            self._decide(append, "evidence", {**known.stated(), **fields}, by)
+            fields = {"account": charge.account, "of_release": charge.release_id, "reason": reason}
+            append.append("evidence", fields, by)
 
-    def drafted(self, release_id: str, fence: int, *, digest: str, criteria: tuple[str, ...]) -> Draft:
+    def submit_draft(self, release_id: str, fence: int, *, digest: str, criteria: tuple[str, ...]) -> Draft:
         """Record that a measured release is laid out for review; the same draft again changes nothing.
 
-        Parameters
-        ----------
-        digest
-            SHA-256 of its certificate.
-        criteria
-            For what it may be withheld.
-
-        Raises
-        ------
-        WrongState
-            If the release is not measured, or ended.
-        Conflict
-            If another draft of it was laid out.
+        ``digest``: SHA-256 of its certificate. ``criteria``: for what it may be withheld.
         """
-        digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
-        listed = [names.line(name, field="criteria") for name in criteria]
+        digest = names.check_text(digest, field="digest")
+        listed = [names.check_label(name, field="criteria") for name in criteria]
         if not listed:
             raise BadValue("is empty", where="criteria", hint="name at least one")
         with self._appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             known = queries.draft(append.connection, charge)
             if known is not None:
-                _require_same_draft(known, digest)
+                rules.require_same_draft(known, digest)
                 return known
-            if charge.state != "measured":
-                raise WrongState(
-                    f"is {charge.state}, and only what is measured is laid out for review",
-                    where=f"release {release_id}",
-                    hint="see: tabularium ledger show",
-                )
             fields = {"criteria": listed, "draft": digest, "release": charge.release_id}
-            account = get_account(append.connection, charge.account)
-            body = append.append("drafted", {**fields, **account.stated()})
+            body = append.append("drafted", {**fields, "account": charge.account})
             return Draft(charge.release_id, digest, tuple(listed), body["at"])
 
     def draft(self, release_id: str) -> Draft | None:
@@ -322,40 +240,28 @@ class Officers(Part):
         It is accepted once as many different officers have signed as the product asks for; what is returned
         tells how many have.
 
-        Parameters
-        ----------
-        draft
-            SHA-256 of the certificate that the officer was shown.
-        consulted_confidential
-            Whether confidential figures were consulted.
-
-        Raises
-        ------
-        WrongState
-            If it waits for no review, or was withheld.
-        Conflict
-            If that is not the draft that was laid out.
+        ``draft``: SHA-256 of the certificate that the officer was shown. ``consulted_confidential``: whether
+        confidential figures were consulted.
         """
         signer = key_id(public_hex(by))
         with self._appending() as append:
-            charge, known = _in_review(append.connection, release_id, draft)
+            charge, known = _in_review(append, release_id, draft)
             if known.accepted:
                 return known
-            require_allowed(charge, "published")
-            require_active(append.connection, signer)
-            officer = queries.keys(append.connection)[signer].officer
+            rules.require_active(append.books, signer)
+            officer = append.books.keys[signer].officer
             if officer in {each.officer for each in known.acceptances}:
                 return known
             left = known.needed - len(known.acceptances) - 1
             fields = {
+                "account": charge.account,
                 "consulted": consulted_confidential,
                 "criteria": list(known.criteria),
                 "draft": known.digest,
                 "release": charge.release_id,
                 **({"officers_left": left} if left else {}),
-                **get_account(append.connection, charge.account).stated(),
             }
-            body = self._decide(append, "acceptance", fields, by)
+            body = append.append("acceptance", fields, by)
             acceptances = (*known.acceptances, Acceptance.of(body, officer))
             return replace(known, at=known.at if left else body["at"], acceptances=acceptances)
 
@@ -370,37 +276,15 @@ class Officers(Part):
     ) -> Charge:
         """End a draft: its budget stays spent, and it is never published.
 
-        Parameters
-        ----------
-        criterion
-            For what: one of those it was laid out with.
-        draft, consulted_confidential
-            As for ``accept``.
-
-        Raises
-        ------
-        WrongState
-            If it waits for no review, or was accepted.
-        BadValue
-            If the criterion is not one of its own.
-        Conflict
-            As ``accept``.
+        ``criterion``: for what: one of those it was laid out with. ``draft``, ``consulted_confidential``: as
+        for ``accept``.
         """
         with self._appending() as append:
-            charge, known = _in_review(append.connection, release_id, draft)
+            charge, known = _in_review(append, release_id, draft)
             if charge.state == "withheld":
                 return charge
-            require_allowed(charge, "withheld")
-            if known.accepted:  # until then one officer alone may withhold it
-                raise WrongState(
-                    "was accepted, which is not taken back",
-                    where=f"release {release_id}",
-                    hint=f"publish it: tabularium ledger accept {release_id} --key FILE, or run it again",
-                )
-            names.one_of(criterion, known.criteria, field="criterion")
             decided = {"consulted": consulted_confidential, "criterion": criterion, "draft": known.digest}
-            signature = append.signed("withheld", {**charge.fields(), **decided}, by)
-            return append.step(charge, "withheld", {**decided, **signature})
+            return append.step(charge, "withheld", by, decided=decided)
 
     def withheld(self, account: str) -> list[Withheld]:
         """Return the drafts of an account that were withheld, each with what all its charges cost."""
@@ -420,35 +304,24 @@ class Officers(Part):
 
         Nothing is undone. The noisy numbers are out, so the budget stays spent, and the folder stays as it
         was published, for whoever has used it.
-
-        Raises
-        ------
-        WrongState
-            If it is not published.
         """
         reason = _reason(reason)
         with self._appending() as append:
             charge = known_charge(append.connection, release_id)
-            known = queries.withdrawal(append.connection, charge)
+            known = queries.withdrawal(append.connection, charge.account, release_id)
             if known is not None:
                 return known
-            if charge.state != "published":
-                raise WrongState(
-                    f"is {charge.state}, and only what is published is withdrawn",
-                    where=f"release {release_id}",
-                    hint="see: tabularium ledger show",
-                )
-            account = get_account(append.connection, charge.account)
-            fields = {"reason": reason, "release": charge.release_id, **account.stated()}
-            body = self._decide(append, "withdrawn", fields, by)
+            fields = {"account": charge.account, "reason": reason, "release": charge.release_id}
+            body = append.append("withdrawn", fields, by)
             return Withdrawal(charge.release_id, reason, body["by"], body["seq"], body["at"])
 
     def withdrawal(self, release_id: str) -> Withdrawal | None:
         """Return the withdrawal of a release, or ``None`` if it was not withdrawn."""
         with self._reading() as connection:
-            return queries.withdrawal(connection, known_charge(connection, release_id))
+            charge = known_charge(connection, release_id)
+            return queries.withdrawal(connection, charge.account, release_id)
 
-    def separate(
+    def declare_disjoint(
         self,
         population: str,
         other: str,
@@ -461,40 +334,20 @@ class Officers(Part):
 
         It holds while its key is enrolled. Where nobody has said so, whoever is in one population may be in
         the other too, and what both lose is added. The same said again by the same key is no new entry.
-
-        Raises
-        ------
-        BadValue
-            If the two are one, or no account is about one of them.
-        Conflict
-            If there is nothing to withdraw.
         """
-        population, other = sorted(names.line(name, field="population") for name in (population, other))
+        population, other = sorted(
+            names.check_label(name, field="population") for name in (population, other)
+        )
         reason = _reason(reason)
         if population == other:
             raise BadValue("is named twice", where=f"population {population}", hint="name two populations")
         signer = key_id(public_hex(by))
         with self._appending() as append:
-            known = queries.populations(append.connection)
-            for name in (population, other):
-                if name not in known:
-                    raise BadValue(
-                        "no account is about this population",
-                        where=f"population {name}",
-                        hint="see: tabularium ledger show",
-                    )
-            require_active(append.connection, signer)
+            rules.require_active(append.books, signer)
             last = queries.separations(append.connection).get((population, other))
-            if not disjoint and (last is None or not last.disjoint):
-                raise Conflict(
-                    "nobody said that they are disjoint",
-                    where=f"populations {population} and {other}",
-                    hint="nothing is to be done",
-                )
             if not (disjoint and last is not None and last.disjoint and last.key == signer):
                 kind = "disjoint" if disjoint else "overlapping"
-                said = {"population": population, "other": other, "reason": reason}
-                self._decide(append, kind, said, by)
+                append.append(kind, {"population": population, "other": other, "reason": reason}, by)
         with self._reading() as connection:
             return queries.separations(connection)[population, other]
 
@@ -510,19 +363,7 @@ class Officers(Part):
         has the head from elsewhere, from the newest certificate, an export that was given away, another
         machine's witness. While an officer's key is enrolled it is an officer, who signs.
 
-        Parameters
-        ----------
-        head
-            The hash of the head that was put back, or its first 16 digits and more.
-
-        Raises
-        ------
-        Conflict
-            If the ledger was not put back, or that is done.
-        BadValue
-            If another hash is said.
-        ReadOnly
-            If it is read-only for another reason.
+        ``head``: the hash of the head that was put back, or its first 16 digits and more.
         """
         with self._appending(confirming=True) as append:
             known = queries.unconfirmed(append.connection)
@@ -540,29 +381,11 @@ class Officers(Part):
                     hint=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or"
                     " witness; if they name another head, this ledger is not the newest",
                 )
-            what = (
-                "confirming that this head is the newest" if signature_required(append.connection) else None
-            )
-            fields = {"mark": append.head.hash}
-            self._decide(append, "confirmed", fields, by, needs=what, where="ledger", command="confirm")
-
-    @staticmethod
-    def _decide(
-        append: Append, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey | None, **needs: Any
-    ) -> dict[str, Any]:
-        return append.append(kind, {**fields, **append.signed(kind, fields, by, **needs)})
+            append.append("confirmed", {"mark": append.head.hash}, by)
 
 
 def _reason(reason: str) -> str:
-    return names.line(reason, field="reason", longest=names.LONGEST_TEXT)
-
-
-def _never_enrolled(key: str, what: str, command: str) -> BadValue:
-    return BadValue(
-        f"was never enrolled{what}",
-        where=f"key {key}",
-        hint=f"give all 32 digits, as in: tabularium ledger {command}",
-    )
+    return names.check_text(reason, field="reason")
 
 
 def _cost(connection: Connection, ended: Charge) -> Fraction:
@@ -572,27 +395,11 @@ def _cost(connection: Connection, ended: Charge) -> Fraction:
     return sum((each.amount for each in charges if each.state != "voided"), Fraction(0))
 
 
-def _in_review(connection: Connection, release_id: str, digest: str) -> tuple[Charge, Draft]:
+def _in_review(append: Append, release_id: str, digest: str) -> tuple[Charge, Draft]:
     """Return a charge and its draft, which must be the one of that digest."""
-    charge = known_charge(connection, release_id)
-    known = queries.draft(connection, charge)
-    if known is None:
-        raise WrongState(
-            f"is {charge.state}, and waits for no review",
-            where=f"release {release_id}",
-            hint="its spec must ask for one: publication.review",
-        )
-    _require_same_draft(known, digest)
-    return charge, known
-
-
-def _require_same_draft(known: Draft, digest: str) -> None:
-    if known.digest != digest:
-        raise Conflict(
-            "another draft of it was laid out for review",
-            where=f"release {known.release_id}",
-            hint="put the draft back as it was laid out, or withhold it",
-        )
+    charge = known_charge(append.connection, release_id)
+    state = rules.require_charge(append.books, release_id)
+    return charge, rules.require_draft(append.books, state, release_id, digest)
 
 
 def _is_signed(stands: Approval, terms: Terms, product: str | None, signer: str) -> bool:

@@ -23,7 +23,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from tabularium.ledger import amounts
 from tabularium.ledger.refusals import ChainBroken
@@ -49,7 +49,9 @@ FINAL = frozenset({"published", "voided", "abandoned", "withheld"})
 RELATIONS = ("add-remove", "replace")
 DEFINITIONS = ("pure", "zcdp")
 
-Number = TypeVar("Number", int, Fraction)
+#: What is reserved and spent, as whole numbers of an account's quantum.
+Quanta = tuple[int, int]
+NOTHING: Quanta = (0, 0)
 
 
 def state_after(step: str) -> str:
@@ -57,16 +59,15 @@ def state_after(step: str) -> str:
     return _LEADS_TO.get(step, step)
 
 
-def change(step: str, before: str | None, amount: Number) -> tuple[Number, Number]:
+def usage_delta(step: str, before: str | None, amount: int) -> Quanta:
     """Return what a charge of ``amount`` adds to what is (reserved, spent) when it takes ``step``."""
-    nothing = amount - amount
     if step == "reserved":
-        return amount, nothing
+        return amount, 0
     if step == "drawing" and before == "reserved":
         return -amount, amount
     if step == "voided":
-        return -amount, nothing
-    return nothing, nothing
+        return -amount, 0
+    return NOTHING
 
 
 @dataclass(frozen=True, order=True)
@@ -90,6 +91,11 @@ class Entry:
     text: str
 
     @property
+    def head(self) -> Head:
+        """What names it as the last of its chain."""
+        return Head(self.seq, self.hash)
+
+    @property
     def body(self) -> dict[str, Any]:
         """The entry's content."""
         content: dict[str, Any] = json.loads(self.text)
@@ -97,7 +103,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Sums:
+class Usage:
     """What a cap is compared with: reserved but not yet drawn, and spent for ever."""
 
     reserved: Fraction = Fraction(0)
@@ -112,37 +118,22 @@ class Sums:
         """Return them as JSON has them."""
         return {"reserved": str(self.reserved), "spent": str(self.spent), "used": str(self.used)}
 
-    def plus(self, added: tuple[Fraction, Fraction]) -> Sums:
-        """Return the sums after ``added`` (reserved, spent) was added."""
-        return Sums(self.reserved + added[0], self.spent + added[1])
-
-    def texts(self, scope: str) -> dict[str, str]:
-        """Return the two fields of an entry's body."""
-        return {
-            f"{scope}_reserved": amounts.text(self.reserved),
-            f"{scope}_spent": amounts.text(self.spent),
-        }
-
     @classmethod
-    def of(cls, body: Mapping[str, Any] | None, scope: str) -> Sums:
+    def of(cls, body: Mapping[str, Any] | None, scope: str) -> Usage:
         """Read the sums of ``scope`` (account, period, product or part) from an entry's body.
 
-        Raises
-        ------
-        ChainBroken
-            If one of them is missing or malformed.
+        Raises ``ChainBroken`` if one of them is missing or malformed.
         """
         if body is None:
             return cls()
         try:
-            reserved, spent = (amounts.from_text(body[f"{scope}_{kind}"]) for kind in ("reserved", "spent"))
+            return cls(*(amounts.parse_amount(body[f"{scope}_{kind}"]) for kind in ("reserved", "spent")))
         except (KeyError, ValueError, TypeError):
             raise ChainBroken(
                 f"a running sum in the last entry of its {scope} is missing or malformed",
                 where="ledger",
                 hint="verify the ledger, which names the entry, and restore the last good backup",
             ) from None
-        return cls(reserved, spent)
 
 
 #: What the amounts of an account are called, by its definition.
@@ -214,16 +205,13 @@ class Terms:
         """Return the cap of one period or product; ``None`` where there is none."""
         return self.caps.get(scope)
 
-    def left_in(self, scope: Scope, sums: Sums | None) -> Fraction | None:
+    def left_in(self, scope: Scope, sums: Usage | None) -> Fraction | None:
         """Return what the cap of one period or product leaves; ``None`` where there is no such cap.
 
-        Parameters
-        ----------
-        sums
-            Of that period or product; ``None`` before its first charge.
+        ``sums``: of that period or product; ``None`` before its first charge.
         """
         cap = self.cap_in(scope)
-        return None if cap is None else max(cap - (sums or Sums()).used, Fraction(0))
+        return None if cap is None else max(cap - (sums or Usage()).used, Fraction(0))
 
     @property
     def asks_officers(self) -> bool:
@@ -336,13 +324,9 @@ class Account:
         return self.terms.cap
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> Usage:
         """What is reserved and spent."""
-        return Sums(self.reserved, self.spent)
-
-    def stated(self) -> dict[str, str]:
-        """Return what an entry that is no step of a charge says about it."""
-        return {"account": self.name, **self.sums.texts("account")}
+        return Usage(self.reserved, self.spent)
 
     @property
     def left(self) -> Fraction:
@@ -492,7 +476,7 @@ class Charge:
     def of(cls, body: Mapping[str, Any]) -> Charge:
         """Read the charge from the body of its last entry."""
         same: dict[str, Any] = {name: body.get(name) for name in _STATED}
-        same["amount"] = amounts.from_text(body["amount"])
+        same["amount"] = amounts.parse_amount(body["amount"])
         return cls(state=state_after(body["kind"]), changed_at=body["at"], seq=body["seq"], **same)
 
 
@@ -539,8 +523,8 @@ class Reservation:
     entry: int
     at: str
     terms: Terms
-    before: Sums
-    after: Sums
+    before: Usage
+    after: Usage
     charges: int
     releases: int
     approved: Approved | None
@@ -555,7 +539,7 @@ def _maybe(amount: Fraction | None) -> str | None:
 
 
 def _read(stored: str | None) -> Fraction | None:
-    return None if stored is None else amounts.from_text(stored)
+    return None if stored is None else amounts.parse_amount(stored)
 
 
 @dataclass(frozen=True)
@@ -681,10 +665,7 @@ class ReleaseKey:
 def release_keys_of(bodies: Iterable[Mapping[str, Any]]) -> dict[str, ReleaseKey]:
     """Return every key for releases that entries tell of, by its name; other entries are passed over.
 
-    Parameters
-    ----------
-    bodies
-        What entries of a verified chain say, in order.
+    ``bodies``: what entries of a verified chain say, in order.
     """
     found: dict[str, ReleaseKey] = {}
     for body in bodies:
@@ -716,12 +697,8 @@ def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | No
 
     An approval of another amount begins anew, as one that follows a withdrawal: all have signed the same.
 
-    Parameters
-    ----------
-    decisions
-        What the entries say, in order.
-    at
-        The entry before which keys must not have been revoked; ``None``: now.
+    ``decisions``: what the entries say, in order. ``at``: the entry before which keys must not have been
+    revoked; ``None``: now.
     """
     last: Body | None = None
     standing: list[Body] = []
@@ -736,7 +713,7 @@ def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | No
     return Approval(
         last["account"],
         last["spec_digest"],
-        None if last["amount"] is None else amounts.from_text(last["amount"]),
+        None if last["amount"] is None else amounts.parse_amount(last["amount"]),
         last["kind"] == "approval",
         last["by"],
         last["turn"],
@@ -755,10 +732,7 @@ def draft_of(bodies: Sequence[Body], keys: Mapping[str, Key], needed: int = MOST
     What is accepted stays so: from then on it is asked neither which keys were revoked later, nor how many
     officers must sign by now.
 
-    Parameters
-    ----------
-    needed
-        How many officers must accept it, as far as it is not accepted.
+    ``needed``: how many officers must accept it, as far as it is not accepted.
     """
     if not bodies:
         return None

@@ -123,6 +123,20 @@ class MechanismFailed(LedgerError):
     """A mechanism raised after drawing began; the charge is abandoned."""
 
 
+class RuleBroken(Exception):
+    """An entry does not follow: ``rule`` continues the words "entry 7 …", ``refusal`` is for its writer."""
+
+    def __init__(self, rule: str, refusal: LedgerError | None = None) -> None:
+        super().__init__(rule)
+        self.rule = rule
+        self.refusal = refusal or chain_broken(f"an entry that {rule} cannot be written")
+
+
+def chain_broken(what: str) -> ChainBroken:
+    """Return what names the first bad entry."""
+    return ChainBroken(what, where="ledger", hint="stop releases and restore the last good backup")
+
+
 def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, Any]) -> None:
     """Refuse what is in the ledger already with other content."""
     other = [field for field in asked if asked[field] != known[field]]

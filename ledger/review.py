@@ -24,12 +24,14 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tabularium.ledger.composition import affected_parts, top_k_sum
-from tabularium.ledger.ledger import Ledger
-from tabularium.ledger.records import SYMBOLS, Account, Charge, Sums
+from tabularium.ledger.records import SYMBOLS, Account, Charge, Usage
 from tabularium.mechanisms.accounting import Event, epsilon_at
+
+if TYPE_CHECKING:
+    from tabularium.ledger.ledger import Ledger
 
 #: At which δ an account of pure ε is reported, unless another is asked for.
 DELTA = Fraction(1, 10**9)
@@ -64,8 +66,8 @@ class AccountView:
     epsilon: float
     delta: Fraction
     charges: int
-    periods: dict[str, Sums]
-    products: dict[str, Sums]
+    periods: dict[str, Usage]
+    products: dict[str, Usage]
 
 
 @dataclass(frozen=True)

@@ -1,245 +1,52 @@
-"""Rules of the chain: which entry may follow those before it, and what it changes.
+"""Rules of the ledger: which entry may follow those before it, and what it makes of the sums.
 
-A charge takes a step that its state allows, changes what the step may change, repeats the sums it counts in,
-and passes no cap. An account is opened, changed and favoured as its terms and its officers allow; what needs
-a signature has a good one, which cannot be an old one used again.
+A charge takes a step that its state allows, changes what the step may change, and passes no cap. An account
+is opened, changed and favoured as its terms and its officers allow; what needs a signature has a good one,
+which cannot be an old one used again.
+
+Each rule stands here once, for who appends and for who reads the chain. It raises
+:class:`tabularium.ledger.refusals.RuleBroken`, which has the words for either: the rule, that verification
+names with the number of the entry, and the refusal with its hint, for whoever asked for the entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from operator import attrgetter
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NoReturn
 
 from tabularium.ledger import amounts, composition, events
 from tabularium.ledger import keys as signing
-from tabularium.ledger.books import AccountState, Books, Measurement, OpenCharge, Review, Sum, fail
-from tabularium.ledger.events import FIXED, Abandoning, ChargeStep, InParallel, Remade, Withholding
+from tabularium.ledger.books import AccountState, Books, ChargeState, Measurement, RunningSums
+from tabularium.ledger.events import OF_SPECS, ChargeStep, subject
 from tabularium.ledger.records import (
     ATTEMPTS,
-    FINAL,
+    NOTHING,
     TRANSITIONS,
-    Key,
-    ReleaseKey,
+    Body,
+    Draft,
+    Quanta,
+    Terms,
     approval_of,
-    change,
     draft_of,
-    state_after,
+    usage_delta,
 )
-
-
-def take_step(state: Books, entry: ChargeStep) -> str | None:
-    """Check one step of a charge against everything before it, then take it.
-
-    Raises
-    ------
-    ChainBroken
-        Naming the entry and the rule that it breaks.
-    """
-    account = state.account(entry.seq, entry.account)
-    needs_it = may_end(state, entry) if isinstance(entry, Abandoning) else None
-    if isinstance(entry, Withholding):
-        may_withhold(state, entry)
-    before = state.charges.get(entry.release_id)
-    if before is None and entry.release_id in state.charges:
-        fail(entry.seq, "takes a step after the charge's last")
-    may_follow(entry, before, None if entry.remade is None else _source(state, entry.remade))
-    _is_as_reviewed(state, entry, before)
-    amount, sums = add_up(account, entry, before)
-    if before is None:
-        may_begin(account, entry, sums)
-        wants_approval = account.terms.wants_approval(
-            product=entry.product, exact=entry.exact, revises=entry.revises
-        )
-        if wants_approval or _another_is_open(state, entry):
-            _require_approved(state, entry, account.terms.approvals_for(entry.product))
-    allowed = ATTEMPTS if before is None else before.allowed
-    if entry.remade is None and entry.fence > allowed:
-        fail(entry.seq, "begins to draw more often than is allowed")
-    review = before.review if before is not None else _review_of(state, entry)
-    after = state_after(entry.kind)
-    review.steps.add(after)
-    charge = OpenCharge(
-        *(after, entry.fence, entry.measurement_digest, amount, content(entry), entry.product, allowed),
-        review=review,
-    )
-    state.charges[entry.release_id] = None if entry.kind in FINAL else charge
-    if entry.kind == "published":
-        state.published[entry.release_id] = account.terms.name
-        if entry.remade is None:
-            state.measurements[entry.release_id] = Measurement(
-                entry.account, entry.product, entry.period, entry.fence, entry.measurement_digest
-            )
-    return needs_it
-
-
-def _source(state: Books, remade: Remade) -> Measurement | None:
-    return state.measurements.get(remade.measurements_of)
-
-
-def may_follow(entry: ChargeStep, before: OpenCharge | None, source: Measurement | None) -> None:
-    """Most fields of a charge never change; each of the others is set by one step alone.
-
-    Parameters
-    ----------
-    before
-        The charge before this step; ``None`` if it begins with this one.
-    source
-        What a release is made from that has no measurements of its own.
-    """
-    step = entry.kind
-    if (before.state if before else None) not in TRANSITIONS[step]:
-        fail(entry.seq, "takes a step that its charge's state does not allow")
-    known = before or _unborn(entry, source)
-    right = {
-        "reserved_at": TRANSITIONS[step] != (None,) or entry.reserved_at == entry.at,
-        "fence": entry.fence == known.fence + (step == "drawing"),
-        "measurement_digest": entry.measurement_digest is not None
-        if step == "measured"
-        else entry.measurement_digest == known.measurement,
-        "statement": entry.statement is None or step == "published",
-        "publication_digest": (entry.publication_digest is not None) == (step == "published"),
-        "reason": (entry.reason is not None) == (step in ("voided", "abandoned")),
-        "what it is for": content(entry) == known.content,
-    }
-    if not all(right.values()):
-        wrong = ", ".join(name for name, is_right in right.items() if not is_right)
-        fail(entry.seq, f"changes what its step may not change: {wrong}")
-
-
-def _unborn(entry: ChargeStep, source: Measurement | None) -> OpenCharge:
-    """Return a charge before its first step: what is remade has the measurement of a published release."""
-    if entry.remade is None:
-        return OpenCharge("", 0, None, 0, content(entry))
-    if source is None or (source.account, source.product, source.period) != (
-        *(entry.account, entry.product, entry.period),
-    ):
-        fail(entry.seq, "is made from measurements of what was not published for its product and period")
-    return OpenCharge("", source.fence, source.digest, 0, content(entry))
-
-
-def add_up(account: AccountState, entry: ChargeStep, before: OpenCharge | None) -> tuple[int, dict[str, Sum]]:
-    """Add a step to every sum that its charge counts in, which it must repeat; return its amount and them."""
-    amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
-    sums = {
-        "account": account.total,
-        "period": account.periods[entry.period],
-        "product": account.products[entry.product],
-    }
-    _move(account, entry, sums, change(entry.kind, before.state if before else None, amount))
-    _states_its_sums(account, entry, sums)
-    return amount, sums
-
-
-def may_begin(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
-    """What costs something begins while its account is open, and passes no cap."""
-    if entry.remade is not None:
-        return
-    if not account.terms.open_on(entry.at[:10]):
-        fail(entry.seq, "charges an account that is not open at that time")
-    exceeded_cap = account.exceeded_cap(sums)
-    if exceeded_cap is not None:
-        fail(entry.seq, f"passes the cap of its {exceeded_cap}")
-
-
-def _review_of(state: Books, entry: ChargeStep) -> Review:
-    """Return what its spec's charges share, if they are to be reviewed."""
-    if not entry.review:
-        return Review()
-    specs = state.reviews[entry.account, entry.product, entry.period]
-    return specs.setdefault(entry.spec_digest, Review())
-
-
-def _another_is_open(state: Books, entry: ChargeStep) -> bool:
-    specs = state.reviews.get((entry.account, entry.product, entry.period), {})
-    return any(review.open for spec, review in specs.items() if spec != entry.spec_digest)
-
-
-def _is_as_reviewed(state: Books, entry: ChargeStep, before: OpenCharge | None) -> None:
-    """What is to be reviewed is published as it was accepted, or withheld by an officer."""
-    if before is None or entry.kind == "withheld":
-        return
-    draft = draft_of(before.reviewed, state.keys)
-    if draft is not None:
-        if entry.kind != "published" or not draft.accepted:
-            fail(entry.seq, "ends a draft without an officer's decision")
-        if entry.publication_digest != draft.digest:
-            fail(entry.seq, "publishes something else than the draft that was accepted")
-    elif entry.review:
-        if entry.kind == "published" and entry.publication_digest not in before.review.accepted:
-            fail(entry.seq, "publishes what no officer has accepted")
-        undecided = [name for name in before.review.drafts if state.charges[name] is not None]
-        if entry.kind in ("voided", "abandoned") and undecided:
-            fail(entry.seq, "gives up what belongs to a draft")
-
-
-def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added: tuple[int, int]) -> None:
-    """Add what the step changes of (reserved, spent) to every sum that the charge counts in."""
-    parallel = entry.in_parallel
-    group, part, fold = None, None, 1
-    parts: dict[str, tuple[int, int]] = {}
-    if parallel is not None:
-        _fits_its_group(account, entry, parallel)
-        group, part = parallel.group, parallel.part
-        contributions, parts = account.groups[group]
-        fold = composition.affected_parts(contributions, account.terms.relation)
-    if added == (0, 0):
-        return
-    for scope, delta in composition.deltas(added, group, part, parts, fold).items():
-        if scope == "part" and part is not None:
-            reserved, spent = parts.get(part, (0, 0))
-            parts[part] = reserved + delta[0], spent + delta[1]
-        else:
-            sums[scope].add(*delta)
-
-
-def _fits_its_group(account: AccountState, entry: ChargeStep, parallel: InParallel) -> None:
-    """Parts of a group share one period (unless the privacy unit has its own) and one bound."""
-    wanted = None if composition.per_period(account.terms.unit) else entry.period
-    if composition.period_of(parallel.group) != wanted:
-        fail(entry.seq, "composes in parallel over periods")
-    contributions, _parts = account.groups.setdefault(parallel.group, (parallel.contributions, {}))
-    if parallel.contributions != contributions:
-        fail(entry.seq, "has another bound on contributions than its group")
-
-
-def _states_its_sums(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
-    """The entry repeats every sum that its charge counts in, as it is after the step."""
-    parallel = entry.in_parallel
-    if parallel is not None:
-        part = Sum(*account.groups[parallel.group][1][parallel.part])
-        if not account.matches(part, parallel.part_reserved, parallel.part_spent):
-            fail(entry.seq, "has a wrong running sum of its part")
-    for scope, found in sums.items():
-        if not account.matches(found, getattr(entry, f"{scope}_reserved"), getattr(entry, f"{scope}_spent")):
-            fail(entry.seq, f"has a wrong running sum of its {scope}")
-
-
-def _require_approved(state: Books, entry: ChargeStep, needed: int) -> None:
-    """The spec's last decision approves the amount, and so many officers by keys that are still enrolled.
-
-    Where one officer suffices, it is the one of the last decision.
-    """
-    last = approval_of(state.decisions.get((entry.account, entry.spec_digest), ()), state.keys)
-    fault = "withdrawn" if last is None else last.fault(amounts.from_text(entry.amount), needed)
-    if fault == "amount":
-        fail(entry.seq, "charges more than was approved for its spec")
-    if fault is not None:
-        fewer = "fewer officers than must have" if needed > 1 and fault == "signers" else "no officer has"
-        fail(entry.seq, f"charges for a spec that {fewer} approved")
-
-
-#: Where an event has the fields :data:`tabularium.ledger.events.FIXED`, which never change about a charge.
-_PLAIN = attrgetter(*(name for name in FIXED if name in ChargeStep.model_fields))
-_PARALLEL = attrgetter(*(name for name in FIXED if name in InParallel.model_fields))
-
-
-def content(entry: ChargeStep) -> tuple[object, ...]:
-    """Return what never changes about a charge; its account comes first."""
-    parallel = entry.in_parallel
-    return (*_PLAIN(entry), entry.remade, *(_PARALLEL(parallel) if parallel else ()))
-
+from tabularium.ledger.refusals import (
+    AccountClosed,
+    BadAmount,
+    BadValue,
+    BudgetExhausted,
+    Conflict,
+    LedgerError,
+    NotApproved,
+    RuleBroken,
+    WrongState,
+    retired_account,
+    unknown_account,
+    unknown_release,
+)
+from tabularium.ledger.terms import fewer_officers
 
 CHANGEABLE = (
     *("approvals", "approvals_by_product", "approve_exact", "cap", "cap_per_period", "cap_per_product"),
@@ -247,268 +54,824 @@ CHANGEABLE = (
 )
 
 
-def open_account(state: Books, entry: events.Opening) -> str | None:
-    """An account is opened once; while an officer has a key, with a signature."""
-    if entry.account in state.accounts:
-        fail(entry.seq, "opens an account that is open")
-    state.open(entry.terms)
-    return "opens an account" if state.any_active_key() else None
+@dataclass(frozen=True)
+class _NeedsSignature:
+    """What of an entry needs an officer's signature: said of ``where``, and signed with ``command``."""
+
+    what: str
+    where: str
+    command: str
 
 
-def change_terms(state: Books, entry: events.NewTerms) -> str | None:
-    """Caps, dates and the need of approval may change; what loosens them may need a signature."""
-    known = state.accounts.get(entry.account)
-    if known is not None and known.retired:
-        return _open_again(state, entry, known)
-    account, after = state.account(entry.seq, entry.account), entry.terms
-    before = account.terms
-    if after == before or after != replace(before, **{name: getattr(after, name) for name in CHANGEABLE}):
-        fail(entry.seq, "changes what its step may not change")
-    if before.lowered(after) is not None:
-        fail(entry.seq, "lowers how many officers must sign")
-    account.set_terms(after)
-    if account.exceeded_cap({"account": account.total}):
-        fail(entry.seq, "sets a cap below what is used")
-    loosens = before.relaxed_terms(after) and (before.asks_officers or state.any_active_key())
-    return "loosens an account's terms" if loosens else None
+def fail(rule: str, refusal: LedgerError | None = None) -> NoReturn:
+    """Refuse an entry; ``rule`` continues the words "entry 7 …"."""
+    raise RuleBroken(rule, refusal)
 
 
-def _open_again(state: Books, entry: events.NewTerms, retired: AccountState) -> str | None:
-    """An account that was retired opens on any terms, if no spec was ever approved for it.
+def apply(books: Books, event: events.Event) -> RunningSums:
+    """Judge an entry against those before it; return the sums after it, which it must repeat.
 
-    Only of how many officers must sign it asks no fewer.
+    Raises ``RuleBroken``, naming the rule that it breaks.
     """
-    if any(name == entry.account for name, _spec in state.decisions):
-        fail(entry.seq, "opens an account again for which specs were approved")
-    if retired.terms.lowered(entry.terms) is not None:
-        fail(entry.seq, "lowers how many officers must sign")
-    state.open(entry.terms)
-    return "opens an account" if state.any_active_key() else None
+    if books.unconfirmed and not isinstance(event, events.Confirmed):
+        fail("follows a restore that nobody has confirmed")
+    if isinstance(event, ChargeStep):
+        needs, after = _take_step(books, event)
+        _require_signed(books, event, needs)
+        return after
+    judge = _RULES.get(type(event))
+    _require_signed(books, event, None if judge is None else judge(books, event))
+    return _as_before(books, event) if hasattr(event, "account") else RunningSums({})
 
 
-def retire_account(state: Books, entry: events.Retirement) -> str | None:
-    """An account may be retired while it was never charged; nothing follows but that it opens again."""
-    account = state.account(entry.seq, entry.account)
-    if account.periods:
-        fail(entry.seq, "retires an account that was charged")
-    account.retired = True
-    return "retires an account" if state.signature_required(account) else None
+def require_sums(event: Any, after: RunningSums) -> None:
+    """Refuse an entry that does not repeat the sums after it."""
+    for scope, sums in after.sums.items():
+        place = event.in_parallel if scope == "part" else event
+        said = getattr(place, f"{scope}_reserved"), getattr(place, f"{scope}_spent")
+        if said != after.stated(sums):
+            fail(f"has a wrong running sum of its {scope}")
 
 
-def may_end(state: Books, entry: events.Abandoning) -> str | None:
-    """What is voided gives budget back, what is abandoned may evade a review: either may need a signature."""
-    if entry.kind == "abandoned":
-        evades = entry.review and entry.measurement_digest is not None
-        return "gives up what is to be reviewed" if evades else None
-    return "voids a charge" if state.signature_required(state.account(entry.seq, entry.account)) else None
+def follow(books: Books, event: Any) -> None:
+    """Hold an entry about an account against its step, its caps and its sums alone.
+
+    It is what a few steps of an index tell; signatures, approvals and reviews are left to :func:`apply`.
+    """
+    if isinstance(event, ChargeStep):
+        account, before = _continued(books, event)
+        if before is None and event.remade is None:
+            require_open(books, account.terms, event.at)
+        require_sums(event, _add_up(books, account, event, before))
+        return
+    known = books.account(event.account)
+    if event.kind == "account" and known is not None:
+        fail("opens an account that is open")
+    if event.kind != "account" and not (event.kind == "terms" and known is not None):
+        require_account(books, event.account)  # one that was retired opens again by terms
+    require_sums(event, _as_before(books, event))
 
 
-def enrol_key(state: Books, entry: events.Enrolment) -> None:
-    """A new key is signed for by an enrolled one; the first, where none is active, by itself."""
-    _is_new(state, entry)
-    state.keys[entry.key] = Key(entry.key, entry.officer, entry.public_key, entry.at, entry.signed.by)
+def _as_before(books: Books, event: Any) -> RunningSums:
+    """Return the sums that an entry leaves as they are."""
+    known = books.account(event.account)
+    if known is None:
+        return RunningSums({"account": NOTHING})
+    return RunningSums({"account": known.total}, known.per_unit)
 
 
-def enrol_release_key(state: Books, entry: events.ReleaseKeyEnrolled) -> None:
-    """A key for releases is no officer's, and is signed for with an officer's."""
-    _is_new(state, entry)
-    known = ReleaseKey(entry.key, entry.agency, entry.public_key, entry.seq, entry.at)
-    state.release_keys[entry.key] = known
+# Charges
 
 
-def revoke_key(state: Books, entry: events.Revocation) -> None:
-    """An enrolled key is revoked by an enrolled officer's, which may be the same."""
-    officer, release = state.keys.get(entry.key), state.release_keys.get(entry.key)
-    if officer is not None and officer.active:
-        state.keys[entry.key] = replace(officer, revoked=entry.seq)
-    elif release is not None and release.active:
-        state.release_keys[entry.key] = replace(release, revoked=entry.seq)
+def _take_step(books: Books, entry: ChargeStep) -> tuple[_NeedsSignature | None, RunningSums]:
+    account, before = _continued(books, entry)
+    where, needs = f"release {entry.release_id}", None
+    if isinstance(entry, events.Withholding):
+        _may_withhold(books, entry)
+    elif entry.kind == "published":
+        _require_accepted(books, account, entry)
+    elif isinstance(entry, events.Abandoning):
+        _require_no_draft(books, entry)
+        if entry.kind == "voided" and signature_required(books, account.terms):
+            needs = _NeedsSignature("voiding a charge", where, "void")
+        elif entry.kind == "abandoned" and entry.review and entry.measurement_digest is not None:
+            needs = _NeedsSignature("giving up what is measured and to be reviewed", where, "abandon")
+    elif entry.kind == "drawing":
+        require_attempt(books, entry.account, entry.release_id, entry.fence - 1)
+    elif before is None:
+        if entry.remade is None:
+            require_open(books, account.terms, entry.at)
+        require_approved(
+            *(books, account.terms, entry.spec_digest, amounts.parse_amount(entry.amount)),
+            product=entry.product,
+            exact=entry.exact,
+            revises=entry.revises,
+            unreviewed=another_is_open(books, entry.account, entry.product, entry.period, entry.spec_digest),
+        )
+    return needs, _add_up(books, account, entry, before)
+
+
+def _continued(books: Books, entry: ChargeStep) -> tuple[AccountState, ChargeState | None]:
+    """Return the account and the charge, whose state and other fields must allow the step.
+
+    Most fields of a charge never change; each of the others is set by one step alone.
+    """
+    account = require_account(books, entry.account)
+    before, step = books.charge(entry.release_id), entry.kind
+    require_step(before, entry.release_id, step)
+    known = before or _before_the_first(books, entry)
+    right = {
+        "reserved_at": before is not None or entry.reserved_at == entry.at,
+        "fence": entry.fence == known.fence + (step == "drawing"),
+        "measurement_digest": entry.measurement_digest is not None
+        if step == "measured"
+        else entry.measurement_digest == known.measurement,
+        "statement": entry.statement is None or step == "published",
+        "publication_digest": (entry.publication_digest is not None) == (step == "published"),
+        "reason": (entry.reason is not None) == (step in ("voided", "abandoned")),
+        "what it is for": entry.content() == known.content,
+    }
+    if not all(right.values()):
+        wrong = ", ".join(name for name, is_right in right.items() if not is_right)
+        fail(f"changes what its step may not change: {wrong}")
+    return account, before
+
+
+def require_step(charge: ChargeState | None, release: str, step: str) -> None:
+    """Refuse a step that the charge's state does not allow."""
+    state = None if charge is None else charge.state
+    if state in TRANSITIONS[step]:
+        return
+    hint = {
+        "reserved": "begin its drawing, or void it",
+        "drawing": "finish it, or abandon it",
+        "measured": "publish it, or abandon it; lay it out as a draft before it is withheld",
+    }.get(state or "", "nothing can follow")
+    fail(
+        "takes a step that its charge's state does not allow",
+        WrongState(f"is {state} and cannot become {step}", where=f"release {release}", hint=hint),
+    )
+
+
+def _before_the_first(books: Books, entry: ChargeStep) -> ChargeState:
+    """Return a charge before its first step: what is remade has the measurement of a published release."""
+    if entry.remade is None:
+        return ChargeState("", entry.account, content=entry.content())
+    source = require_source(books, entry.remade.measurements_of, entry.account, entry.product, entry.period)
+    return ChargeState("", entry.account, source.fence, source.digest, entry.content())
+
+
+def require_source(books: Books, release: str, account: str, product: str, period: str) -> Measurement:
+    """Return what was measured for a release, if another one of the account may be made from it."""
+    found, where = books.measurement(release), f"release {release}"
+    refusal: LedgerError
+    if found is None:
+        refusal = unknown_release(release)
+    elif found.made_from is not None:
+        refusal = WrongState(
+            "has no measurements of its own: it was itself made from another's",
+            where=where,
+            hint=f"name that one: {found.made_from}",
+        )
+    elif (found.account, found.product, found.period) != (account, product, period):
+        refusal = WrongState(
+            f"is of account {found.account}, product {found.product}, period {found.period}",
+            where=where,
+            hint="name a release of the same account, product and period: tabularium ledger show",
+        )
+    elif found.state != "published":
+        refusal = WrongState(
+            f"is {found.state}, and only what was published is made again from its measurements",
+            where=where,
+            hint="publish it first" if found.state == "measured" else "publish a revision with a charge",
+        )
     else:
-        fail(entry.seq, "revokes a key that is not enrolled")
+        return found
+    fail("is made from measurements of what was not published for its product and period", refusal)
 
 
-def decide(state: Books, entry: events.SpecDecision) -> None:
-    """An officer approves a spec, or takes back an approval that stands."""
-    account = state.account(entry.seq, entry.account)
-    decisions = state.decisions.setdefault((entry.account, entry.spec_digest), [])
-    if entry.kind == "unapproval" and not (decisions and decisions[-1]["kind"] == "approval"):
-        fail(entry.seq, "takes back an approval that does not stand")
-    if entry.amount is not None:
-        account.quanta(entry.seq, entry.amount)
-    decisions.append(entry.fields())
+def require_open(books: Books, terms: Terms, at: str) -> None:
+    """Refuse a charge of an account that is not open at the time ``at``."""
+    day = at[:10]
+    if terms.open_on(day):
+        return
+    early = terms.opens_on is not None and day < terms.opens_on
+    fail(
+        "charges an account that is not open at that time",
+        AccountClosed(
+            f"takes charges only from {terms.opens_on} on" if early else f"is closed since {terms.closes_on}",
+            where=f"account {terms.name}",
+            hint=("wait, or " if early else "")
+            + "have a disclosure officer change its dates: tabularium ledger change "
+            f"{terms.name} --reason …{key_option(books, terms)}",
+        ),
+    )
 
 
-def allow_attempts(state: Books, entry: events.MoreAttempts) -> str | None:
-    """More attempts are allowed for a release that has used up its own, which may need a signature."""
-    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
-    if charge is None or (charge.state, charge.content[0]) != ("drawing", entry.account):
-        fail(entry.seq, "allows attempts for what is not being drawn")
-    if (charge.fence, charge.fence + ATTEMPTS) != (charge.allowed, entry.allowed):
-        fail(entry.seq, "allows attempts before those there were are used up, or more than one may")
-    state.charges[entry.release] = replace(charge, allowed=entry.allowed)
-    return "allows attempts" if state.signature_required(account) else None
+def require_approved(
+    books: Books,
+    terms: Terms,
+    spec_digest: str,
+    amount: Fraction,
+    *,
+    product: str | None,
+    exact: bool,
+    revises: str | None,
+    unreviewed: bool = False,
+) -> None:
+    """Refuse a charge that wants an approval, by ``Terms.wants_approval``, and has none for its spec.
+
+    So does one where another release of the product and period is in review or was withheld: ``unreviewed``.
+    As many different officers as the product asks for must have approved the same amount.
+    """
+    if not (unreviewed or terms.wants_approval(product=product, exact=exact, revises=revises)):
+        return
+    last = approval_of(books.said(terms.name, spec_digest, *OF_SPECS), books.keys)
+    needed = terms.approvals_for(product)
+    fault = "missing" if last is None else last.fault(amount, needed)
+    if fault is None:
+        return
+    signed = 0 if last is None or fault == "missing" else len(last.signed_by(needed))
+    what = "no disclosure officer has approved this spec"
+    if needed > 1:
+        what = f"{signed} of {needed} officers have approved this spec"
+    elif fault == "signers":
+        what = "the key that approved this spec was revoked"
+    if fault == "missing" and revises is not None:
+        what += ", which revises a release"
+    if fault == "missing" and unreviewed:
+        what += "; another one of this product and period was to be reviewed, drawn, and not published"
+    if fault == "withdrawn":
+        what = "the approval of this spec was taken back"
+    if fault == "amount" and last is not None:
+        what = f"this spec is approved for {last.amount} and asks {amount}"
+    fewer = "fewer officers than must have" if needed > 1 and fault == "signers" else "no officer has"
+    fail(
+        "charges more than was approved for its spec"
+        if fault == "amount"
+        else f"charges for a spec that {fewer} approved",
+        NotApproved(
+            what,
+            where=f"account {terms.name}, spec {spec_digest}",
+            hint="let an officer run, with the same --period and --revises:"
+            " tabularium ledger approve SPEC --key FILE",
+        ),
+    )
 
 
-def lay_out(state: Books, entry: events.DraftSubmitted) -> None:
-    """A measured release is laid out for review once, with criteria by which it may be withheld."""
-    state.account(entry.seq, entry.account)
-    charge = state.charges.get(entry.release)
-    if charge is None or (charge.state, charge.content[0]) != ("measured", entry.account):
-        fail(entry.seq, "lays out a draft of what is not measured")
-    if charge.reviewed or not entry.criteria:
-        fail(entry.seq, "lays out a draft a second time, or without criteria")
-    charge.review.drafts.add(entry.release)
-    state.charges[entry.release] = replace(charge, reviewed=(entry.fields(),))
+def another_is_open(books: Books, account: str, product: str, period: str, spec_digest: str) -> bool:
+    """Whether another spec of a product and period was to be reviewed, measured, and not published.
+
+    Who may read its draft could choose by it what to publish instead.
+    """
+    specs = books.reviewed(account, product, period)
+    return any(each.open for spec, each in specs.items() if spec != spec_digest)
 
 
-def accept(state: Books, entry: events.Acceptance) -> None:
+def attempts_allowed(books: Books, account: str, release: str) -> int:
+    """Return how often the drawing of a release may begin, as officers have said last."""
+    said = books.said(account, subject("attempts", release=release), "attempts")
+    return int(said[-1]["allowed"]) if said else ATTEMPTS
+
+
+def require_attempt(books: Books, account: str, release: str, begun: int) -> None:
+    """Refuse to begin drawing more often than three times, unless officers have allowed more.
+
+    If a crash hung on the noise, what is stored in the end would be chosen among as many draws as there were
+    attempts.
+    """
+    if begun < ATTEMPTS or begun < attempts_allowed(books, account, release):
+        return
+    known = books.account(account)
+    fail(
+        "begins to draw more often than is allowed",
+        NotApproved(
+            f"its drawing was cut off {begun} times, and an officer must allow more attempts",
+            where=f"release {release}",
+            hint="find out what ends the runs, then: tabularium ledger allow-attempts"
+            f" {release} --reason …{key_option(books, None if known is None else known.terms)}",
+        ),
+    )
+
+
+def _add_up(
+    books: Books, account: AccountState, entry: ChargeStep, before: ChargeState | None
+) -> RunningSums:
+    """Return every sum that a charge counts in after its step; what begins passes no cap."""
+    amount = account.quanta(entry.amount)
+    if amount is None:
+        fail("has an amount that is no multiple of its account's quantum")
+    added = usage_delta(entry.kind, before.state if before else None, amount)
+    scopes = {"period": entry.period, "product": entry.product}
+    sums = {scope: books.usage(account, scope, name) for scope, name in scopes.items()}
+    sums["account"] = account.total
+    inside = in_period = added
+    if entry.in_parallel is not None:
+        inside = _in_group(books, account, entry, entry.in_parallel, added, sums)
+        in_period = added if composition.period_of(entry.in_parallel.group) is None else inside
+    more = {"account": inside, "period": in_period, "product": added, "part": added}
+    after = {
+        scope: (reserved + more[scope][0], spent + more[scope][1])
+        for scope, (reserved, spent) in sums.items()
+    }
+    if before is None and entry.remade is None:
+        _require_within_caps(account, {"account": entry.account, **scopes}, sums, after)
+    return RunningSums(after, account.per_unit)
+
+
+def _in_group(
+    books: Books,
+    account: AccountState,
+    entry: ChargeStep,
+    parallel: events.InParallel,
+    added: Quanta,
+    sums: dict[str, Quanta],
+) -> Quanta:
+    """Return what a step adds to its whole group; parts share one period, unless the unit has its own."""
+    if composition.period_of(parallel.group) != (
+        None if composition.per_period(account.terms.unit) else entry.period
+    ):
+        fail("composes in parallel over periods")
+    bound, parts = books.group(account, parallel.group) or (parallel.contributions, {})
+    if bound != parallel.contributions:
+        fail(
+            "has another bound on contributions than its group",
+            Conflict(
+                f"its assignment is in the ledger with {bound} contributions",
+                where=f"release {entry.release_id}",
+                hint="give the same bound, or the digest of another assignment",
+            ),
+        )
+    sums["part"] = parts.get(parallel.part, NOTHING)
+    if added == NOTHING:
+        return NOTHING
+    fold = composition.affected_parts(bound, account.terms.relation)
+    return composition.group_change(parts, parallel.part, added, fold)
+
+
+def _require_within_caps(
+    account: AccountState, names: Mapping[str, str], before: Mapping[str, Quanta], after: Mapping[str, Quanta]
+) -> None:
+    for scope, cap in account.caps.items():
+        used = sum(after[scope])
+        if used > cap:
+            asked, left = (
+                Fraction(count, account.per_unit)
+                for count in (used - sum(before[scope]), max(cap - sum(before[scope]), 0))
+            )
+            inside = "" if scope == "account" else f", {scope} {names[scope]}"
+            fail(
+                f"passes the cap of its {scope}",
+                BudgetExhausted(
+                    f"budget exhausted: {asked} was asked and {left} is left",
+                    where=f"account {names['account']}{inside}",
+                    hint="ask for less, or have a disclosure officer raise the cap",
+                ),
+            )
+
+
+def require_charge(books: Books, release: str) -> ChargeState:
+    """Return a charge, or refuse what is about one that was never reserved."""
+    found = books.charge(release)
+    if found is None:
+        fail("is about a release that was never charged", unknown_release(release))
+    return found
+
+
+def _of_account(books: Books, account: str, release: str) -> ChargeState:
+    """Return a charge that must be the account's."""
+    require_account(books, account)
+    found = require_charge(books, release)
+    if found.account != account:
+        fail("is about a release that is not its account's")
+    return found
+
+
+def _inquire(books: Books, entry: events.InputInquiry) -> None:
+    """An officer may ask about any release that there is."""
+    require_account(books, entry.account)
+    require_charge(books, entry.of_release)
+
+
+# Reviews
+
+_OFFICER_DECIDES = "let one run: tabularium ledger accept RELEASE --key FILE, or tabularium ledger withhold"
+
+
+def _drafted(books: Books, account: str, release: str) -> Sequence[Body]:
+    return books.said(account, subject("drafted", release=release), "drafted", "acceptance")
+
+
+def _draft(books: Books, account: str, product: str, release: str) -> Draft | None:
+    said, known = _drafted(books, account, release), books.account(account)
+    if not said or known is None:
+        return None
+    return draft_of(said, books.keys, known.terms.approvals_for(product))
+
+
+def _require_accepted(books: Books, account: AccountState, entry: ChargeStep) -> None:
+    """Refuse to publish what is to be reviewed otherwise than as an officer has accepted it."""
+    own = _draft(books, entry.account, entry.product, entry.release_id)
+    if own is None and not entry.review:
+        return
+    drafts = [own] if own is not None else _of_its_spec(books, entry)
+    accepted = {draft.digest for draft in drafts if draft.accepted}
+    where = f"release {entry.release_id}"
+    if not accepted:
+        decides = "an officer decides"
+        if drafts and drafts[0].needed > 1:
+            decides = f"{drafts[0].needed} officers accept it; {drafts[0].signed} have"
+        laid_out = "is laid out as a draft" if drafts else "is to be reviewed"
+        fail(
+            "publishes what no officer has accepted"
+            if own is None
+            else "ends a draft without an officer's decision",
+            WrongState(
+                f"{laid_out}, and cannot become published unless {decides}",
+                where=where,
+                hint=_OFFICER_DECIDES if drafts else "run it again, which lays it out as a draft",
+            ),
+        )
+    if entry.publication_digest not in accepted:
+        fail(
+            "publishes something else than the draft that was accepted",
+            Conflict(
+                "is not the draft that was accepted",
+                where=where,
+                hint="publish the draft as it was laid out: tabularium ledger accept "
+                f"{entry.release_id} --key FILE",
+            ),
+        )
+
+
+def _of_its_spec(books: Books, entry: ChargeStep) -> list[Draft]:
+    """Return the drafts of the charges of a charge's own spec."""
+    specs = books.reviewed(entry.account, entry.product, entry.period)
+    releases = specs[entry.spec_digest].releases if entry.spec_digest in specs else ()
+    drafts = (_draft(books, entry.account, entry.product, name) for name in sorted(releases))
+    return [draft for draft in drafts if draft is not None]
+
+
+def _require_no_draft(books: Books, entry: ChargeStep) -> None:
+    """Refuse to end otherwise what belongs to a draft that waits for an officer, or was accepted."""
+    waits = [bool(_drafted(books, entry.account, entry.release_id))]
+    if entry.review:
+        for draft in _of_its_spec(books, entry):
+            charge = books.charge(draft.release_id)
+            waits.append(charge is not None and charge.state == "measured")
+    if any(waits):
+        fail(
+            "ends a draft without an officer's decision",
+            WrongState(
+                f"is laid out as a draft, and cannot become {entry.kind} unless an officer decides",
+                where=f"release {entry.release_id}",
+                hint=_OFFICER_DECIDES,
+            ),
+        )
+
+
+def require_draft(books: Books, charge: ChargeState, release: str, digest: str) -> Draft:
+    """Return the draft of a release, which must be the one of that digest."""
+    found = _draft(books, charge.account, charge.product, release)
+    if found is None:
+        fail(
+            "decides on what waits for no review",
+            WrongState(
+                f"is {charge.state}, and waits for no review",
+                where=f"release {release}",
+                hint="its spec must ask for one: publication.review",
+            ),
+        )
+    require_same_draft(found, digest)
+    return found
+
+
+def require_same_draft(draft: Draft, digest: str) -> None:
+    """Refuse another draft than the one that was laid out."""
+    if draft.digest != digest:
+        fail(
+            "is about another draft than was laid out",
+            Conflict(
+                "another draft of it was laid out for review",
+                where=f"release {draft.release_id}",
+                hint="put the draft back as it was laid out, or withhold it",
+            ),
+        )
+
+
+def _submit_draft(books: Books, entry: events.DraftSubmitted) -> None:
+    """What is measured is laid out for review once."""
+    charge = _of_account(books, entry.account, entry.release)
+    if charge.state != "measured":
+        fail(
+            "lays out a draft of what is not measured",
+            WrongState(
+                f"is {charge.state}, and only what is measured is laid out for review",
+                where=f"release {entry.release}",
+                hint="see: tabularium ledger show",
+            ),
+        )
+    if _drafted(books, entry.account, entry.release) or not entry.criteria:
+        fail("lays out a draft a second time, or without criteria")
+
+
+def _accept(books: Books, entry: events.Acceptance) -> None:
     """An officer accepts a draft once: the very one that was laid out, by the criteria it came with.
 
     It is accepted for ever with the signature that makes as many officers as its account asks for then; a key
     that was revoked before that does not count.
     """
-    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
-    if charge is None or charge.content[0] != entry.account:
-        fail(entry.seq, "accepts what waits for no review")
-    draft = draft_of(charge.reviewed, state.keys, account.terms.approvals_for(charge.product))
-    if draft is None or draft.accepted:
-        fail(entry.seq, "accepts what waits for no review")
-    if (draft.digest, draft.criteria) != (entry.draft, tuple(entry.criteria)):
-        fail(entry.seq, "accepts another draft than was laid out")
-    by = state.keys.get(entry.signed.by)
+    charge = _of_account(books, entry.account, entry.release)
+    draft = require_draft(books, charge, entry.release, entry.draft)
+    require_step(charge, entry.release, "published")
+    if draft.criteria != tuple(entry.criteria):
+        fail("is about another draft than was laid out")
+    by = books.keys.get(entry.signed.by)
+    if draft.accepted:
+        fail("decides on what waits for no review")
     if by is not None and by.officer in {each.officer for each in draft.acceptances}:
-        fail(entry.seq, "accepts a draft a second time for one officer")
+        fail("accepts a draft a second time for one officer")
     left = draft.needed - len(draft.acceptances) - 1
     if (left or None) != (entry.still_to_sign and entry.still_to_sign.officers_left):
-        fail(entry.seq, "tells another number of officers who are still to accept a draft")
-    if not left:
-        charge.review.accepted.add(entry.draft)
-    state.charges[entry.release] = replace(charge, reviewed=(*charge.reviewed, entry.fields()))
+        fail("tells another number of officers who are still to accept a draft")
 
 
-def may_withhold(state: Books, entry: events.Withholding) -> None:
+def _may_withhold(books: Books, entry: events.Withholding) -> None:
     """An officer withholds a draft that was not accepted, by one of its criteria."""
-    charge = state.charges.get(entry.release_id)
-    draft = None if charge is None else draft_of(charge.reviewed, state.keys)
-    if draft is None or draft.digest != entry.draft or draft.accepted:
-        fail(entry.seq, "withholds what waits for no review, or another draft than was laid out")
+    charge = require_charge(books, entry.release_id)
+    draft = require_draft(books, charge, entry.release_id, entry.draft)
+    if draft.accepted:  # until then one officer alone may withhold it
+        fail(
+            "withholds a draft that was accepted",
+            WrongState(
+                "was accepted, which is not taken back",
+                where=f"release {entry.release_id}",
+                hint=f"publish it: tabularium ledger accept {entry.release_id} --key FILE, or run it again",
+            ),
+        )
     if entry.criterion not in draft.criteria:
-        fail(entry.seq, "withholds a draft by a criterion that is not one of its own")
+        fail(
+            "withholds a draft by a criterion that is not one of its own",
+            BadValue(
+                "is not among " + ", ".join(draft.criteria), where="criterion", hint="choose one of them"
+            ),
+        )
 
 
-def withdraw(state: Books, entry: events.Withdrawing) -> None:
+def _withdraw(books: Books, entry: events.Withdrawing) -> None:
     """An officer withdraws a published release once; nothing of its budget comes back."""
-    state.account(entry.seq, entry.account)
-    if state.published.pop(entry.release, None) != entry.account:
-        fail(entry.seq, "withdraws what is not published, or was withdrawn before")
+    charge = _of_account(books, entry.account, entry.release)
+    if charge.state != "published":
+        fail(
+            "withdraws what is not published",
+            WrongState(
+                f"is {charge.state}, and only what is published is withdrawn",
+                where=f"release {entry.release}",
+                hint="see: tabularium ledger show",
+            ),
+        )
+    if books.said(entry.account, subject("withdrawn", release=entry.release), "withdrawn"):
+        fail("withdraws what was withdrawn before")
 
 
-def ask_for_evidence(state: Books, entry: events.InputInquiry) -> None:
-    """An officer may ask about any release that the account was charged for."""
-    state.account(entry.seq, entry.account)
-    if entry.of_release not in state.charges:
-        fail(entry.seq, "asks about a release that was never charged")
+# Accounts
 
 
-def separate(state: Books, entry: events.PopulationsDisjoint) -> None:
-    """An officer says that two populations are disjoint, or withdraws what stands."""
-    pair = (entry.population, entry.other)
-    if not state.populations.issuperset(pair):
-        fail(entry.seq, "names a population that no account is about")
-    if entry.kind == "overlapping" and pair not in state.disjoint:
-        fail(entry.seq, "withdraws that two populations are disjoint, which nobody said")
-    if entry.kind == "disjoint":
-        state.disjoint.add(pair)
-    else:
-        state.disjoint.remove(pair)
+def require_account(books: Books, name: str) -> AccountState:
+    """Return an account about which entries may follow: it was opened, and not retired."""
+    found = books.account(name)
+    if found is None:
+        fail("names an account that was never opened", unknown_account(name))
+    if found.retired:
+        fail(
+            "names an account that was retired, which nothing may follow",
+            retired_account(name, key_option(books)),
+        )
+    return found
 
 
-def put_back(state: Books, _entry: events.LedgerRestored) -> None:
-    """A ledger may be put back at any time."""
-    state.unconfirmed = True
+def _open_account(books: Books, entry: events.Opening) -> _NeedsSignature | None:
+    """An account is opened once; while an officer has a key, with a signature."""
+    if books.account(entry.account) is not None:
+        fail("opens an account that is open")
+    return _opening(books, entry.account)
 
 
-def confirmed(state: Books, entry: events.Confirmed) -> str | None:
-    """A restore is confirmed at once, while an officer has a key with a signature."""
-    if not state.unconfirmed or entry.mark != entry.prev:
-        fail(entry.seq, "confirms what was not put back")
-    state.unconfirmed = False
-    return "confirms a restore" if state.any_active_key() else None
+def _opening(books: Books, name: str) -> _NeedsSignature | None:
+    if not signature_required(books):
+        return None
+    return _NeedsSignature("opening an account", f"account {name}", "open")
 
 
-def _is_new(state: Books, entry: events.Enrolment | events.ReleaseKeyEnrolled) -> None:
-    """No key is enrolled twice, nor both for an officer and for releases."""
-    if not signing.can_sign(entry.public_key):
-        fail(entry.seq, "enrols a key for which anybody can sign")
-    known = entry.key in state.keys or entry.key in state.release_keys
-    if known or entry.key != signing.key_id(entry.public_key):
-        fail(entry.seq, "enrols a key that is known, or under another name")
+def _change_terms(books: Books, entry: events.NewTerms) -> _NeedsSignature | None:
+    """Caps, dates and the need of approval may change; what loosens them may need a signature.
 
-
-def leaves_the_sums(account: AccountState, entry: Any) -> None:
-    """What is no step of a charge repeats the sums of its account."""
-    if not account.matches(account.total, entry.account_reserved, entry.account_spent):
-        fail(entry.seq, "has a wrong running sum of its account")
-
-
-def _is_signed(state: Books, entry: events.Event, signed: events.Signature, key: str | None) -> None:
-    """The signature is of an enrolled ``key``, and cannot be an old one used again."""
-    fields = entry.fields()
-    if signed.turn != state.turns[entry.about()]:
-        fail(entry.seq, "is signed for another turn")
-    if key is None:
-        fail(entry.seq, "is signed with a key that is not enrolled")
-    if not signing.is_signed(key, signed.signature, state.first, entry.kind, fields):
-        fail(entry.seq, "has a signature that is not its key's")
-
-
-#: What judges an entry of each type against the state, and then changes the state. Each returns what of the
-#: entry needs an officer's signature, where one is not part of its form anyway.
-_RULES: Mapping[type[events.Event], Callable[[Books, Any], str | None]] = {
-    events.Opening: open_account,
-    events.NewTerms: change_terms,
-    events.Retirement: retire_account,
-    events.ChargeStep: take_step,
-    events.Voiding: take_step,
-    events.Abandoning: take_step,
-    events.Withholding: take_step,
-    events.Enrolment: enrol_key,
-    events.ReleaseKeyEnrolled: enrol_release_key,
-    events.Revocation: revoke_key,
-    events.SpecApproval: decide,
-    events.SpecUnapproval: decide,
-    events.MoreAttempts: allow_attempts,
-    events.DraftSubmitted: lay_out,
-    events.Acceptance: accept,
-    events.Withdrawing: withdraw,
-    events.InputInquiry: ask_for_evidence,
-    events.PopulationsDisjoint: separate,
-    events.LedgerRestored: put_back,
-    events.Confirmed: confirmed,
-}
-
-
-def apply(state: Books, event: Any) -> None:
-    """Judge an entry against what those before it imply, then add it to that.
-
-    Raises
-    ------
-    ChainBroken
-        Naming the entry and the rule that it breaks.
+    An account that was retired opens again on any terms, if no spec was ever approved for it. How many
+    officers must sign is never lowered: one of them could undo the rule alone.
     """
-    if state.unconfirmed and not isinstance(event, events.Confirmed):
-        fail(event.seq, "follows a restore that nobody has confirmed")
+    account, after = books.account(entry.account), entry.terms
+    if account is None or not account.retired:
+        account = require_account(books, entry.account)
+    before, where = account.terms, f"account {entry.account}"
+    if account.retired and books.was_decided(entry.account):
+        fail(
+            "opens an account again for which specs were approved",
+            Conflict(
+                "is retired, and specs were approved for it, so that its name is not used again",
+                where=where,
+                hint="open an account under another name",
+            ),
+        )
+    lowered = before.lowered(after)
+    if lowered is not None:
+        fail("lowers how many officers must sign", fewer_officers(lowered))
+    if account.retired:
+        return _opening(books, entry.account)
+    if after == before or after != replace(before, **{name: getattr(after, name) for name in CHANGEABLE}):
+        fail("changes what its step may not change")
+    used = Fraction(sum(account.total), account.per_unit)
+    if after.cap < used:
+        fail(
+            "sets a cap below what is used",
+            BadAmount(
+                f"is below the {used} that is reserved and spent",
+                where="cap",
+                hint="give at least that much, or close the account",
+            ),
+        )
+    relaxed = before.relaxed_terms(after)
+    if relaxed and signature_required(books, before):
+        return _NeedsSignature(f"loosening {', '.join(relaxed)}", where, "change")
+    return None
+
+
+def _retire_account(books: Books, entry: events.Retirement) -> _NeedsSignature | None:
+    """An account may be retired while it was never charged; nothing follows but that it opens again."""
+    account, where = require_account(books, entry.account), f"account {entry.account}"
+    if books.was_charged(entry.account):
+        fail(
+            "retires an account that was charged",
+            Conflict(
+                "was charged, and only an account that never was can be retired",
+                where=where,
+                hint=f"close it: tabularium ledger close {entry.account} --reason …",
+            ),
+        )
+    if not signature_required(books, account.terms):
+        return None
+    return _NeedsSignature("retiring an account", where, "retire")
+
+
+# Officers' decisions
+
+
+def any_active_key(books: Books) -> bool:
+    """Whether any officer has a key."""
+    return any(key.active for key in books.keys.values())
+
+
+def signature_required(books: Books, terms: Terms | None = None) -> bool:
+    """Whether what favours the spending of an account, or opens one, needs an officer's signature."""
+    return (terms is not None and terms.asks_officers) or any_active_key(books)
+
+
+def key_option(books: Books, terms: Terms | None = None) -> str:
+    """Return what a hint adds to a command that favours the spending of an account, or opens one."""
+    return " --key FILE" if signature_required(books, terms) else ""
+
+
+def require_active(books: Books, key: str) -> None:
+    """Refuse a key that is not enrolled."""
+    known = books.keys.get(key)
+    if known is None or not known.active:
+        fail(
+            "is signed with a key that is not enrolled",
+            NotApproved(
+                "is not enrolled, or was revoked",
+                where=f"key {key}",
+                hint="sign with an enrolled key (tabularium ledger keys lists them), or enrol it: "
+                "tabularium ledger keys enrol",
+            ),
+        )
+
+
+def _require_signed(books: Books, event: events.Event, needs: _NeedsSignature | None) -> None:
+    """Refuse an entry without the signature that it needs, or with one that is old or not its key's.
+
+    The first key, and one that is enrolled while none is active, signs for itself.
+    """
     signed: events.Signature | None = getattr(event, "signed", None)
-    key = None if signed is None else state.signing_key(event, signed.by)
-    is_step = isinstance(event, ChargeStep)  # what an officer signed of a charge is named before its step
-    if signed is not None and is_step:
-        _is_signed(state, event, signed, key)
-    needs_it = _RULES[type(event)](state, event)
-    if signed is not None and not is_step:
-        _is_signed(state, event, signed, key)
-    if signed is None and needs_it is not None:
-        fail(event.seq, f"{needs_it} without an officer's signature")
-    if event.TURNS:
-        state.turns[event.about()] += 1
-    if hasattr(event, "account") and not is_step:
-        leaves_the_sums(state.accounts[event.account], event)
+    if signed is None:
+        if needs is not None:
+            fail(
+                f"lacks an officer's signature, which {needs.what} needs",
+                NotApproved(
+                    f"{needs.what} needs an officer's signature",
+                    where=needs.where,
+                    hint=f"sign it with an enrolled key: tabularium ledger {needs.command} … --key FILE",
+                ),
+            )
+        return
+    fields = event.fields()
+    if signed.turn != books.turn(event.kind, fields):
+        fail("is signed for another turn")
+    if isinstance(event, events.Enrolment) and event.key == signed.by and not any_active_key(books):
+        public_key = event.public_key
+    else:
+        require_active(books, signed.by)
+        public_key = books.keys[signed.by].public_key
+    if not signing.is_signed(public_key, signed.signature, books.first, event.kind, fields):
+        fail("has a signature that is not its key's")
+
+
+def _enrol(books: Books, entry: events.Enrolment | events.ReleaseKeyEnrolled) -> None:
+    """A new key is enrolled, of an officer or for releases; no key is ever both, or enrolled twice."""
+    if not signing.can_sign(entry.public_key) or entry.key != signing.key_id(entry.public_key):
+        fail("enrols a key for which anybody can sign, or under another name")
+    is_officers = entry.key in books.keys or (entry.kind == "release_key" and entry.key == entry.signed.by)
+    if not is_officers and entry.key not in books.release_keys:
+        return
+    what, hint = "was enrolled before", "make a new key"
+    if is_officers and entry.kind == "release_key":
+        what = "is an officer's, so it can never sign releases"
+        hint = "make a key of the agency's own: tabularium ledger release-key new"
+    elif not is_officers and entry.kind == "key":
+        what = "signs releases, so it can never be an officer's"
+    fail("enrols a key that is known", Conflict(what, where=f"key {entry.key}", hint=hint))
+
+
+def _revoke(books: Books, entry: events.Revocation) -> None:
+    """An enrolled key is revoked by an enrolled officer's, which may be the same."""
+    known = books.keys.get(entry.key) or books.release_keys.get(entry.key)
+    if known is None or not known.active:
+        fail("revokes a key that is not enrolled")
+
+
+def _decide(books: Books, entry: events.SpecApproval | events.SpecUnapproval) -> None:
+    """An officer approves a spec, or takes back an approval that stands."""
+    account = require_account(books, entry.account)
+    decisions = books.said(entry.account, entry.spec_digest, *OF_SPECS)
+    if entry.kind == "unapproval" and not (decisions and decisions[-1]["kind"] == "approval"):
+        fail(
+            "takes back an approval that does not stand",
+            NotApproved(
+                "is not approved", where=f"spec {entry.spec_digest}", hint="there is nothing to take back"
+            ),
+        )
+    if entry.amount is not None and account.quanta(entry.amount) is None:
+        fail("has an amount that is no multiple of its account's quantum")
+
+
+def _allow_attempts(books: Books, entry: events.MoreAttempts) -> _NeedsSignature | None:
+    """More attempts are allowed for a release that has used up its own, which may need a signature."""
+    account = require_account(books, entry.account)
+    charge = _of_account(books, entry.account, entry.release)
+    where = f"release {entry.release}"
+    if charge.state != "drawing":
+        fail(
+            "allows attempts for what is not being drawn",
+            WrongState(
+                "is not being drawn",
+                where=where,
+                hint="there is nothing to allow; run it, or see: tabularium ledger show",
+            ),
+        )
+    if (charge.fence, charge.fence + ATTEMPTS) != (
+        *(attempts_allowed(books, entry.account, entry.release), entry.allowed),
+    ):
+        fail("allows attempts before those there were are used up, or more than one may")
+    if not signature_required(books, account.terms):
+        return None
+    return _NeedsSignature("allowing more attempts", where, "allow-attempts")
+
+
+def _declare_disjoint(books: Books, entry: events.PopulationsDisjoint) -> None:
+    """An officer says that two populations are disjoint, or withdraws what stands."""
+    for name in (entry.population, entry.other):
+        if name not in books.populations:
+            fail(
+                "names a population that no account is about",
+                BadValue(
+                    "no account is about this population",
+                    where=f"population {name}",
+                    hint="see: tabularium ledger show",
+                ),
+            )
+    if entry.kind == "overlapping" and (entry.population, entry.other) not in books.disjoint:
+        fail(
+            "withdraws that two populations are disjoint, which nobody said",
+            Conflict(
+                "nobody said that they are disjoint",
+                where=f"populations {entry.population} and {entry.other}",
+                hint="nothing is to be done",
+            ),
+        )
+
+
+def _confirm(books: Books, entry: events.Confirmed) -> _NeedsSignature | None:
+    """A restore is confirmed at once, while an officer has a key with a signature."""
+    if not books.unconfirmed or entry.mark != entry.prev:
+        fail("confirms what was not put back")
+    if not signature_required(books):
+        return None
+    return _NeedsSignature("confirming that this head is the newest", "ledger", "confirm")
+
+
+#: What judges an entry that is no step of a charge; it returns what of it needs an officer's signature.
+_RULES: Mapping[type[events.Event], Callable[[Books, Any], _NeedsSignature | None]] = {
+    events.Opening: _open_account,
+    events.NewTerms: _change_terms,
+    events.Retirement: _retire_account,
+    events.Enrolment: _enrol,
+    events.ReleaseKeyEnrolled: _enrol,
+    events.Revocation: _revoke,
+    events.SpecApproval: _decide,
+    events.SpecUnapproval: _decide,
+    events.MoreAttempts: _allow_attempts,
+    events.DraftSubmitted: _submit_draft,
+    events.Acceptance: _accept,
+    events.Withdrawing: _withdraw,
+    events.InputInquiry: _inquire,
+    events.PopulationsDisjoint: _declare_disjoint,
+    events.Confirmed: _confirm,
+}

@@ -5,21 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger import requirements
-from tabularium.ledger.events import IN_TIME, columns, latest, make_entry, next_time
+from tabularium.ledger import rules
+from tabularium.ledger.events import (
+    IN_TIME,
+    NotAnEntry,
+    columns,
+    event_of,
+    latest,
+    make_body,
+    make_entry,
+    next_time,
+)
 from tabularium.ledger.keys import key_id, public_hex, statement
 from tabularium.ledger.records import GENESIS, TRANSITIONS, Charge, Entry, Head
-from tabularium.ledger.refusals import RESTORE, ChainBroken, NotApproved, ReadOnly
+from tabularium.ledger.refusals import RESTORE, BadValue, ChainBroken, ReadOnly, RuleBroken
 from tabularium.ledger.storage import queries
 from tabularium.ledger.storage.database import NOT_A_LEDGER, Database
+from tabularium.ledger.storage.indexed import IndexedBooks, require_recent
 from tabularium.ledger.storage.queries import ChainHead
-from tabularium.ledger.verify import Verified, in_time, require_continued, require_recent, verify_rows
+from tabularium.ledger.verify import Verified, in_time, verify_rows
 from tabularium.ledger.witness import WitnessDamaged
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
 #: Why a ledger that was put back accepts no entry, and what mends that.
@@ -46,90 +59,67 @@ class Append:
     def __init__(self, connection: Connection, now: datetime, start: ChainHead, tolerance: timedelta) -> None:
         self.connection = connection
         self.start, self.head = start, start.head
+        self.books = IndexedBooks(connection, start.head.seq + 1, unconfirmed=start.kind == "restored")
         self.entry: tuple[Entry, tuple[str | None, ...]] | None = None
         self._now, self._tolerance = now, tolerance
-        self._continued: frozenset[str] = frozenset()
 
-    def time(self, *, in_time: bool = True) -> str:
-        """Return the time that the entry will have; ``in_time`` refuses a clock that is behind."""
-        return next_time(self._now, self.start.at, self._tolerance if in_time else None)
-
-    def append(self, kind: str, fields: Mapping[str, Any], *, in_time: bool | None = None) -> dict[str, Any]:
-        """Give the entry its content; it is written when the transaction ends. Return its body.
-
-        Parameters
-        ----------
-        in_time
-            Whether the clock may not be behind; ``None``: as its kind needs it.
-        """
-        at = self.time(in_time=kind in IN_TIME if in_time is None else in_time)
-        begins = {"reserved_at": at} if TRANSITIONS.get(kind) == (None,) else {}
-        body, entry = make_entry(self.head, kind, at, {**fields, **begins})
-        self.entry, self.head = (entry, columns(body)), Head(entry.seq, entry.hash)
-        return body
-
-    def step(self, charge: Charge, step: str, decided: Mapping[str, Any] | None = None) -> Charge:
-        """Append that ``charge`` took ``step``; its other fields are as they shall be afterwards.
-
-        Parameters
-        ----------
-        decided
-            What an officer decided about it, signed.
-        """
-        fields = {**charge.fields(), **(decided or {})}
-        sums = requirements.sums_after(self.connection, charge, step, self.standing(charge))
-        for scope, after in sums.items():
-            fields.update(after.texts(scope))
-        return Charge.of(self.append(step, fields))
-
-    def signed(
+    def append(
         self,
         kind: str,
         fields: Mapping[str, Any],
-        by: Ed25519PrivateKey | None,
+        by: Ed25519PrivateKey | None = None,
         *,
-        needs: str | None = None,
-        where: str = "",
-        command: str = "",
+        in_time: bool | None = None,
     ) -> dict[str, Any]:
-        """Return the fields that say who signed an entry; none without a key, where it needs none.
+        """Give the entry its content, if the rules allow it; return its body.
+
+        It is written when the transaction ends.
 
         Parameters
         ----------
         fields
-            What the entry says.
-        needs
-            What needs an officer's signature, for the refusal of an entry without one at ``where``;
-            ``command`` is the one to give again.
+            What it says, its running sums apart.
+        by
+            The key that signs it.
+        in_time
+            Whether the clock may not be behind; ``None``: as its kind needs it.
 
-        Raises
-        ------
-        NotApproved
-            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        Raises ``LedgerError``: whatever the rules refuse it for.
         """
-        if by is None:
-            if needs is None:
-                return {}
-            raise NotApproved(
-                f"{needs} needs an officer's signature",
-                where=where,
-                hint=f"sign it with an enrolled key: tabularium ledger {command} … --key FILE",
-            )
-        signer = key_id(public_hex(by))
-        by_itself = kind == "key" and signer == fields["key"]
-        if not by_itself or requirements.signature_required(self.connection):
-            requirements.require_active(self.connection, signer)
-        turn = queries.turn(self.connection, kind, fields)
-        words = {**fields, "by": signer, "turn": turn}
-        signature = by.sign(statement(queries.first_hash(self.connection), kind, words)).hex()
-        return {"by": signer, "signature": signature, "turn": turn}
+        in_time = kind in IN_TIME if in_time is None else in_time
+        at = next_time(self._now, self.start.at, self._tolerance if in_time else None)
+        said = {**fields, **({} if by is None else self._signed(kind, fields, by))}
+        if TRANSITIONS.get(kind) == (None,):
+            said["reserved_at"] = at
+        self.books.expect(said)
+        try:
+            event = event_of(make_body(self.head, kind, at, said))
+        except NotAnEntry as error:
+            raise BadValue(str(error), where=f"entry {kind}", hint="give it as it is documented") from None
+        after = rules.apply(self.books, event)
+        body, entry = make_entry(self.head, kind, at, {**said, **after.texts()})
+        self.entry, self.head = (entry, columns(body)), Head(entry.seq, entry.hash)
+        return body
 
-    def standing(self, charge: Charge) -> queries.ScopeUsage:
-        """Return how a charge and all that its caps are compared with stand, once that is seen to hold."""
-        stands = queries.standing(self.connection, self.start.head.seq, charge)
-        require_continued(self.connection, stands.lasts - self._continued)
-        self._continued = stands.lasts
-        return stands
+    def step(
+        self,
+        charge: Charge,
+        step: str,
+        by: Ed25519PrivateKey | None = None,
+        *,
+        decided: Mapping[str, Any] | None = None,
+    ) -> Charge:
+        """Append that ``charge`` took ``step``; its other fields are as they shall be afterwards.
+
+        ``decided``: what an officer decided about it.
+        """
+        return Charge.of(self.append(step, {**charge.fields(), **(decided or {})}, by))
+
+    def _signed(self, kind: str, fields: Mapping[str, Any], by: Ed25519PrivateKey) -> dict[str, Any]:
+        """Return the fields that say who signed an entry."""
+        signer, turn = key_id(public_hex(by)), self.books.turn(kind, fields)
+        words = {**fields, "by": signer, "turn": turn}
+        return {**words, "signature": by.sign(statement(self.books.first, kind, words)).hex()}
 
 
 class Transactions:
@@ -151,21 +141,22 @@ class Transactions:
         self.tolerance = tolerance
         self.read_only = database.fault
         self.witness = database.backend.open_witness()
-        self.reading = database.read
         self._first_hash: str | None = None  # which names the chain
         self._continued = 0  # the number of the last entry that was seen to follow from those before it
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Hold one consistent view of the entries; what a rule refuses is told with its hint."""
+        with _refusing(), self.database.read() as connection:
+            yield connection
 
     @contextmanager
     def appending(self, *, charging: bool = False, confirming: bool = False) -> Iterator[Append]:
         """Take the right to append; afterwards, and only if something was appended, tell the witness.
 
-        Parameters
-        ----------
-        charging
-            Whether a charge begins: then the last entries must follow from those before them. What is
-            appended from here on is looked at where it counts.
-        confirming
-            Whether to append to a ledger that was put back, and waits for just this entry.
+        ``charging``: whether a charge begins: then the last entries must follow from those before them. What
+        is appended from here on is looked at where it counts. ``confirming``: whether to append to a ledger
+        that was put back, and waits for just this entry.
         """
         if not (confirming and self.read_only == UNCONFIRMED):
             self.require_writable()
@@ -173,7 +164,7 @@ class Transactions:
         if charging and not self._continued:
             with self.reading() as connection:
                 self.require_continued(connection)
-        with self.database.write() as connection:
+        with _refusing(), self.database.write() as connection:
             append = Append(connection, self.clock(), queries.chain_head(connection), self.tolerance)
             # A backup may be put in place while this process runs: look at the witness every time.
             unwitnessed = self._witness_mismatch(
@@ -266,9 +257,24 @@ class Transactions:
         return None
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except RuleBroken as broken:
+        raise broken.refusal from None
+
+
 class Part:
     """Methods of the ledger about one subject, which share its transactions."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._reading, self._appending = transactions.reading, transactions.appending
+
+    def _read(
+        self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Ask one question of one consistent view."""
+        with self._reading() as connection:
+            return question(connection, *args, **kwargs)

@@ -18,9 +18,20 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, 
 
 from tabularium.ledger import names
 from tabularium.ledger.events import canonical_text
-from tabularium.ledger.records import Account, Approved, Charge, Entry, Head, Reservation, Sums, Terms
-from tabularium.ledger.requirements import attempts_used_up, get_account, key_option
+from tabularium.ledger.records import (
+    Account,
+    Approved,
+    Charge,
+    Entry,
+    Head,
+    Reservation,
+    Terms,
+    Usage,
+)
+from tabularium.ledger.refusals import Conflict, StaleFence, unknown_account, unknown_release
+from tabularium.ledger.rules import attempts_allowed, key_option
 from tabularium.ledger.storage import queries
+from tabularium.ledger.storage.indexed import IndexedBooks, require_continued
 from tabularium.ledger.storage.queries import HASHED_BODY, PAGE, checked_body, withdrawal
 from tabularium.ledger.storage.schema import STATES_TERMS, entries
 from tabularium.ledger.transactions import Part
@@ -88,10 +99,8 @@ class Views(Part):
     def account(self, name: str) -> Account:
         """Return an account's terms and sums, or raise ``UnknownAccount``.
 
-        Raises
-        ------
-        ChainBroken
-            If its last entry, or one of the ledger's last, does not follow from those before it.
+        Raises ``ChainBroken`` if its last entry, or one of the ledger's last, does not follow from those
+        before it.
         """
         with self._reading() as connection:
             self._transactions.require_continued(connection)
@@ -103,57 +112,48 @@ class Views(Part):
             self._transactions.require_continued(connection)
             return [get_account(connection, name) for name in queries.account_names(connection)]
 
-    def sums(self, account: str, *, period: str | None = None, product: str | None = None) -> Sums:
+    def sums(self, account: str, *, period: str | None = None, product: str | None = None) -> Usage:
         """Return what is reserved and spent in an account, or in one of its periods or products."""
-        with self._reading() as connection:
-            return queries.sums(connection, account, period=period, product=product)
+        return self._read(queries.sums, account, period=period, product=product)
 
-    def periods(self, account: str) -> dict[str, Sums]:
+    def periods(self, account: str) -> dict[str, Usage]:
         """Return what is reserved and spent in every period of an account that was charged."""
-        with self._reading() as connection:
-            return queries.scopes(connection, names.line(account, field="account"), "period")
+        return self._read(queries.scopes, names.check_label(account, field="account"), "period")
 
-    def products(self, account: str) -> dict[str, Sums]:
+    def products(self, account: str) -> dict[str, Usage]:
         """Return what is reserved and spent in every product of an account that was charged."""
-        with self._reading() as connection:
-            return queries.scopes(connection, names.line(account, field="account"), "product")
+        return self._read(queries.scopes, names.check_label(account, field="account"), "product")
 
     def charge(self, release_id: str) -> Charge | None:
         """Return a release's charge, or ``None`` if it was never reserved."""
-        with self._reading() as connection:
-            return queries.charge(connection, names.release_id(release_id))
+        return self._read(queries.charge, names.release_id(release_id))
 
     def attempts_used_up(self, charge: Charge) -> bool:
         """Whether drawing began as often as it may: an officer must allow more attempts."""
         with self._reading() as connection:
-            return charge.state == "drawing" and attempts_used_up(connection, charge)
+            allowed = attempts_allowed(books_of(connection), charge.account, charge.release_id)
+        return charge.state == "drawing" and charge.fence >= allowed
 
     def key_option(self, account: str | None = None) -> str:
         """Return `` --key FILE`` where what favours the spending of an account needs an officer's key.
 
-        Parameters
-        ----------
-        account
-            None for opening one.
+        ``account``: ``None`` for opening one.
         """
         with self._reading() as connection:
             terms = None if account is None else get_account(connection, account).terms
-            return key_option(connection, terms)
+            return key_option(books_of(connection), terms)
 
     def head(self) -> Head:
         """Return the last entry's number and hash."""
-        with self._reading() as connection:
-            return queries.head(connection)
+        return self._read(queries.head)
 
     def chain(self) -> str:
         """Return the hash of the first entry, which names this ledger; zeros while it is empty."""
-        with self._reading() as connection:
-            return queries.first_hash(connection)
+        return self._read(queries.first_hash)
 
     def holds(self, head: Head) -> bool:
         """Whether the chain holds the entry that ``head`` names."""
-        with self._reading() as connection:
-            return queries.holds(connection, head)
+        return self._read(queries.holds, head)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Go through the entries after number ``after``; no connection is held meanwhile."""
@@ -252,7 +252,11 @@ class Views(Part):
         asked = {**_named(account), "product": product, "before": period}
         with self._reading() as connection:
             found = [*_charges(connection, _PUBLISHED, **asked)]
-            gone = {each.publication_digest for each in found if withdrawal(connection, each) is not None}
+            gone = {
+                each.publication_digest
+                for each in found
+                if withdrawal(connection, each.account, each.release_id)
+            }
         return [charge for charge in found if charge.publication_digest not in gone]
 
     def published_in(self, account: str, product: str, period: str) -> list[Charge]:
@@ -269,8 +273,7 @@ class Views(Part):
 
     def is_paid(self, account: str, spec_digest: str) -> bool:
         """Whether a spec was charged, and not all of that given back: its release costs nothing more."""
-        with self._reading() as connection:
-            return is_paid(connection, account, spec_digest)
+        return self._read(is_paid, account, spec_digest)
 
     def budgeted(self, account: str) -> Iterator[Charge]:
         """Go through the steps that take or give back budget of an account.
@@ -292,6 +295,47 @@ class Views(Part):
             return None if found is None else _reservation(connection, checked_body(found))
 
 
+def books_of(connection: Connection) -> IndexedBooks:
+    """Return the books as every entry so far makes them."""
+    return IndexedBooks(connection, queries.head(connection).seq + 1)
+
+
+def get_account(connection: Connection, name: str) -> Account:
+    """Return an account as it stands, or raise ``UnknownAccount``."""
+    found = queries.account(connection, names.check_label(name, field="account"))
+    if found is None:
+        raise unknown_account(name)
+    require_continued(connection, queries.last_of_account(connection, name))
+    return found
+
+
+def known_charge(connection: Connection, release_id: str) -> Charge:
+    """Return a charge, or raise ``UnknownRelease``."""
+    charge = queries.charge(connection, names.release_id(release_id))
+    if charge is None:
+        raise unknown_release(release_id)
+    return charge
+
+
+def current_charge(connection: Connection, release_id: str, fence: int) -> Charge:
+    """Return the charge if ``fence`` is its current one."""
+    charge = known_charge(connection, release_id)
+    if names.fence(fence) < charge.fence:
+        raise stale_fence(charge)
+    if fence > charge.fence:
+        raise Conflict("this fence was never given", where=f"release {release_id}", hint="call drawing()")
+    return charge
+
+
+def stale_fence(charge: Charge) -> StaleFence:
+    """Return the refusal of a fence that is not the charge's last."""
+    return StaleFence(
+        "another attempt has taken over; nothing was written",
+        where=f"release {charge.release_id}",
+        hint="leave it to that attempt, or run again",
+    )
+
+
 def reserved_for(connection: Connection, account: str, spec_digest: str) -> Iterator[Charge]:
     """Go through the charges of an account that were reserved for a spec, as they were then."""
     named = re.sub(r"([\\%_])", r"\\\1", f'"spec_digest":{canonical_text(spec_digest)}')
@@ -306,7 +350,7 @@ def is_paid(connection: Connection, account: str, spec_digest: str) -> bool:
 
 
 def _named(account: str) -> dict[str, str]:
-    return {"account": names.line(account, field="account")}
+    return {"account": names.check_label(account, field="account")}
 
 
 def _charges(connection: Connection, statement: Select[Any], **asked: Any) -> Iterator[Charge]:
@@ -338,8 +382,8 @@ def _reservation(connection: Connection, body: dict[str, Any]) -> Reservation:
         entry=entry,
         at=body["at"],
         terms=terms,
-        before=Sums.of(checked_body(connection.execute(_LAST_BEFORE, asked).scalar_one()), "account"),
-        after=Sums.of(body, "account"),
+        before=Usage.of(checked_body(connection.execute(_LAST_BEFORE, asked).scalar_one()), "account"),
+        after=Usage.of(body, "account"),
         charges=number["reserved"] - number["voided"] + (body["kind"] == "reserved"),
         releases=len(published),
         approved=_approved(connection, body, terms.approvals_for(body["product"])),

@@ -60,12 +60,8 @@ class HeadFile:
     def latest(self) -> Head | None:
         """Return the latest head written, or ``None`` if there is none yet.
 
-        Raises
-        ------
-        WitnessDamaged
-            If the file holds no whole line, or something after the last one that no torn write leaves.
-        StorageFailed
-            If it cannot be read.
+        Raises ``WitnessDamaged`` if the file holds no whole line, or something after the last one that no
+        torn write leaves. Raises ``StorageFailed`` if it cannot be read.
         """
         if not self.path.exists():
             return None

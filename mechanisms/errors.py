@@ -14,6 +14,7 @@
     │   └── BudgetExceeded  a channel was asked for more than it holds; nothing was drawn
     ├── LedgerError         the ledger refuses
     ├── PublicationError    a release could not be written or is not what it says
+    ├── NotInstalled        a library is missing that an extra of the distribution installs
     └── InternalError       anything unforeseen, stripped of its text
 
 A message is one line: what is wrong, where, how to mend it. It never holds a data value, a count of
@@ -158,6 +159,12 @@ class PublicationError(TabulariumError):
 
 class PlaceClosed(PublicationError):
     """Where releases go is full, gone or may not be written; nothing is lost until somebody mends that."""
+
+
+class NotInstalled(TabulariumError):
+    """A library is missing that an extra of the distribution installs."""
+
+    exit_code = 3
 
 
 class InternalError(TabulariumError):

@@ -109,8 +109,8 @@ def _imported(place: str) -> type[Mechanism]:
 def preload(name: str) -> None:
     """Import all that a mechanism may ever import: a broken installation shows before anything is charged.
 
-    Modules import at their top, but for the compiler of the kernels, which is imported here. What numba
-    imports while it compiles is not tried.
+    Modules import at their top, but for the compiler of the kernels, which is imported here, where there is
+    one. What numba imports while it compiles is not tried.
 
     Raises
     ------
@@ -118,7 +118,11 @@ def preload(name: str) -> None:
         Something cannot be imported.
     """
     _imported(_CLASSES.get(name) or _INTERNAL[name])
-    import_module("numba")
+    try:
+        import_module("numba")
+    except ModuleNotFoundError as error:
+        if error.name != "numba":
+            raise
 
 
 def restore(measured: Measured) -> Mechanism:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tabularium._waiting import Waiting
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.ledger import Account, Charge, Entry, Ledger
-    from tabularium.ledger.records import Draft, Key, Scope, Sums, Withdrawal
+    from tabularium.ledger.records import Draft, Key, Scope, Usage, Withdrawal
     from tabularium.ledger.review import AccountView, NotComposable, UnitView
     from tabularium.tasks.runtime.home import Home
 
@@ -123,7 +123,7 @@ class Books(Shown):
                 known = ", ".join(each.name for each in ledger.accounts())
         raise InputError("no such account", where=f"account {name}", hint=f"known are {known or 'none yet'}")
 
-    def sums(self, account: str, *, by: Scope) -> dict[str, Sums]:
+    def sums(self, account: str, *, by: Scope) -> dict[str, Usage]:
         """Return what of an account is ``reserved``, ``spent`` and ``used`` by each period or product."""
         with self._reading() as ledger:
             return ledger.periods(account) if by == "period" else ledger.products(account)
@@ -189,7 +189,7 @@ class Books(Shown):
         InputError
             There is no such account, or ``last`` is below zero.
         """
-        from tabularium.ledger.records import Sums
+        from tabularium.ledger.records import Usage
 
         for each in self.accounts if account is None else [self.account(account)]:
             shown: dict[str, Any] = {
@@ -198,7 +198,7 @@ class Books(Shown):
                 "approvals_by_product": dict(each.terms.approvals_by_product),
                 "cap": str(each.cap),
                 "retired": each.retired,
-                **Sums(each.reserved, each.spent).as_dict(),
+                **Usage(each.reserved, each.spent).as_dict(),
                 "left": str(each.left),
                 "opened_at": each.opened_at,
                 "periods": {name: sums.as_dict() for name, sums in self.sums(each.name, by="period").items()},
@@ -295,7 +295,7 @@ class Books(Shown):
         InputError
             There is no such account.
         """
-        from tabularium.ledger.amounts import from_text
+        from tabularium.ledger.amounts import parse_amount
 
         self.account(account)
         found: list[Point] = []
@@ -303,8 +303,8 @@ class Books(Shown):
         with self._reading() as ledger:
             for entry in ledger.course(account, most):
                 body = entry.body
-                cap = from_text(body["cap"]) if "cap" in body else cap
-                reserved, spent = from_text(body["account_reserved"]), from_text(body["account_spent"])
+                cap = parse_amount(body["cap"]) if "cap" in body else cap
+                reserved, spent = parse_amount(body["account_reserved"]), parse_amount(body["account_spent"])
                 found.append(Point(datetime.fromisoformat(body["at"]), cap, reserved + spent, spent))
         last = found[-1]
         return [*found, replace(last, at=max(datetime.now(UTC), last.at))]
@@ -459,11 +459,11 @@ class Books(Shown):
         None where it is not there.
         """
         from tabularium._published import folder_of
-        from tabularium.tasks.publish.draft_folder import LaidOut
+        from tabularium.tasks.publish.draft_folder import DraftLocation
 
         if self._home is not None:
             with suppress(TabulariumError):
-                own = Path(LaidOut.of(self._home, release).draft)
+                own = Path(DraftLocation.of(self._home, release).draft)
                 if own.is_dir():
                     return own
         charge = self.charged(release).charge

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tabularium.ledger import Ledger
-from tabularium.ledger.amounts import from_text
+from tabularium.ledger.amounts import parse_amount
 from tabularium.ledger.records import Charge, Key, Terms
 
 #: Terms that may change, and what people call them.
@@ -45,7 +45,7 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
     if "release_id" in body:
         part = f", part {body['part']}" if "part" in body else ""
         yield body["release_id"]
-        yield f"{from_text(body['amount'])} for {body['product']}, {body['period']}{part}"
+        yield f"{parse_amount(body['amount'])} for {body['product']}, {body['period']}{part}"
         if kind == "withheld":
             yield f"draft {body['draft']}"
             yield f"criterion: {body['criterion']}"
@@ -57,7 +57,9 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
     elif "spec_digest" in body:
         yield f"spec {body['spec_digest']}"
         if kind == "approval":
-            yield "for any amount" if body["amount"] is None else f"for at most {from_text(body['amount'])}"
+            yield (
+                "for any amount" if body["amount"] is None else f"for at most {parse_amount(body['amount'])}"
+            )
     elif kind in ("attempts", "withdrawn"):
         yield f"release {body['release']}" + (
             f", {body['allowed']} attempts in all" if "allowed" in body else ""
@@ -132,4 +134,4 @@ def _value(term: str, value: object) -> str:
         return "none"
     if isinstance(value, dict):
         return ", ".join(f"{name} {number}" for name, number in value.items())
-    return str(from_text(str(value))) if term in _AMOUNTS else str(value)
+    return str(parse_amount(str(value))) if term in _AMOUNTS else str(value)

@@ -16,7 +16,7 @@ from tabularium.mechanisms.errors import InputError, LedgerError, PublicationErr
 if TYPE_CHECKING:
     from tabularium._decision import Decision
     from tabularium.ledger import Draft, Ledger
-    from tabularium.tasks.publish.draft_folder import LaidOut
+    from tabularium.tasks.publish.draft_folder import DraftLocation
     from tabularium.tasks.runtime.home import Home
 
 
@@ -420,12 +420,12 @@ def _name(key: Ed25519PrivateKey) -> str:
     return key_id(public_hex(key))
 
 
-def _laid_out(home: Home, release: str, copy: str | os.PathLike[str] | None) -> LaidOut | None:
+def _laid_out(home: Home, release: str, copy: str | os.PathLike[str] | None) -> DraftLocation | None:
     """Return where this home laid a draft out; None where there is but a copy of it."""
-    from tabularium.tasks.publish.draft_folder import LaidOut
+    from tabularium.tasks.publish.draft_folder import DraftLocation
 
     try:
-        found = LaidOut.of(home, release)
+        found = DraftLocation.of(home, release)
     except PublicationError:
         if copy is None:
             raise

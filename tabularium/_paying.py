@@ -155,7 +155,7 @@ def _enough(periods: int) -> str:
 def _cannot(account: Account, spec: ReleaseSpec) -> str | None:
     """Return why an account can never pay for a spec, whatever is left."""
     from tabularium.ledger.refusals import UnitMismatch
-    from tabularium.ledger.requirements import require_same_units
+    from tabularium.ledger.terms import require_same_units
 
     privacy = spec.privacy
     if account.retired or account.terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"):

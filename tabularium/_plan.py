@@ -103,8 +103,8 @@ class Plan(Shown):
         InputError
             The file exists, lies elsewhere, or cannot be written.
         """
-        from tabularium.flows.sample.file_writing import written_aside
         from tabularium.tasks.plan.spec_edits import check_written, planned_text
+        from tabularium.tasks.written_aside import written_aside
 
         target = Path(path)
         see_beside(target, self._found.loaded.path)

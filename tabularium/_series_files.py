@@ -13,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from tabularium.mechanisms.errors import InputError
+from tabularium.validations.redaction import reason_of
 
 KINDS = (".csv", ".parquet", ".duckdb")
 
@@ -65,7 +66,7 @@ def write_series(tables: Mapping[str, pa.Table], path: Path) -> None:
                 pa.parquet.write_table(table, aside)
         aside.replace(path)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        reason = reason_of(error)
     except duckdb.Error as error:
         reason = type(error).__name__
     else:

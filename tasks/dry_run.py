@@ -24,9 +24,10 @@ from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, his
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.postprocess.prior_numbers import prior_numbers
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.formats.without_rows import write_without_rows
+from tabularium.tasks.publish.formats.base import write_without_rows
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.large_tables import fits, slabs
 from tabularium.validations.spec.parts.table_parts import ABOVE, Table
 
@@ -76,6 +77,7 @@ def dry_run_spec(run: Run) -> None:
         write_without_rows(run.loaded, Path(folder))
 
 
+@bare_errors
 def dry_run_mechanisms(run: Run) -> None:
     """Run every mechanism on empty tables of the declared shapes, with seeded noise that is thrown away.
 
@@ -104,10 +106,7 @@ def dry_run_mechanisms(run: Run) -> None:
             _try(job, run.loaded.spec.privacy.definition)
         except MechanismError as error:
             where = f"table {job.table}, level {job.level}" if job.level else f"table {job.table}"
-            failure = MechanismError(error.what, where=f"{where}: {error.where}", hint=error.hint)
-        else:
-            continue
-        raise failure
+            raise MechanismError(error.what, where=f"{where}: {error.where}", hint=error.hint) from None
 
 
 def _nobody(shape: tuple[int, ...]) -> NDArray[np.int64]:

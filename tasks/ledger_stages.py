@@ -29,6 +29,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
+from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.exact_facts import exact_facts
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
@@ -146,6 +147,7 @@ def check_account(run: Run) -> None:
         _precheck(run, ledger)
 
 
+@bare_errors
 def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
     try:
         account = ledger.account(spec.dataset)
@@ -155,13 +157,12 @@ def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
     except UnknownAccount:
         names = sorted(account.terms.name for account in ledger.accounts())
         known = choose(spec.dataset, names, "accounts") if names else "no account was opened here yet"
-        failure = UnknownAccount(
+        raise UnknownAccount(
             f"no such account; {known}",
             where=f"account {spec.dataset} in {ledger.name}, home {home.path}",
             hint="check --home and TABULARIUM_HOME, or let a disclosure officer open it: "
             f"{_opening(ledger, spec, spec.dataset, None)}{home.option}",
-        )
-    raise failure
+        ) from None
 
 
 def _opening(ledger: Ledger, spec: ReleaseSpec, name: str, population: str | None) -> str:

@@ -116,7 +116,4 @@ def named(name: str) -> Iterator[None]:
     try:
         yield
     except Unreadable as error:
-        failure = Unreadable(f"{name} {error}", error.kind)
-    else:
-        return
-    raise failure
+        raise Unreadable(f"{name} {error}", error.kind) from None

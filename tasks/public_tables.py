@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from tabularium.tasks.public_folder import named
 from tabularium.tasks.publish.frames import ROWS
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
 
@@ -64,6 +65,17 @@ def open_parquet(
         raise
     file.close()
     raise Unreadable("is not Parquet")
+
+
+def parquet_batches(
+    folder: Path, name: str, rows: int | None, columns: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a Parquet file of a folder; see :func:`open_parquet`."""
+    try:
+        with named(name), open_parquet(folder / name, rows=rows, columns=columns) as file:
+            yield from file.iter_batches(ROWS // 4, columns=columns and list(columns))
+    except pa.ArrowException:
+        raise Unreadable(f"{name} is not Parquet") from None
 
 
 def longest_text(column: pa.Array | pa.ChunkedArray) -> int:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable, json_object, read_plain
+from tabularium.validations.redaction import os_errors_as
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger
@@ -97,7 +97,12 @@ def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
     folder = _product(run) / HEADS
     draft = folder / f".{release_id}"
     text = json.dumps({"release_id": release_id, "ledger": {"head": stamped.fields()}})
-    try:
+    with os_errors_as(
+        PlaceClosed,
+        "no word can be left here of what is about to be drawn or published: {reason}",
+        where=folder,
+        hint="make room or give the right to write there, and run again",
+    ):
         make_readable_folder(folder.parent)
         durable_files.make_folder(folder)
         try:
@@ -106,16 +111,6 @@ def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
         finally:
             draft.unlink(missing_ok=True)
         durable_files.sync_folder(folder)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PlaceClosed(
-            f"no word can be left here of what is about to be drawn or published: {reason}",
-            where=str(folder),
-            hint="make room or give the right to write there, and run again",
-        )
-    else:
-        return
-    raise failure
 
 
 def expect_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:

@@ -137,8 +137,7 @@ def _told_at_home() -> Iterator[None]:
         yield
         return
     except LedgerError as error:
-        failure = DataRefused(error.what, where=error.where, hint=error.hint)
-    raise failure
+        raise DataRefused(error.what, where=error.where, hint=error.hint) from None
 
 
 @stage("tally")

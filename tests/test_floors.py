@@ -15,7 +15,7 @@ import pytest
 from tabularium.tasks.publish.certificate.installed_code import NOT_AUDITED
 
 ROOT = Path(__file__).parent.parent
-FLOORS = ["mechanisms", "ledger", "validations", "tasks", "flows"]
+FLOORS = ["mechanisms", "ledger", "validations", "tasks", "flows", "lab"]
 #: A module of ours named without the package: whoever imports it by both names has two of every class.
 BARE = re.compile(
     rf"(?<![\w./-])({'|'.join(FLOORS)})\.(\w+)|(?:from|^import) ({'|'.join(FLOORS)}) import\b", re.MULTILINE
@@ -114,12 +114,18 @@ def test_nothing_below_the_api_imports_it() -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for floor in FLOORS
         for path in files(floor)
-        if not any(path.is_relative_to(ROOT / "flows" / above) for above in ("cli", "desk"))
+        if not any(path.is_relative_to(ROOT / above) for above in ("flows/cli", "flows/desk", "lab"))
         for name in imports(path)
         if name == "tabularium"
         or (name.startswith(("_", "prefect.")) and (ROOT / "tabularium" / f"{name}.py").exists())
     }
     assert not wrong
+
+
+def test_the_api_imports_nothing_of_the_lab() -> None:
+    modules = sorted((ROOT / "tabularium").glob("*.py"))
+    assert modules
+    assert not [path for path in modules if any(name.split(".")[0] == "lab" for name in imports(path))]
 
 
 def test_the_ledger_takes_only_plain_values_from_the_mechanisms() -> None:
@@ -138,7 +144,7 @@ def test_what_audits_do_not_record_draws_and_judges_nothing() -> None:
 def test_only_the_release_task_opens_a_secure_channel() -> None:
     openers = {
         path.relative_to(ROOT).as_posix()
-        for floor in ("ledger", "validations", "tasks", "flows")
+        for floor in FLOORS[1:]
         for path in files(floor)
         if any("SecureChannel" in name for name in imports(path))
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("mechanisms", "ledger", "validations", "tasks", "flows")
+PACKAGES = ("mechanisms", "ledger", "validations", "tasks", "flows", "lab")
 # What a Prefect repository of its own has, by convention: nothing of it takes the place of ours.
 NEIGHBOURS = (
     "flows/__init__.py",

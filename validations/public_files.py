@@ -15,6 +15,8 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tabularium.validations.redaction import reason_of
+
 MIB = 1 << 20
 LARGEST_JSON = 256 * MIB
 MOST_VALUES = 1 << 23  # of one JSON text
@@ -119,8 +121,7 @@ def _refused(error: OSError) -> Unreadable:
         return Unreadable("is a link", "odd")
     if error.errno in _ODD:
         return Unreadable("is neither a file nor a folder", "odd")
-    reason = os.strerror(error.errno) if error.errno else type(error).__name__
-    return Unreadable(f"cannot be read ({reason})", "closed")
+    return Unreadable(f"cannot be read ({reason_of(error)})", "closed")
 
 
 def read_plain(path: Path, largest: int = LARGEST_JSON, *, links: bool = False) -> bytes:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from tabularium.mechanisms.errors import InternalError, TabulariumError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -70,6 +74,48 @@ def redacted(work: Callable[[], T], otherwise: TabulariumError | Callable[[], Ta
         failure = _shortage(error) or (otherwise if isinstance(otherwise, TabulariumError) else otherwise())
     failure.__cause__ = failure.__context__ = None
     raise failure.with_traceback(None)
+
+
+def bare_errors(function: Callable[P, T]) -> Callable[P, T]:
+    """Let the errors of ours that a function raises carry nothing of what they were made from."""
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except TabulariumError as error:
+            failure = error
+        failure.__cause__ = failure.__context__ = None
+        raise failure.with_traceback(None)
+
+    return guarded
+
+
+@contextmanager
+def os_errors_as(
+    kind: type[TabulariumError], what: str, *, where: str | Path, hint: str, named: bool = False
+) -> Iterator[None]:
+    """Turn an error of the operating system into one line.
+
+    Parameters
+    ----------
+    what
+        The line, with ``{reason}`` where the system's reason belongs.
+    named
+        Whether the file that the system names is where it happened, and ``where`` only if it names none.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = (getattr(error, "filename", None) if named else None) or where
+        raise kind(what.replace("{reason}", reason_of(error)), where=str(place), hint=hint) from None
+
+
+def reason_of(error: OSError) -> str:
+    """Return the system's words for an error."""
+    if isinstance(error, shutil.Error):  # of the first file that could not be copied
+        return str(error.args[0][0][2])
+    return os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
 
 
 def _is_mistake(error: Exception) -> bool:

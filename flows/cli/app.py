@@ -65,15 +65,15 @@ COMMANDS = {
         "Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.",
     ),
     "sample": (
-        "tabularium.flows.cli.sample",
+        "tabularium.lab.commands",
         "Write synthetic microdata with code lists and a release spec that fits. No real person is in it.",
     ),
     "improve": (
-        "tabularium.flows.cli.improve",
+        "tabularium.lab.improve",
         "Merge neighbouring rows of a published noisy TABLE where that lessens its error. Costs no budget.",
     ),
     "compare": (
-        "tabularium.flows.cli.compare",
+        "tabularium.lab.commands",
         "Compare mechanisms on public data: a table (CSV) and a page with plots. Costs no budget.",
     ),
     "query": (
@@ -101,7 +101,7 @@ COMMANDS = {
         "Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.",
     ),
     "demo": (
-        "tabularium.flows.cli.demo.demo_command",
+        "tabularium.lab.demo",
         "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",
     ),
     "backup": (
@@ -199,10 +199,9 @@ def _options(
         try:
             Path.cwd()
         except OSError:
-            failure = InputError("the folder you are in is gone", where="tabularium", hint="cd to another")
-        else:
-            return
-        raise failure
+            raise InputError(
+                "the folder you are in is gone", where="tabularium", hint="cd to another"
+            ) from None
 
 
 def main(*arguments: Any) -> None:

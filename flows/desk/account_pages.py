@@ -10,7 +10,7 @@ from typing import Any
 import tabularium
 from tabularium.flows.desk.asked import Asked, Page
 from tabularium.flows.desk.desk import Desk
-from tabularium.ledger.records import SYMBOLS, Account, Scope, Sums
+from tabularium.ledger.records import SYMBOLS, Account, Scope, Usage
 from tabularium.ledger.review import BOTH_FIGURES_HOLD, UnitView
 
 WIDE, HIGH = 1000.0, 240.0
@@ -73,7 +73,7 @@ def _shares(found: Account) -> dict[str, float]:
     return {name: float(part / found.cap) for name, part in parts.items()}
 
 
-def _rows(found: Account, by: Scope, sums: Mapping[str, Sums]) -> list[dict[str, Any]]:
+def _rows(found: Account, by: Scope, sums: Mapping[str, Usage]) -> list[dict[str, Any]]:
     """Return what each product or period has used, and what its cap leaves."""
     cap = found.terms.cap_in(by)
     most = cap or max((each.used for each in sums.values()), default=Fraction(1)) or Fraction(1)

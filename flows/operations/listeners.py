@@ -17,12 +17,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tabularium.mechanisms.errors import InputError
+from tabularium.validations.redaction import bare_errors
 
 _LISTENS = "0A"  # as the kernel writes the state of a socket
 LOOPBACK = "127.0.0.1"
 _BACKLOG = 2048  # connections that wait while a server starts
 
 
+@bare_errors
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens at ``host``: while it is open, no other user gets the port.
 
@@ -43,12 +45,11 @@ def listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=True)
     except OSError as error:
         reason = (error.strerror or "no such address").partition(" (while")[0]
-        failure = InputError(
+        raise InputError(
             f"the server cannot listen there ({reason})",
             where=f"{host}:{port}",
             hint="choose another --port (0 takes a free one), or another --host",
-        )
-    raise failure
+        ) from None
 
 
 @contextlib.contextmanager

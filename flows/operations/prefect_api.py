@@ -38,6 +38,7 @@ from tabularium.flows.operations.server_address import (
 from tabularium.flows.operations.supervisor import end_with_the_keeper
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
+from tabularium.validations.redaction import bare_errors
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -185,19 +186,17 @@ def _prepare() -> None:
     _make_home()
 
 
+@bare_errors
 def _make_home() -> None:
     folder = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        failure = InputError(
+        raise InputError(
             f"Prefect's home cannot be made ({error.strerror})",
             where=str(folder),
             hint="set PREFECT_HOME to a folder of yours",
-        )
-    else:
-        return
-    raise failure
+        ) from None
 
 
 def _without_password(url: str) -> str:

@@ -28,7 +28,7 @@ from tabularium.validations.derivation.derived_columns import source_column
 from tabularium.validations.derivation.derived_parts import DatePart
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.parts.rules import UniqueRule
 
 Ints = NDArray[np.int64]
@@ -157,9 +157,9 @@ class MadeUpRecords:
         if weight:
             return self._rng.integers(1, measure.heaviest + 1, self.rows)
         steps = self._rng.integers(measure.low, measure.low + measure.width + 1, self.rows)
-        if measure.step.denominator == 1:
-            return steps * measure.step.numerator
-        return steps * measure.step.numerator / measure.step.denominator
+        if measure.grid.denominator == 1:
+            return steps * measure.grid.numerator
+        return steps * measure.grid.numerator / measure.grid.denominator
 
     def _of_declared(self, names: list[str]) -> Any:
         columns, domains = self.loaded.spec.columns, self.loaded.domains

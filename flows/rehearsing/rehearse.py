@@ -25,6 +25,7 @@ from tabularium.tasks.publish.release_folder import is_rehearsal, try_writing
 from tabularium.tasks.report.report import report
 from tabularium.tasks.runtime.progress import observed
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate, Rehearsed
+from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.load import Loaded, load_spec
 
 FOLDER = "rehearsal"
@@ -113,6 +114,7 @@ def _see_range(name: str, number: int | None, least: int, most: int | None) -> N
         raise InputError("the number is out of range", where=name, hint=f"give at least {least}{end}")
 
 
+@bare_errors
 def _see_free(target: Path) -> None:
     """See that a rehearsal can be put at ``target``, and that it would replace nothing but a rehearsal."""
     hint = "name another folder with --out"
@@ -126,14 +128,10 @@ def _see_free(target: Path) -> None:
             )
     elif os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
         raise InputError("something else lies here", where=str(target), hint=hint)
-    failure: InputError
     try:
         try_writing(target.parent)
     except PlaceClosed as error:
-        failure = InputError(error.what, where=str(target), hint=hint)
-    else:
-        return
-    raise failure
+        raise InputError(error.what, where=str(target), hint=hint) from None
 
 
 def _foreign(folder: Path) -> list[str]:

@@ -12,11 +12,14 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tabularium.ledger import names
-from tabularium.ledger.ledger import Ledger
 from tabularium.ledger.refusals import LockTimeout, StaleFence, StorageFailed, WrongState
-from tabularium.ledger.storage.backend import Held
+
+if TYPE_CHECKING:
+    from tabularium.ledger.ledger import Ledger
+    from tabularium.ledger.storage.backend import Held
 
 _held: dict[tuple[str, str], Held] = {}  # ledger and release -> what this process holds it by
 _guard = threading.Lock()
@@ -26,15 +29,9 @@ _guard = threading.Lock()
 def hold(ledger: Ledger, release_id: str, *, wait: float = 0.0) -> Iterator[None]:
     """Hold ``release_id`` for this process while the block runs.
 
-    Parameters
-    ----------
-    wait
-        Seconds to wait for another holder to finish; the default stops at once.
+    ``wait``: seconds to wait for another holder to finish; the default stops at once.
 
-    Raises
-    ------
-    LockTimeout
-        If another live process, or another thread of this one, holds it.
+    Raises ``LockTimeout`` if another live process, or another thread of this one, holds it.
     """
     name = ledger.identity, names.release_id(release_id)
     held = _take(ledger, release_id, wait)

@@ -52,10 +52,7 @@ class Payload:
     def of(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Payload:
         """Check that ``meta`` is JSON and ``arrays`` are numbers; nothing is written.
 
-        Raises
-        ------
-        BadValue
-            If they are not; the message names the array, never a value.
+        Raises ``BadValue`` if they are not; the message names the array, never a value.
         """
         try:
             text = json.dumps(dict(meta), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -67,7 +64,7 @@ class Payload:
             )
         checked = {}
         for name, array in arrays.items():
-            names.line(name, field="array name")
+            names.check_label(name, field="array name")
             if not isinstance(array, np.ndarray) or array.dtype.kind not in _KINDS:
                 raise BadValue("is not an array of numbers", where=f"array {name}", hint="give a NumPy array")
             checked[name] = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
@@ -132,10 +129,8 @@ def write_file(path: Path, whose: FileKey, head: Head, payload: Payload) -> str:
 def read_file(path: Path) -> Content | None:
     """Read a file and check every byte of it; ``None`` if it is incomplete or altered.
 
-    Raises
-    ------
-    OSError, ValueError, KeyError, TypeError
-        If it is missing, or is no file of this form.
+    Raises ``OSError``, ``ValueError``, ``KeyError``, ``TypeError`` if it is missing, or is no file of this
+    form.
     """
     with path.open("rb") as file:
         digest = _digest(file.fileno())
@@ -279,12 +274,8 @@ class MeasurementStore:
     def write_part(self, release_id: str, fence: int, head: Head, name: str, payload: Payload) -> str:
         """Write one part, durably, and return its file's digest.
 
-        Raises
-        ------
-        MeasurementExists
-            If the release has this part.
-        StorageFailed
-            If the file cannot be written; nothing stands under its name then.
+        Raises ``MeasurementExists`` if the release has this part. Raises ``StorageFailed`` if the file cannot
+        be written; nothing stands under its name then.
         """
         path = self.part_path(release_id, name)
         return self._write(path, FileKey(release_id, fence, name), head, payload)
@@ -292,12 +283,8 @@ class MeasurementStore:
     def write(self, release_id: str, fence: int, head: Head, parts: Mapping[str, str]) -> str:
         """Write the file that names the ``parts`` (name to digest), durably, and return its digest.
 
-        Raises
-        ------
-        MeasurementExists
-            If this release has a file of this fence.
-        StorageFailed
-            As ``write_part``.
+        Raises ``MeasurementExists`` if this release has a file of this fence. Raises ``StorageFailed``: as
+        ``write_part``.
         """
         named = Payload.of({"parts": [[name, digest] for name, digest in parts.items()]}, {})
         return self._write(self.path(release_id, fence), FileKey(release_id, fence), head, named)
@@ -309,10 +296,8 @@ class MeasurementStore:
     def read_part(self, release_id: str, name: str) -> Part:
         """Read one part and check every byte of it.
 
-        Raises
-        ------
-        MeasurementDamaged
-            If the file is missing, incomplete, altered, or another release's or part's.
+        Raises ``MeasurementDamaged`` if the file is missing, incomplete, altered, or another release's or
+        part's.
         """
         content = self._read(self.part_path(release_id, name), release_id)
         if (content.whose.release_id, content.whose.part) != (release_id, name):
@@ -323,15 +308,10 @@ class MeasurementStore:
     def read(self, release_id: str, fence: int, digest: str | None = None) -> Stored:
         """Read a whole measurement and check every byte of it.
 
-        Parameters
-        ----------
-        digest
-            What the ledger holds; a measurement with another digest is refused.
+        ``digest``: what the ledger holds; a measurement with another digest is refused.
 
-        Raises
-        ------
-        MeasurementDamaged
-            If a file is missing, incomplete, altered, or another release's, attempt's or part's.
+        Raises ``MeasurementDamaged`` if a file is missing, incomplete, altered, or another release's,
+        attempt's or part's.
         """
         content = self._read(self.path(release_id, fence), release_id)
         if digest is not None and content.digest != digest:
@@ -392,7 +372,7 @@ class MeasurementStore:
 
     def part_path(self, release_id: str, name: str) -> Path:
         """Return where a part of this release stands."""
-        digest = sha256(names.line(name, field="part", longest=names.LONGEST_TEXT).encode()).hexdigest()
+        digest = sha256(names.check_text(name, field="part").encode()).hexdigest()
         return self.folder / names.release_id(release_id) / f"{_PART}{digest[:32]}"
 
     def _write(self, path: Path, whose: FileKey, head: Head, payload: Payload) -> str:

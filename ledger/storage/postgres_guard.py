@@ -107,8 +107,8 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
     END IF;
-    -- To give up what is measured and to be reviewed is an officer's to decide, too.
-    IF (k IN ({_KINDS}) OR k = 'abandoned' AND b -> 'review' = 'true'
+    -- What is signed is an officer's to decide, too, and to give up what is measured and to be reviewed.
+    IF (k IN ({_KINDS}) OR b ? 'by' OR k = 'abandoned' AND b -> 'review' = 'true'
             AND jsonb_typeof(b -> 'measurement_digest') = 'string')
         AND session_user <> current_user AND NOT EXISTS (
         SELECT FROM pg_roles r WHERE r.rolname = '{OFFICER}' AND pg_has_role(session_user, r.oid, 'MEMBER'))

@@ -1,16 +1,15 @@
-"""The rules of the ledger in SQL: what an entry must be to follow from those before it, on PostgreSQL.
+"""Rules in SQL: what keeps the writer's role on PostgreSQL from appending what verification would refuse.
 
-:mod:`tabularium.ledger.verify` has the same rules in Python, over the whole chain. Here each is a look
-at the last entry of something, by one step of an index, so that an entry costs the same however long the
-chain is. What only verification sees are signatures, and who may enrol and revoke keys or separate
-populations: these kinds of entry are an officer's to write. The tables of steps, of what they add and of
-fields come from where the program has them.
+:mod:`tabularium.ledger.rules` has every rule; here are those about what a writer may write, steps of charges
+and drafts, each a look at the last entry of something by one step of an index: an entry costs the same
+however long the chain is. Of every entry the form, the chain and the sums are judged. What an officer decides
+nobody else may write, and whether it could be is left to the program and to verification, as signatures are.
+The tables of steps, of what they add and of fields come from where the program has them.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -22,13 +21,10 @@ from tabularium.ledger.names import LONGEST_NAME, LONGEST_TEXT
 from tabularium.ledger.records import (
     ATTEMPTS,
     FINAL,
-    MOST_APPROVALS,
     TRANSITIONS,
-    Terms,
-    change,
     state_after,
+    usage_delta,
 )
-from tabularium.ledger.rules import CHANGEABLE
 from tabularium.ledger.storage.schema import STATES_TERMS
 
 #: The types of fields as ``ledger_has_type`` knows them; a line of text is known by its greatest length.
@@ -118,25 +114,16 @@ def _literal(value: Any) -> str:
 _FORMS = _literal({kind: _form(record) for kind, record in events.KINDS.items()})
 _STEPS = _literal({step: [state or "" for state in before] for step, before in TRANSITIONS.items()})
 _ADDS = _literal(
-    {step: {state or "": change(step, state, 1) for state in before} for step, before in TRANSITIONS.items()}
+    {
+        step: {state or "": usage_delta(step, state, 1) for state in before}
+        for step, before in TRANSITIONS.items()
+    }
 )
 _MEASURED = ", ".join(f"'{step}'" for step in TRANSITIONS if state_after(step) == "measured")
 _FINAL = ", ".join(f"'{step}'" for step in sorted(FINAL))
 _NEEDED = """coalesce(({0} -> 'approvals_by_product' ->> p_product)::integer,
         ({0} ->> 'approvals')::integer, 1)"""
-#: Numbers of officers that no account can ask for.
-_NOT_AGREED = f"""b ? 'approvals' AND ((b ->> 'approvals')::numeric NOT BETWEEN 1 AND {MOST_APPROVALS}
-            OR b ->> 'approvals' = '1' AND b -> 'approvals_by_product' = '{{}}'
-            OR EXISTS (SELECT FROM jsonb_each_text(b -> 'approvals_by_product') x
-                WHERE x.value::numeric NOT BETWEEN (b ->> 'approvals')::numeric + 1 AND {MOST_APPROVALS}))"""
-_LOWERED = """coalesce((b ->> 'approvals')::integer, 1) < coalesce((terms ->> 'approvals')::integer, 1)
-        OR EXISTS (SELECT FROM jsonb_each_text(terms -> 'approvals_by_product') x
-            WHERE coalesce((b -> 'approvals_by_product' ->> x.key)::integer,
-                (b ->> 'approvals')::integer, 1) < x.value::integer)"""
 _FIXED = "ARRAY[" + ", ".join(f"'{name}'" for name in events.FIXED) + "]"
-_NEVER_CHANGED = [field.name for field in fields(Terms) if field.name not in (*CHANGEABLE, "name")]
-_AGREED = "ARRAY[" + ", ".join(f"'{name}'" for name in _NEVER_CHANGED) + "]"
-
 _BLANKS = " \\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000"
 HAS_TYPE = """
 DECLARE
@@ -219,15 +206,14 @@ BEGIN
 END
 """
 
-#: How many different officers have decided so on something after an entry, ``p_also`` counted with them, by
-#: keys that are not revoked.
+#: How many different officers have approved a spec after an entry, by keys that are not revoked.
 OFFICERS = """
 BEGIN
     RETURN (
         SELECT count(DISTINCT k.body::jsonb ->> 'officer') FROM %(schema)s.entries k
         WHERE k.account = '' AND k.kind = 'key' AND k.part IS NULL AND k.subject IN (
-            SELECT p_also UNION ALL SELECT e.body::jsonb ->> 'by' FROM %(schema)s.entries e
-            WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL AND e.kind = p_kind
+            SELECT e.body::jsonb ->> 'by' FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL AND e.kind = 'approval'
                 AND e.seq > p_after)
             AND NOT EXISTS (SELECT FROM %(schema)s.entries r
                 WHERE r.account = '' AND r.subject = k.subject AND r.part IS NULL AND r.kind = 'revocation'));
@@ -277,7 +263,6 @@ DECLARE
     scope text;
     now_reserved numeric;
     now_spent numeric;
-    used numeric;
     needed integer;
     officers integer;
 BEGIN
@@ -300,28 +285,8 @@ BEGIN
         RETURN 'is older than the entry before it';
     ELSIF head ->> 'kind' = 'restored' AND k <> 'confirmed' THEN
         RETURN 'follows a restore that nobody has confirmed';
-    ELSIF k = 'confirmed' AND (head ->> 'kind' = 'restored' AND b -> 'mark' = b -> 'prev') IS NOT TRUE THEN
-        RETURN 'confirms what was not put back';
     END IF;
 
-    -- Keys.
-    p_account := '';
-    IF b ? 'by' THEN
-        p_subject := b ->> 'by';
-        found := {_body(_ABOUT)};
-        IF found ->> 'kind' IS DISTINCT FROM 'key' AND (k = 'key' AND b -> 'by' = b -> 'key') IS NOT TRUE THEN
-            RETURN 'is signed with a key that is not enrolled';
-        END IF;
-    END IF;
-    IF k IN ('key', 'release_key', 'revocation') THEN
-        p_subject := b ->> 'key';
-        found := {_body(_ABOUT)};
-        IF (found ->> 'kind' IN ('key', 'release_key')) IS TRUE <> (k = 'revocation')
-            OR found ->> 'kind' = 'revocation'
-        THEN
-            RETURN 'enrols a key that is known, or revokes one that is not enrolled';
-        END IF;
-    END IF;
     IF NOT b ? 'account' THEN
         RETURN NULL;
     END IF;
@@ -330,96 +295,30 @@ BEGIN
     p_account := b ->> 'account';
     terms := {_body(LAST_TERMS)};
     known := {_body(last("account"))};
-    IF k = 'account' THEN
-        RETURN CASE WHEN terms IS NOT NULL THEN 'opens an account that is open'
-            WHEN {_NOT_AGREED} THEN 'asks for a number of officers that no account can'
-            WHEN b ->> 'account_reserved' <> '0/1' OR b ->> 'account_spent' <> '0/1'
-                THEN 'has a wrong running sum of its account' END;
+    IF release IS NULL AND (
+        b ->> 'account_reserved' <> coalesce(known ->> 'account_reserved', '0/1')
+        OR b ->> 'account_spent' <> coalesce(known ->> 'account_spent', '0/1'))
+    THEN
+        RETURN 'has a wrong running sum of its account';
+    ELSIF release IS NULL AND k <> 'drafted' THEN
+        RETURN NULL;
     ELSIF terms IS NULL THEN
         RETURN 'names an account that was never opened';
-    ELSIF k = 'terms' AND {_NOT_AGREED} THEN
-        RETURN 'asks for a number of officers that no account can';
-    ELSIF k = 'terms' AND ({_LOWERED}) THEN
-        RETURN 'lowers how many officers must sign';
     ELSIF known ->> 'kind' = 'retired' THEN
-        RETURN CASE WHEN k <> 'terms' THEN 'names an account that was retired, which nothing may follow'
-            WHEN EXISTS (SELECT FROM %(schema)s.entries e
-                WHERE e.account = p_account AND e.kind IN ('approval', 'unapproval'))
-                THEN 'opens an account again for which specs were approved'
-            WHEN b ->> 'account_reserved' <> '0/1' OR b ->> 'account_spent' <> '0/1'
-                THEN 'has a wrong running sum of its account' END;
+        RETURN 'names an account that was retired, which nothing may follow';
     END IF;
     per_unit := split_part(terms ->> 'quantum', '/', 2)::numeric;
-    p_release_id := coalesce(release, b ->> 'release', b ->> 'of_release');
-    IF p_release_id IS NOT NULL THEN
-        was := {_body(last("release_id"))};
-        state := CASE WHEN was ->> 'kind' IN ({_MEASURED}) THEN 'measured' ELSE was ->> 'kind' END;
-        p_subject := 'draft ' || p_release_id;
-        draft := {_body(_ABOUT)};
-    END IF;
-
-    IF release IS NULL THEN
-        IF b -> 'account_reserved' IS DISTINCT FROM known -> 'account_reserved'
-            OR b -> 'account_spent' IS DISTINCT FROM known -> 'account_spent'
-        THEN
-            RETURN 'has a wrong running sum of its account';
-        ELSIF k = 'terms' THEN
-            used := %(schema)s.ledger_quanta(b ->> 'account_reserved', per_unit)
-                + %(schema)s.ledger_quanta(b ->> 'account_spent', per_unit);
-            RETURN CASE
-                WHEN EXISTS (SELECT FROM unnest({_AGREED}) f WHERE b -> f IS DISTINCT FROM terms -> f)
-                    THEN 'changes what its step may not change'
-                WHEN (%(schema)s.ledger_quanta(b ->> 'cap', per_unit) >= used) IS NOT TRUE
-                    THEN 'sets a cap below what is used' END;
-        ELSIF k = 'retired' THEN
-            RETURN CASE WHEN EXISTS (
-                SELECT FROM %(schema)s.entries e WHERE e.account = p_account AND e.period IS NOT NULL)
-                THEN 'retires an account that was charged' END;
-        ELSIF k = 'approval' AND b ->> 'amount' IS NOT NULL
-            AND %(schema)s.ledger_quanta(b ->> 'amount', per_unit) IS NULL
-        THEN
-            RETURN 'has an amount that is no multiple of its account''s quantum';
-        ELSIF k IN ('approval', 'unapproval') THEN
-            p_subject := b ->> 'spec_digest';
-            found := {_body(_ABOUT)};
-            RETURN CASE WHEN k = 'unapproval' AND found ->> 'kind' IS DISTINCT FROM 'approval'
-                THEN 'takes back an approval that does not stand'
-                WHEN b -> 'turn' <> coalesce(to_jsonb((found ->> 'turn')::integer + 1), '0')
-                THEN 'is signed for another turn' END;
-        ELSIF k = 'evidence' THEN
-            RETURN CASE WHEN was IS NULL THEN 'asks about a release that was never charged' END;
-        ELSIF was ->> 'account' IS DISTINCT FROM p_account THEN
-            RETURN 'is about a release that is not its account''s';
-        ELSIF k = 'attempts' THEN
-            p_subject := 'attempts ' || p_release_id;
-            found := {_body(_ABOUT)};
-            used := coalesce((found ->> 'allowed')::numeric, {ATTEMPTS});
-            RETURN CASE WHEN state <> 'drawing' OR was ? 'measurements_of'
-                    OR ((was ->> 'fence')::numeric, (was ->> 'fence')::numeric + {ATTEMPTS})
-                        IS DISTINCT FROM (used, (b ->> 'allowed')::numeric)
-                THEN 'allows attempts before those there were are used up, or more than one may' END;
-        ELSIF k = 'drafted' THEN
-            RETURN CASE WHEN state <> 'measured' THEN 'lays out a draft of what is not measured'
-                WHEN draft IS NOT NULL OR b -> 'criteria' = '[]'
-                THEN 'lays out a draft a second time, or without criteria' END;
-        ELSIF k = 'acceptance' THEN
-            p_product := was ->> 'product';
-            needed := {_NEEDED.format("terms")};
-            officers := %(schema)s.ledger_officers(p_account, p_subject, k, 0, b ->> 'by');
-            RETURN CASE WHEN state <> 'measured' OR ({_UNDECIDED}) IS NOT TRUE
-                THEN 'accepts what waits for no review'
-                WHEN officers = %(schema)s.ledger_officers(p_account, p_subject, k, 0, NULL)
-                THEN 'accepts a draft a second time for one officer'
-                WHEN b -> 'officers_left' IS DISTINCT FROM to_jsonb(nullif(needed - officers, 0))
-                THEN 'tells another number of officers who are still to accept a draft'
-                WHEN (b -> 'draft', b -> 'criteria') IS DISTINCT FROM (draft -> 'draft', draft -> 'criteria')
-                THEN 'accepts another draft than was laid out' END;
-        ELSIF k = 'withdrawn' THEN
-            p_subject := 'withdrawn ' || p_release_id;
-            RETURN CASE WHEN state <> 'published' OR {_ABOUT} IS NOT NULL
-                THEN 'withdraws what is not published, or was withdrawn before' END;
-        END IF;
-        RETURN NULL;
+    p_release_id := coalesce(release, b ->> 'release');
+    was := {_body(last("release_id"))};
+    state := CASE WHEN was ->> 'kind' IN ({_MEASURED}) THEN 'measured' ELSE was ->> 'kind' END;
+    p_subject := 'draft ' || p_release_id;
+    draft := {_body(_ABOUT)};
+    IF k = 'drafted' THEN
+        RETURN CASE WHEN was ->> 'account' IS DISTINCT FROM p_account
+            THEN 'is about a release that is not its account''s'
+            WHEN state <> 'measured' THEN 'lays out a draft of what is not measured'
+            WHEN draft IS NOT NULL OR b -> 'criteria' = '[]'
+            THEN 'lays out a draft a second time, or without criteria' END;
     END IF;
 
     -- The charge.
@@ -595,11 +494,11 @@ BEGIN
         p_subject := b ->> 'spec_digest';
         found := {_body(_ABOUT)};
         IF needed > 1 THEN
-            officers := %(schema)s.ledger_officers(p_account, p_subject, 'approval', coalesce((
+            officers := %(schema)s.ledger_officers(p_account, p_subject, coalesce((
                 SELECT max(e.seq) FROM %(schema)s.entries e
                 WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL
                     AND (e.kind = 'unapproval' OR e.kind = 'approval'
-                        AND e.body::jsonb -> 'amount' <> found -> 'amount')), 0), NULL);
+                        AND e.body::jsonb -> 'amount' <> found -> 'amount')), 0));
             IF officers < needed THEN
                 RETURN 'charges for a spec that fewer officers than must have approved';
             END IF;
@@ -624,7 +523,7 @@ FUNCTIONS = {
     "ledger_quanta": ("p_amount text, p_per_unit numeric", "numeric", QUANTA),
     "ledger_amount": ("p_count numeric, p_per_unit numeric", "text", AMOUNT),
     "ledger_officers": (
-        "p_account text, p_subject text, p_kind text, p_after bigint, p_also text",
+        "p_account text, p_subject text, p_after bigint",
         "integer",
         OFFICERS,
     ),

@@ -27,9 +27,8 @@ from sqlalchemy import (
     tuple_,
 )
 
-from tabularium.ledger.events import COLUMNS, KINDS, columns, hash_matches, subject
+from tabularium.ledger.events import COLUMNS, KINDS, OF_SPECS, columns, hash_matches, subject
 from tabularium.ledger.records import (
-    ATTEMPTS,
     EMPTY,
     GENESIS,
     Account,
@@ -41,8 +40,8 @@ from tabularium.ledger.records import (
     Key,
     ReleaseKey,
     Separation,
-    Sums,
     Terms,
+    Usage,
     Withdrawal,
     approval_of,
     draft_of,
@@ -140,7 +139,7 @@ _ACCOUNTS = (
     .group_by(_c.account)
     .order_by(func.min(_c.seq))
 )
-_DECIDED = select(_c.seq).where(_ACCOUNT, _c.kind.in_(("approval", "unapproval"))).limit(1)
+_DECIDED = select(_c.seq).where(_ACCOUNT, _c.kind.in_(OF_SPECS)).limit(1)
 _CHARGED = select(_c.seq).where(_ACCOUNT, _c.kind == "reserved").limit(1)
 _PAGE = (
     select(
@@ -152,9 +151,6 @@ _PAGE = (
     .limit(bindparam("limit"))
 )
 ABOUT = last("account", "subject", among=[DECIDES])
-_OF_GROUP = (
-    select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
-)
 _FIRST = select(_c.hash).where(_c.seq == 1)
 
 
@@ -173,21 +169,9 @@ def _each(
     return select(names.c.name, hashed_body.label("hashed_body")).where(names.c.name.is_not(None))
 
 
-_PARTS = _each("part", "account", "subject", among=[_c.part.is_not(None)])
 _PARTS_BEFORE = _each("part", "account", "subject", among=[_c.part.is_not(None)], until=_BEFORE)
 _SCOPES = {scope: _each(scope, "account") for scope in ("period", "product")}
 INSERT = entries.insert()
-
-
-@dataclass(frozen=True)
-class ScopeUsage:
-    """All that a step of a charge depends on, read at once; ``lasts``: the entries, each after its hash."""
-
-    charge: Charge | None
-    terms: Terms | None
-    retired: bool
-    sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
-    lasts: frozenset[str]
 
 
 def head(connection: Connection) -> Head:
@@ -202,27 +186,13 @@ def holds(connection: Connection, named: Head) -> bool:
     return connection.execute(_HASH, {"seq": named.seq}).scalar() == named.hash
 
 
-def standing(connection: Connection, after: int, charge: Charge) -> ScopeUsage:
-    """Return how a charge and all that its caps are compared with stand after entry number ``after``."""
-    found = lasts_before(connection, after + 1, vars(charge))
-    terms, bodies = _body(found.pop("terms")), {name: _body(text) for name, text in found.items()}
-    known = bodies.pop("charge")
-    return ScopeUsage(
-        None if known is None else Charge.of(known),
-        None if terms is None else Terms.of(terms),
-        _is_retired(bodies["account"]),
-        {scope: Sums.of(body, scope) for scope, body in bodies.items()},
-        frozenset(filter(None, found.values())),
-    )
+def lasts_before(connection: Connection, seq: int, named: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the entries before number ``seq`` that one follows, each after its hash.
 
-
-def lasts_before(connection: Connection, seq: int, fields: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the entries before number ``seq`` that one of these fields follows, each after its hash.
-
-    They are those of its charge, the terms of its account, and of its account, period and product.
+    They are those of its charge, the terms of its account, and of its account, period and product, which
+    ``named`` has (or empty texts).
     """
-    asked = {name: fields.get(name, "") for name in ("release_id", "account", "period", "product")}
-    return dict(connection.execute(LASTS_BEFORE, {**asked, "before": seq - 1}).one()._mapping)
+    return dict(connection.execute(LASTS_BEFORE, {**named, "before": seq - 1}).one()._mapping)
 
 
 def parts_before(connection: Connection, seq: int, account: str, group: str) -> dict[str, str]:
@@ -231,15 +201,15 @@ def parts_before(connection: Connection, seq: int, account: str, group: str) -> 
     return {row.name: row.hashed_body for row in found if row.hashed_body is not None}
 
 
-def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Sums:
+def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Usage:
     """Return what is reserved and spent in an account, or in one of its periods or products."""
     if period is not None:
         found = connection.execute(_IN_PERIOD, {"account": account, "period": period})
-        return Sums.of(_body(found.scalar()), "period")
+        return Usage.of(_body(found.scalar()), "period")
     if product is not None:
         found = connection.execute(_IN_PRODUCT, {"account": account, "product": product})
-        return Sums.of(_body(found.scalar()), "product")
-    return Sums.of(_body(connection.execute(_IN_ACCOUNT, {"account": account}).scalar()), "account")
+        return Usage.of(_body(found.scalar()), "product")
+    return Usage.of(_body(connection.execute(_IN_ACCOUNT, {"account": account}).scalar()), "account")
 
 
 def account(connection: Connection, name: str) -> Account | None:
@@ -248,7 +218,7 @@ def account(connection: Connection, name: str) -> Account | None:
     if terms is None:
         return None
     latest = _body(connection.execute(_IN_ACCOUNT, {"account": name}).scalar())
-    stands = Sums.of(latest, "account")
+    stands = Usage.of(latest, "account")
     began = (
         terms
         if terms["kind"] == "account"
@@ -293,34 +263,15 @@ def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
     return any(other is not None and other.state != "voided" for other in others)
 
 
-def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
-    """Return what is reserved and spent in every part of a group of parallel charges."""
-    rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
-    return {row.name: Sums.of(checked_body(row.hashed_body), "part") for row in rows}
-
-
-def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
+def scopes(connection: Connection, account: str, scope: str) -> dict[str, Usage]:
     """Return what is reserved and spent in each period, or each product, of an account."""
     rows = connection.execute(_SCOPES[scope], {"account": account}).all()
-    return {row.name: Sums.of(checked_body(row.hashed_body), scope) for row in rows}
-
-
-def group_bound(connection: Connection, account: str, group: str) -> int | None:
-    """Return in how many parts of a group one unit can be, as its charges say; ``None`` if there are none."""
-    found = _body(connection.execute(_OF_GROUP, {"account": account, "subject": group}).scalar())
-    return None if found is None else found["contributions"]
+    return {row.name: Usage.of(checked_body(row.hashed_body), scope) for row in rows}
 
 
 def first_hash(connection: Connection) -> str:
     """Return the hash of the first entry, which names the ledger; zeros while it is empty."""
     return str(connection.execute(_FIRST).scalar() or GENESIS)
-
-
-def attempts_allowed(connection: Connection, charge: Charge) -> int:
-    """Return how often the drawing of a release may begin, as officers have said last."""
-    asked = {"account": charge.account, "subject": subject("attempts", release=charge.release_id)}
-    found = _body(connection.execute(ABOUT, asked).scalar())
-    return ATTEMPTS if found is None else int(found["allowed"])
 
 
 def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
@@ -365,7 +316,6 @@ def checked_body(hashed_body: str) -> dict[str, Any]:
 
 _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "release_key", "revocation"))
 _OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
-_KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
 
 
 def keys(connection: Connection) -> dict[str, Key]:
@@ -376,17 +326,6 @@ def keys(connection: Connection) -> dict[str, Key]:
 def release_keys(connection: Connection) -> dict[str, ReleaseKey]:
     """Return every key for releases that was ever enrolled, by its name."""
     return release_keys_of(_bodies(connection))
-
-
-def any_active(connection: Connection) -> bool:
-    """Whether any officer's key is enrolled and not revoked."""
-    return any(key.active for key in keys(connection).values())
-
-
-def is_active(connection: Connection, key: str) -> bool:
-    """Whether an officer's key is enrolled and not revoked."""
-    found = connection.execute(_KEY, {"subject": key}).scalar()
-    return found is not None and checked_body(found)["kind"] == "key"
 
 
 def _bodies(connection: Connection) -> list[dict[str, Any]]:
@@ -401,8 +340,7 @@ REVIEWED = select(HASHED_BODY).where(
 )
 _TERMS_STATED = select(HASHED_BODY).where(STATES_TERMS)
 _SAID = select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
-_DECISIONS = ("approval", "unapproval")
-_EVERY_DECISION = select(HASHED_BODY).where(_c.kind.in_(_DECISIONS)).order_by(_c.seq)
+_EVERY_DECISION = select(HASHED_BODY).where(_c.kind.in_(OF_SPECS)).order_by(_c.seq)
 
 
 def approval(
@@ -410,14 +348,11 @@ def approval(
 ) -> Approval | None:
     """Return the last word on a spec in an account: its approval, or that it was taken back.
 
-    Parameters
-    ----------
-    before
-        As it was when the entry of that number was written; ``None``: now.
+    ``before``: as it was when the entry of that number was written; ``None``: now.
     """
-    found = _about(connection, account, spec_digest, *_DECISIONS)
-    decisions = [body for body in found if before is None or body["seq"] < before]
-    return approval_of(decisions, keys(connection) if decisions else {}, before)
+    found = said(connection, account, spec_digest, *OF_SPECS)
+    earlier = [body for body in found if before is None or body["seq"] < before]
+    return approval_of(earlier, keys(connection) if earlier else {}, before)
 
 
 def approvals(connection: Connection) -> list[Approval]:
@@ -425,9 +360,9 @@ def approvals(connection: Connection) -> list[Approval]:
     so_far: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     found, known = [], keys(connection)
     for body in map(checked_body, connection.execute(_EVERY_DECISION).scalars()):
-        decisions = so_far[body["account"], body["spec_digest"]]
-        decisions.append(body)
-        found.append(approval_of(decisions, known))
+        on_spec = so_far[body["account"], body["spec_digest"]]
+        on_spec.append(body)
+        found.append(approval_of(on_spec, known))
     return [each for each in found if each is not None]
 
 
@@ -440,8 +375,9 @@ def reviewed_steps(connection: Connection, account: str, product: str, period: s
 
 def draft(connection: Connection, charge: Charge) -> Draft | None:
     """Return the draft of a release, if one was laid out, with who has accepted it."""
-    about = subject("drafted", release=charge.release_id)
-    found = _about(connection, charge.account, about, "drafted", "acceptance")
+    found = said(
+        connection, charge.account, subject("drafted", release=charge.release_id), "drafted", "acceptance"
+    )
     known = account(connection, charge.account) if found else None
     if known is None:
         return None
@@ -461,7 +397,8 @@ def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
     return sum(all(body[name] == fields[name] for name in event.SAME) for body in bodies)
 
 
-def _about(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
+def said(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
+    """Return the entries of some kinds that are found by a subject, in order."""
     asked = {"account": account, "subject": subject}
     found = [checked_body(text) for text in connection.execute(REVIEWED, asked).scalars()]
     return sorted((body for body in found if body["kind"] in kinds), key=lambda body: body["seq"])
@@ -477,9 +414,9 @@ def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bo
     return [(Charge.of(body), body["criterion"], body["consulted"]) for body in bodies]
 
 
-def withdrawal(connection: Connection, charge: Charge) -> Withdrawal | None:
+def withdrawal(connection: Connection, account: str, release: str) -> Withdrawal | None:
     """Return the withdrawal of a release, if it was withdrawn."""
-    asked = {"account": charge.account, "subject": subject("withdrawn", release=charge.release_id)}
+    asked = {"account": account, "subject": subject("withdrawn", release=release)}
     found = connection.execute(ABOUT, asked).scalar()
     if found is None:
         return None

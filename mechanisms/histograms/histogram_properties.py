@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.histograms.privhist import merged, pairs_of
+
+Runs = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -264,3 +265,38 @@ def _tails(ahead: float, records: float, largest: int) -> Floats:
         for j in range(trials + 1)
     ]  # fmt: skip
     return np.asarray(np.exp(terms)[::-1].cumsum()[::-1])
+
+
+def merged(pairs: NDArray[np.int64]) -> Runs:
+    """Return pairs (count, multiplicity) in order: counts positive, descending, and each there once.
+
+    Parameters
+    ----------
+    pairs
+        Shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
+    """
+    real = pairs[(pairs > 0).all(axis=1)]
+    if (real[1:, 0] >= real[:-1, 0]).any():  # most are in order already
+        real = real[np.argsort(-real[:, 0], kind="stable")]
+    firsts = np.flatnonzero(np.append(True, real[1:, 0] != real[:-1, 0]))[: real.shape[0]]
+    if not firsts.size:
+        return np.zeros((0, 2), dtype=np.int64)
+    return np.stack([real[firsts, 0], np.add.reduceat(real[:, 1], firsts)], axis=1)
+
+
+def pairs_of(runs: ArrayLike) -> Runs:
+    """Return pairs (count, multiplicity) as int64, shape (k, 2).
+
+    Raises
+    ------
+    MechanismError
+        Anything else.
+    """
+    pairs = np.asarray(runs)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or (pairs < 0).any():
+        raise MechanismError(
+            "these are not pairs of count and multiplicity",
+            where="run lengths",
+            hint="give whole numbers from 0 up, shape (k, 2)",
+        )
+    return pairs.astype(np.int64)

@@ -30,14 +30,13 @@ from numpy.typing import ArrayLike, NDArray
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.histograms.histogram_properties import Runs, merged, pairs_of
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from tabularium.mechanisms.inference.isotonic import isotonic, whole
 from tabularium.mechanisms.kernels.compiled import compiled
 from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism, check_counts
-
-Runs = NDArray[np.int64]
 
 LARGEST_LIST = 1 << 27
 """Items that ``expand`` writes out by default: 1 GiB of them."""
@@ -303,32 +302,6 @@ def prevalences(counts: ArrayLike) -> Runs:
     checked = check_counts(counts).reshape(-1)
     distinct, items = np.unique(checked[checked > 0], return_counts=True)
     return np.stack([distinct[::-1], items[::-1].astype(np.int64)], axis=1)
-
-
-def merged(pairs: NDArray[np.int64]) -> Runs:
-    """Return pairs (count, multiplicity) in order: counts positive, descending, and each there once.
-
-    ``pairs``: Shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
-    """
-    real = pairs[(pairs > 0).all(axis=1)]
-    if (real[1:, 0] >= real[:-1, 0]).any():  # most are in order already
-        real = real[np.argsort(-real[:, 0], kind="stable")]
-    firsts = np.flatnonzero(np.append(True, real[1:, 0] != real[:-1, 0]))[: real.shape[0]]
-    if not firsts.size:
-        return np.zeros((0, 2), dtype=np.int64)
-    return np.stack([real[firsts, 0], np.add.reduceat(real[:, 1], firsts)], axis=1)
-
-
-def pairs_of(runs: ArrayLike) -> Runs:
-    """Return pairs (count, multiplicity) as int64, shape (k, 2)."""
-    pairs = np.asarray(runs)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or (pairs < 0).any():
-        raise MechanismError(
-            "these are not pairs of count and multiplicity",
-            where="run lengths",
-            hint="give whole numbers from 0 up, shape (k, 2)",
-        )
-    return pairs.astype(np.int64)
 
 
 def expand(runs: ArrayLike, largest: int = LARGEST_LIST) -> NDArray[np.int64]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from types import CodeType, FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -34,7 +35,13 @@ class Kernel:
         return self._dispatcher
 
     def _made(self) -> Any:
-        from numba import njit
+        try:
+            from numba import njit
+        except ModuleNotFoundError as error:
+            if error.name != "numba":
+                raise
+            _say_uncompiled()
+            return self.function  # which calls the others of the kernels by their names
 
         known = self.function.__globals__
         called = {
@@ -73,6 +80,20 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     kernel = Kernel(cast("FunctionType", function))
     KERNELS[f"{function.__module__}.{function.__qualname__}"] = kernel
     return cast("Callable[Arguments, Result]", kernel)
+
+
+class Uncompiled(UserWarning):
+    """Loops run without the compiler: what they give is the same, and it takes long."""
+
+
+@cache
+def _say_uncompiled() -> None:
+    warnings.warn(
+        "numba is not installed: loops run uncompiled, with the same results, slowly; "
+        "install tabularium-dp[run]",
+        Uncompiled,
+        stacklevel=2,
+    )
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import brentq, linprog, minimize, nnls
 
 from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.noise_distributions import NoiseCurve
@@ -133,6 +132,7 @@ class BudgetProblem:
 
         Precision grows with the loss, or faster, so that the goals' own distance brackets it.
         """
+        from scipy.optimize import brentq
 
         def beyond(logarithm: float) -> float:
             return math.log(self.feasibility(math.exp(logarithm) * shape))
@@ -249,6 +249,8 @@ class BudgetProblem:
 
         It is looked for in logarithms of losses, where steps are factors and ties are linear.
         """
+        from scipy.optimize import minimize
+
         parts, cells = start[free] / start[free].sum(), self._cells
         ties = self._ties.factors[free]
         ties = ties[:, ties.any(axis=0)]
@@ -309,6 +311,8 @@ class BudgetProblem:
 
     def _drives(self, losses: Floats) -> Floats:
         """Return the parts of the budget that goals cause: multipliers that hold the optimum in balance."""
+        from scipy.optimize import nnls
+
         _, rates, goals = self._tangents(losses, 10 * _TIGHT)
         ties = self._ties.factors
         multipliers = nnls(((rates * losses) @ ties).T, losses @ ties)[0]
@@ -317,6 +321,8 @@ class BudgetProblem:
 
     def _gap(self, losses: Floats) -> float:
         """Return the largest part of the budget that could be saved, by linear programming on tangents."""
+        from scipy.optimize import linprog
+
         values, rates, _ = self._tangents(losses, 1.0)
         scale = np.where(losses > 0, losses, losses.max())
         bound = linprog(

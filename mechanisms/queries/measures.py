@@ -450,7 +450,7 @@ class MeasuredAttribute(Attribute):
     about
         How its values are bounded, as a sentence.
     shown
-        What is published of it in the table, and the share of a quantile.
+        What is published of it in the table, where a query can ask for it, and the share of a quantile.
     alike
         What is equal for measures that add up the same.
     """
@@ -460,7 +460,7 @@ class MeasuredAttribute(Attribute):
     unit: float = 1.0
     signed: bool = False
     about: str = ""
-    shown: tuple[Measure, float] = ("sum", 0.5)
+    shown: tuple[Measure | None, float] = ("sum", 0.5)
     alike: object = None
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:

@@ -49,6 +49,7 @@ from tabularium.ledger.durable_files import make_folder
 from tabularium.ledger.refusals import StorageFailed
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
+from tabularium.validations.redaction import bare_errors
 
 State = Literal["arrived", "started", "failed", "refused", "published", "quarantined", "gone", "deleted"]
 Refusal = Literal["data", "manifest", "period published", "period taken"]
@@ -258,10 +259,7 @@ class Claims:
         except IntegrityError:
             raise
         except DBAPIError:
-            failure = _failed("does not answer, or may not be written")
-        else:
-            return
-        raise failure
+            raise _failed("does not answer, or may not be written") from None
 
 
 def drop_found(product: str, name: str, **values: Any) -> Drop:
@@ -287,6 +285,7 @@ def slot_of(product: str, period: str) -> str:
     return f"{product}/{period}"
 
 
+@bare_errors
 def _engine(home: Home) -> Engine:
     try:
         url = make_url(os.environ.get(_VARIABLE) or home.ledger_url)
@@ -306,10 +305,8 @@ def _engine(home: Home) -> Engine:
             url = url.set(database=str(home.beside_ledger / "arrivals.db"))
         os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError:
-        failure = _failed("cannot be opened")
-    else:
-        return _in_a_file(url)
-    raise failure
+        raise _failed("cannot be opened") from None
+    return _in_a_file(url)
 
 
 # Kept, for a watcher asks several times a second: an engine remembers how its statements are written.

@@ -22,11 +22,13 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, read_manifest, see_name
 from tabularium.tasks.arrival.places import is_drop
+from tabularium.validations.redaction import bare_errors
 
 _BLOCK = 1 << 20
 _DAY = 86_400.0
 
 
+@bare_errors
 def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | None = None) -> Path:
     """Copy files into an inbox as one drop, and say last what they are.
 
@@ -70,7 +72,6 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
     _see_files(files)
     _manifest([{"name": file.name, "size": _size(file), "sha256": "0" * 64} for file in files], inbox, period)
     aside, unnamed = place / f".{drop.name}.{secrets.token_hex(4)}.part", f".{MANIFEST}"
-    failure: InputError
     try:
         _clear_remains(drop)
         aside.mkdir()
@@ -89,16 +90,14 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
         sync_folder(drop)
         sync_folder(place)
     except OSError as error:
-        failure = InputError(
+        raise InputError(
             f"the drop could not be written ({error.strerror})",
             where=str(place),
             hint="make room or give the right to write there, and deliver again",
-        )
-    else:
-        return drop
+        ) from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    raise failure
+    return drop
 
 
 def _see_free(drop: Path) -> None:
@@ -132,13 +131,12 @@ def _clear_remains(drop: Path) -> None:
                 shutil.rmtree(part, ignore_errors=True)
 
 
+@bare_errors
 def _size(file: Path) -> int:
-    failure: InputError
     try:
         return file.stat().st_size
     except OSError as error:
-        failure = _unreadable(file, error)
-    raise failure
+        raise _unreadable(file, error) from None
 
 
 def _unreadable(file: Path, error: OSError) -> InputError:
@@ -166,19 +164,17 @@ def _copied(file: Path, aside: Path) -> dict[str, object]:
     raise failure
 
 
+@bare_errors
 def _manifest(files: list[dict[str, object]], inbox: Inbox, period: str) -> bytes:
     """Return a manifest, which the inbox would read."""
     told = {"product": inbox.product, "period": period, "files": files}
     text = (json.dumps(told, indent=2) + "\n").encode()
-    failure: InputError
     try:
         read_manifest(text, inbox.limits)
     except DropRefused as error:
-        failure = InputError(
+        raise InputError(
             f"the inbox would refuse this drop: its manifest {error.what}",
             where=f"inbox {inbox.address}",
             hint=error.hint,
-        )
-    else:
-        return text
-    raise failure
+        ) from None
+    return text

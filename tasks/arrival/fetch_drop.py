@@ -29,7 +29,7 @@ from tabularium.tasks.arrival.inboxes import Inbox, inbox_of
 from tabularium.tasks.arrival.manifest import DropRefused, NamedFile
 from tabularium.tasks.arrival.places import Place, opened
 from tabularium.tasks.runtime.run import Run, drop_of
-from tabularium.validations.redaction import note_data_opened
+from tabularium.validations.redaction import bare_errors, note_data_opened
 
 _BLOCK = 1 << 20
 
@@ -137,8 +137,7 @@ def refused_by_its_files(drop: Path | None) -> Iterator[None]:
         if not ours or isinstance(error, DataRefused):
             raise
         where = "the drop" if error.where.startswith("source") else error.where
-        failure = InputRefused(error.what, where=where, hint="drop it again as the spec says")
-    raise failure
+        raise InputRefused(error.what, where=where, hint="drop it again as the spec says") from None
 
 
 def no_room(what: str) -> InputRefused:
@@ -146,6 +145,7 @@ def no_room(what: str) -> InputRefused:
     return InputRefused(f"{what} does not fit on its disk", where="workspaces", hint="free some space")
 
 
+@bare_errors
 def _copy_all(inbox: Inbox, drop: Drop, files: tuple[NamedFile, ...], folder: Path) -> None:
     try:
         place = opened(inbox.address)
@@ -154,14 +154,11 @@ def _copy_all(inbox: Inbox, drop: Drop, files: tuple[NamedFile, ...], folder: Pa
     except TabulariumError:
         raise
     except Exception as error:
-        failure = InputMissing(
+        raise InputMissing(
             f"the inbox does not answer ({type(error).__name__})",
             where=f"inbox of {drop.product}",
             hint="check that it is up, and the rights of this user",
-        )
-    else:
-        return
-    raise failure
+        ) from None
 
 
 def _copy(place: Place, drop: Drop, file: NamedFile, target: Path) -> None:

@@ -85,7 +85,7 @@ def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
 
     Of choices nothing: they are positions, which do not add up.
     """
-    if layout.chosen:
+    if not layout.adds_up:
         return promised.model_copy(update=dict.fromkeys(type(promised).model_fields, False))
     return promised.model_copy(update={"nonnegativity": False}) if layout.signed else promised
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tree_over
 from tabularium.tasks.count.slabbed_counts import Counts
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.domains.number_text import number_of, of_group
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.universes.universe import test_of
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def engine_columns(
     else:
         group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
         low, high = (of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
-        most, step = of_group(group, measure.widths, "int64"), measure.step
+        most, step = of_group(group, measure.widths, "int64"), measure.grid
         value = number_of(table, raw[measure.of])
         # Clamped before it is put on the grid, so that nothing overflows, and after: nothing rounds out.
         shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
@@ -82,16 +81,12 @@ def add_up(
     times = np.int64(1) if weight is None else weight[some].astype(np.int64)
     group = np.int64(0) if groups is None else groups[some]
     low, width = (np.array(each, np.int64)[group] for each in (measure.lows, measure.widths))
-    if measure.form == "total":
-        np.add.at(array, at, (steps + low) * times)
-    elif measure.form == "pair":
-        np.add.at(array, 2 * at, steps * times)
-        np.add.at(array, 2 * at + 1, (width - steps) * times)
-    elif measure.form == "tree":
-        for nodes in tree_over(measure.width + 1).nodes_of(steps):
-            np.add.at(array, measure.parts * at + nodes, times)
+    weights = np.broadcast_to(times, steps.shape)
+    if measure.by_value:
+        powers = [weights, steps]
     else:
-        np.add.at(array, measure.parts * at + steps, times)
+        powers = [weights * steps**power for power in range(measure.powers + 1)]
+    measure.add(array, at, powers, low, width)
 
 
 def _between(value: Any, low: Any, high: Any) -> Any:

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabularium.tasks.count.contributions import NOTHING, add_up
+from tabularium.tasks.count.contributions import NOTHING
 from tabularium.tasks.count.slabbed_counts import Counts
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 
 OUTSIDE = -1
 
@@ -52,7 +52,7 @@ class Counted:
     def keys(self) -> tuple[str, ...]:
         """The columns that its rows are grouped by."""
         cell = self.columns[0]
-        by_value = self.measured is not None and self.measured.form in ("tree", "choice")
+        by_value = self.measured is not None and self.measured.by_value
         return (cell, self.columns[1]) if by_value else (cell,)
 
     @property
@@ -63,10 +63,16 @@ class Counted:
         value, *weights = self.columns[1:]
         some = " AND ".join(f"{name} <> {NOTHING}" for name in self.columns[1:])
         weight = weights[0] if weights else "1"
-        found = {f"{value}_weights": f"SUM(CASE WHEN {some} THEN {weight} ELSE 0 END)"}
-        if len(self.keys) == 1:
-            found[f"{value}_sum"] = f"SUM(CASE WHEN {some} THEN {value} * {weight} ELSE 0 END)"
-        return {name: f"CAST({sql} AS bigint)" for name, sql in found.items()}
+        terms = [" * ".join([*([value] * power), weight]) for power in range(self._powers + 1)]
+        return {
+            f"{value}_power{power}": f"CAST(SUM(CASE WHEN {some} THEN {term} ELSE 0 END) AS bigint)"
+            for power, term in enumerate(terms)
+        }
+
+    @property
+    def _powers(self) -> int:
+        """Up to which power values are added up in the engine: those that rows are grouped by are not."""
+        return 0 if self.measured is None or self.measured.by_value else self.measured.powers
 
     def add(self, rows: dict[str, Counts]) -> None:
         """Add rows of its own set."""
@@ -76,17 +82,12 @@ class Counted:
             np.add.at(self.array, at, rows["number"][inside])
             return
         measure, value, groups = self.measured, self.columns[1], self.groups(at)
-        weights = rows[f"{value}_weights"][inside]
-        if len(self.keys) > 1:
-            add_up(self.array, at, measure, rows[value][inside], weights, groups)
-            return
-        sums, group = rows[f"{value}_sum"][inside], np.int64(0) if groups is None else groups
+        powers = [rows[f"{value}_power{power}"][inside] for power in range(self._powers + 1)]
+        group = np.int64(0) if groups is None else groups
         low, width = (np.array(each, np.int64)[group] for each in (measure.lows, measure.widths))
-        if measure.form == "total":
-            np.add.at(self.array, at, sums + low * weights)
-        else:
-            np.add.at(self.array, 2 * at, sums)
-            np.add.at(self.array, 2 * at + 1, width * weights - sums)
+        if measure.by_value:
+            powers.append(rows[value][inside])
+        measure.add(self.array, at, powers, low, width)
 
 
 def grouped_sql(cells: str, arrays: Sequence[Counted]) -> tuple[str, pa.Schema]:

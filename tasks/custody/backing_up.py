@@ -33,7 +33,7 @@ from tabularium.ledger.durable_files import sync_folder
 from tabularium.ledger.measurement.store import MeasurementStore, read_head
 from tabularium.ledger.records import TRANSITIONS
 from tabularium.ledger.refusals import MeasurementDamaged
-from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
+from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.arrival.claims import Claims
 from tabularium.tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
 from tabularium.tasks.publish.kept_documents import KEPT
@@ -49,6 +49,7 @@ from tabularium.tasks.publish.release_folder import (
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.secret_command import secret_command
 from tabularium.validations.certificate import CERTIFICATE
+from tabularium.validations.redaction import os_errors_as
 
 FORMAT = 1
 ABOUT, LEDGER = "about.json", "ledger.txt"
@@ -94,25 +95,21 @@ def backup(home: Home, target: Path, lock: Lock) -> Written:
     if os.path.lexists(target):
         raise InputError("is there already", where=str(target), hint="name a new folder")
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
-    failure: TabulariumError
-    try:
-        aside.mkdir(mode=0o700, parents=True)
-        written = _write(home, aside, target, lock)
-        sync_folder(aside)
-        aside.rename(target)
-        sync_folder(target.parent)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "it does not read back as it was written"
-        failure = InputError(
-            f"the backup could not be written: {reason}",
-            where=str(target),
-            hint="make room, give the right to write there, or name another folder",
-        )
-    else:
-        return written
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    raise failure
+    with os_errors_as(
+        InputError,
+        "the backup could not be written: {reason}",
+        where=target,
+        hint="make room, give the right to write there, or name another folder",
+    ):
+        try:
+            aside.mkdir(mode=0o700, parents=True)
+            written = _write(home, aside, target, lock)
+            sync_folder(aside)
+            aside.rename(target)
+            sync_folder(target.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    return written
 
 
 def _write(home: Home, aside: Path, target: Path, lock: Lock) -> Written:

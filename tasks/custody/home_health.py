@@ -33,6 +33,7 @@ from tabularium.tasks.arrival.inboxes import Inbox, inboxes
 from tabularium.tasks.arrival.manifest import MANIFEST
 from tabularium.tasks.arrival.places import is_drop
 from tabularium.tasks.publish.release_folder import publication_folders
+from tabularium.tasks.runtime.extras import EXTRAS
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.secret_command import VARIABLE, secret_command
 from tabularium.tasks.runtime.stage import sanitised
@@ -91,12 +92,14 @@ def _versions() -> Iterator[Look]:
     wrong = []
     for line in metadata.requires(_PROGRAM) or ():
         requirement = Requirement(line)
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+        extras = [each for each in ("", *EXTRAS) if _is_asked(requirement, each)]
+        if not extras:
             continue
         try:
             found = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            wrong.append(f"{requirement.name} is missing")
+            if "" in extras or "run" in extras:
+                wrong.append(f"{requirement.name} is missing")
             continue
         if not requirement.specifier.contains(found, prereleases=True):
             wrong.append(f"{requirement.name} {found} is not {requirement.specifier}")
@@ -104,6 +107,10 @@ def _versions() -> Iterator[Look]:
         yield Look("versions", "fail", f"{said}: {', '.join(wrong)}", "install with the constraints file")
     else:
         yield Look("versions", "ok", said)
+
+
+def _is_asked(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 def _modes(home: Home) -> Iterator[Look]:

@@ -21,7 +21,7 @@ from tabularium.ledger.durable_files import make_folder, sync_folder
 from tabularium.ledger.records import EMPTY, Head
 from tabularium.ledger.refusals import Conflict
 from tabularium.ledger.verify import Verified
-from tabularium.mechanisms.errors import InputError, TabulariumError
+from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about
 from tabularium.tasks.custody.scratch import scratch as scratch_folder
@@ -29,6 +29,7 @@ from tabularium.tasks.custody.sealing import Lock, unseal
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.release_folder import HEADS, PLACE, PUBLIC, Access, make_readable_folder
 from tabularium.tasks.runtime.home import Home
+from tabularium.validations.redaction import os_errors_as
 
 
 @dataclass(frozen=True)
@@ -65,38 +66,34 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
     """
     read_about(source)
     whole = exported.verify_export(source / LEDGER)
-    failure: TabulariumError
-    try:
-        with scratch_folder(home) as scratch:
-            unseal(source, lock, scratch)
-            bases = _bases(scratch, publications)
-            moves = _moves(scratch, home, bases)
-            for path, target in moves.items():
-                if target.exists() and not filecmp.cmp(path, target, shallow=False):
-                    raise InputError(
-                        "another file is there than the backup's, and is not replaced; nothing was put back",
-                        where=str(target),
-                        hint="restore into a new home (--home), or move that file away",
-                    )
-            is_back = _holds(home, whole.head)
-            accesses = _accesses(scratch)
-            for path, target in moves.items():
-                _put(path, target, accesses.get(path))
-            if not is_back:
-                exported.restore(source / LEDGER, home.ledger_url)
-            _put_claims(scratch / CLAIMS, home)
-            _say_what_is_current(home, bases)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = InputError(
-            f"the backup could not be put back: {reason}",
-            where=str(getattr(error, "filename", None) or home.path),
-            hint="make room or give the right to write there (--publications names another folder), and run "
-            "again",
-        )
-    else:
-        return PutBack(whole, len(moves), [str(base) for base in bases])
-    raise failure
+    failing = os_errors_as(
+        InputError,
+        "the backup could not be put back: {reason}",
+        where=home.path,
+        hint="make room or give the right to write there (--publications names another folder), and run "
+        "again",
+        named=True,
+    )
+    with failing, scratch_folder(home) as scratch:
+        unseal(source, lock, scratch)
+        bases = _bases(scratch, publications)
+        moves = _moves(scratch, home, bases)
+        for path, target in moves.items():
+            if target.exists() and not filecmp.cmp(path, target, shallow=False):
+                raise InputError(
+                    "another file is there than the backup's, and is not replaced; nothing was put back",
+                    where=str(target),
+                    hint="restore into a new home (--home), or move that file away",
+                )
+        is_back = _holds(home, whole.head)
+        accesses = _accesses(scratch)
+        for path, target in moves.items():
+            _put(path, target, accesses.get(path))
+        if not is_back:
+            exported.restore(source / LEDGER, home.ledger_url)
+        _put_claims(scratch / CLAIMS, home)
+        _say_what_is_current(home, bases)
+    return PutBack(whole, len(moves), [str(base) for base in bases])
 
 
 def _bases(scratch: Path, publications: Path | None) -> list[Path]:

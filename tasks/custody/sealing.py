@@ -109,7 +109,7 @@ def seal(folder: Path, members: Iterable[Member], lock: Lock) -> dict[str, str]:
     closed = lock.close(key)
     _write(folder / KEY, closed)
     if lock.passphrase and lock.open(closed, KEY) != key:
-        raise OSError
+        raise OSError(0, "it does not read back as it was written")
     digests: dict[str, str] = {}
     with (folder / SEALED).open("xb") as file:
         (folder / SEALED).chmod(0o600)
@@ -120,7 +120,7 @@ def seal(folder: Path, members: Iterable[Member], lock: Lock) -> dict[str, str]:
         file.flush()
         os.fsync(file.fileno())
     if {name: digest for name, digest, _ in _unsealed(folder / SEALED, key, None)} != digests:
-        raise OSError
+        raise OSError(0, "it does not read back as it was written")
     return digests
 
 

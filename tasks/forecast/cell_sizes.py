@@ -20,7 +20,7 @@ from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.parts.table_parts import Table
 
 SMALL = 0.1
@@ -75,9 +75,9 @@ class CellSizes:
     def over(self, table: Table, level: str, measure: Measure) -> float | None:
         """Return what a rate is over in a typical cell; of public numbers the median of the level."""
         for known in (*self.loaded.known, *self.loaded.figures):
-            if known.name == measure.over:
+            if known.name == measure.denominator:
                 return _median(_at_level(self.loaded, known, level))
-        other = next(each for each in self.loaded.spec.tables if each.name == measure.over)
+        other = next(each for each in self.loaded.spec.tables if each.name == measure.denominator)
         return self.typical.get(other.name, {}).get(level if other.along == table.along else "")
 
 

@@ -6,29 +6,87 @@
                                                          ├─▶ margins ─▶ warnings of useless numbers
     size of the spec, or a published release ─▶ cells ───┘
 
-Variances are those of :mod:`tabularium.tasks.plan`. Nothing here opens data.
+Variances are those of :mod:`tabularium.tasks.plan`. Nothing here opens data. Sums and counts have the margin
+of their noise, whatever the size of a cell. The others are put through the tests that a release puts them
+through, with the numbers that the cell is expected to have; each kind of measure says which. Weights are not
+known: every record is taken to have the largest one, and what comes of it is the least margin there can be.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Floats
-from tabularium.mechanisms.noise_distributions import NoiseCurve
+from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
+from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import EMPTY, chance_if_empty
 from tabularium.tasks.forecast.cell_sizes import CellSizes, small_of
-from tabularium.tasks.forecast.number_margins import Noise, NumberMargin, noise_of_choice
 from tabularium.tasks.plan.array_margins import ArrayMargin
 from tabularium.tasks.plan.planned_model import PlannedModel, depends_on_data
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure_fields import CHOICE_MARGIN, Measure
-from tabularium.validations.spec.measures.noise_scales import array_noise
+from tabularium.validations.spec.measures.measure import SIZES, Measure, Noise, noise_scale
 from tabularium.validations.spec.parts.table_parts import Table
+
+
+@dataclass(frozen=True)
+class NumberMargin:
+    """How the margin of one number follows: a count where ``reading`` has no measure.
+
+    Attributes
+    ----------
+    reading
+        Of its array, with the bounds of its group alone.
+    noise
+        In it.
+    """
+
+    reading: ArrayMargin
+    noise: Noise
+
+    @property
+    def of_noise_alone(self) -> bool:
+        """Whether it is the same in cells of all sizes."""
+        return self.reading.measure is None or self.reading.measure.linear
+
+    @property
+    def at_least(self) -> bool:
+        """Whether weights, which nobody knows before, could only widen it."""
+        measure = self.reading.measure
+        return measure is not None and measure.weight is not None and not self.of_noise_alone
+
+    def shown(self, records: float, times: float = 1.0) -> bool:
+        """Whether a mean or rate of so many records is told from noise, and published; as :meth:`margin`."""
+        noise, measure = self.noise.smaller(times), self.reading.measure
+        compared = None if measure is None else measure.expected_comparison(records, noise)
+        return compared is None or float(chance_if_empty(*map(np.array, compared))) <= EMPTY
+
+    def margin(self, records: float, times: float = 1.0) -> float:
+        """Return the margin in a cell of so many records, in the unit of what is published.
+
+        Parameters
+        ----------
+        records
+            In the cell; of a rate over other numbers what it is over.
+        times
+            Were the noise so many times smaller.
+        """
+        noise, measure = self.noise.smaller(times), self.reading.measure
+        if measure is None or measure.linear:
+            half = float(margins(noise.variance, self.reading.level, whole=self.reading.whole, **noise.alone))
+            return self.reading.shown(half * self.reading.step)
+        if not records > 0:
+            return math.inf
+        half = measure.expected_half(records, noise, self.reading.level)
+        unit = 10.0**measure.decimals
+        return math.ceil(half * unit - 1e-6) / unit
+
 
 NEXT_TO_NOTHING = 1e-6
 """Loss in the place of one that buys an error nobody knows before: what is measured so says nothing."""
@@ -164,11 +222,7 @@ class _Forecast:
         for array in spec.arrays:
             table = tables[array.name.partition("-")[0]]
             for level, depth in self.model.shown(array.name).items():
-                if (
-                    array.measured is not None
-                    and array.measured.form == "choice"
-                    and not self._loss(array, level)
-                ):
+                if array.measured is not None and not array.measured.adds_up and not self._loss(array, level):
                     continue  # no number of a level follows from choices below it
                 layout = self.model.agreement.layouts[array.name]
                 nodes = [0] if layout.along is None else layout.along.depth[: layout.nodes] == depth
@@ -195,18 +249,21 @@ class _Forecast:
         typical = self.sizes.typical.get(table.name, {}).get(level)
         reading, released = self.model.reading(array.name), table.name in self.sizes.released
         if array.measured is None:
-            alone = _alone(1, self._loss(array, level), self._definition)
+            loss = self.loaded.spec.losses.get((array.name, level))  # None where it is not measured
+            alone = {SIZES[self._definition]: noise_scale(self._definition, loss, 1)} if loss else {}
             number = None if depends_on_data(table) else NumberMargin(reading, Noise(variance, alone))
             yield Expected(table.name, level, "count", "", None, cells, number, typical, released)
             return
         for name, measure in array.measures.items():
             for place, group in enumerate(measure.groups):
-                own = _of_group(measure, place)
-                noise = self._noise(array, level, own, place, variance * (own.largest / measure.largest) ** 2)
+                own = measure.of_group(place)
+                spread = variance * (own.largest / measure.largest) ** 2
+                loss = self.loaded.spec.losses.get((array.name, level), Fraction(0))
+                noise = measure.cell_noise(spread, loss, self._definition, place)
                 at = typical
-                if measure.over is not None:
+                if measure.denominator is not None:
                     at = self.sizes.over(table, level, measure)
-                    noise = Noise(noise.variance, {}, over=self._over(measure, table, level, variances))
+                    noise = replace(noise, over=self._over(measure, table, level, variances))
                 number = NumberMargin(ArrayMargin(own, reading.whole, reading.level), noise)
                 yield Expected(table.name, level, name, group, own, cells, number, at, released)
 
@@ -214,21 +271,9 @@ class _Forecast:
     def _definition(self) -> Definition:
         return self.loaded.spec.privacy.definition
 
-    def _noise(self, array: Table, level: str, own: Measure, place: int, variance: float) -> Noise:
-        loss = self.loaded.spec.losses.get((array.name, level))
-        if own.form == "choice":
-            assert loss is not None  # noqa: S101 - the caller has looked
-            confidence = float(self.loaded.spec.publication.confidence)
-            scale, _ = array_noise(array, loss, confidence, self._definition, place)
-            curve = NoiseCurve(self._definition, float(own.heaviest))
-            beside = curve.precision(np.array([float(loss * (own.margin_share or CHOICE_MARGIN))]))[0]
-            return noise_of_choice(scale or 0.0, 1 / float(beside))
-        alone = _alone(own.largest, float(loss or 0), self._definition) if own.kind == "sum" else {}
-        return Noise(variance, alone)
-
     def _over(self, measure: Measure, table: Table, level: str, variances: dict[str, Floats]) -> float:
         """Return the variance of what a rate is over; 0 where it is public."""
-        other = next((each for each in self.loaded.spec.tables if each.name == measure.over), None)
+        other = next((each for each in self.loaded.spec.tables if each.name == measure.denominator), None)
         if other is None:
             return 0.0
         layout = self.model.agreement.layouts[other.name]
@@ -236,17 +281,3 @@ class _Forecast:
             return float(variances[other.name].max())
         there = layout.along.depth[: layout.nodes] == layout.along.levels.index(level)
         return float(variances[other.name][there].max())
-
-
-def _of_group(measure: Measure, place: int) -> Measure:
-    """Return a measure with the bounds of one group for all."""
-    if measure.by is None:
-        return measure
-    return measure.model_copy(update={"start": measure.bottoms[place], "end": measure.tops[place]})
-
-
-def _alone(largest: float, loss: float, definition: Definition) -> dict[str, float]:
-    """Return the scale of a single measurement; nothing where it is not measured."""
-    if not loss:
-        return {}
-    return {"scale": largest / loss} if definition == "pure" else {"sigma": largest / (2 * loss) ** 0.5}

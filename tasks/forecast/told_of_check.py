@@ -10,6 +10,7 @@ from tabularium.tasks.forecast.forecast import Expected, InCell
 from tabularium.tasks.forecast.useless_numbers import warnings_of
 from tabularium.tasks.plan.figures import in_figures
 from tabularium.validations.spec.exact_facts import Neighbours, in_words, stopping
+from tabularium.validations.spec.measures.kinds import KINDS
 from tabularium.validations.spec.parts.privacy_part import Privacy
 from tabularium.validations.spec.summary import Summary
 
@@ -171,18 +172,15 @@ def _about_margins(summary: Summary, expected: Sequence[Expected]) -> Iterator[s
         + (" once tables and levels agree" if agree else "")
         + ("; small counts have less." if summary.spec.postprocessing.nonnegativity else ".")
     )
-    measures = {each.measure.form: each for each in expected if each.measure is not None}
+    notes = {each.measure.margin_note for each in expected if each.measure is not None}
     sized = [each for each in expected if each.in_cells]
     if any(each.released for each in sized):
         yield "A typical cell has the median of the release's cells that hold something, a small one a tenth."
     if any(not each.released for each in sized):
         yield "A typical cell has the records of its table over the cells of its level, a small one a tenth."
-    if "pair" in measures:
-        yield "± of a mean or rate is that of the worst between its bounds."
-    if any(each.measure is not None and each.measure.over is not None for each in sized):
-        yield "± of a rate over other numbers is for a rate of all of them; smaller rates have less."
-    if "tree" in measures or "choice" in measures:
-        yield "± of a quantile is for values that lie evenly between its bounds; crowded values have less."
+    for note in dict.fromkeys(kind.margin_note for kind in KINDS):
+        if note is not None and note in notes:
+            yield note
     if any(table.prior for table in summary.spec.tables):
         names = [table.name for table in summary.spec.tables if table.prior]
         yield f"Drawn towards their prior, counts of {', '.join(names)} mostly have less."

@@ -13,27 +13,15 @@ from collections.abc import Iterator, Sequence
 from tabularium.mechanisms.accounting import Definition
 from tabularium.tasks.forecast.forecast import Expected, InCell
 from tabularium.tasks.plan.figures import in_figures
+from tabularium.validations.spec.measures.measure import OF_SUM
 
-OF_COUNT = 0.3
-"""Largest margin of a useful count or sum, in parts of it."""
-OF_BOUNDS = 0.5
-"""Largest margin of a useful mean or quantile, in parts of the width of its bounds."""
-OF_RATE = 0.25
-"""Largest margin of a useful rate, in parts of what it is per."""
 _TIMES = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0)
 
 
 def largest_useful(expected: Expected, records: float) -> float:
     """Return the margin from which on a number of a cell of so many records is of little use."""
     measure = expected.measure
-    if measure is None:
-        return OF_COUNT * records
-    if measure.test is not None:
-        return OF_RATE * measure.span
-    if measure.kind == "sum":
-        middle = max(abs(measure.bottom), abs(measure.top)) / 2
-        return OF_COUNT * records * measure.heaviest * middle
-    return OF_BOUNDS * (measure.top - measure.bottom)
+    return OF_SUM * records if measure is None else measure.largest_useful(records)
 
 
 def useless(expected: Expected, cell: InCell) -> bool:
@@ -67,7 +55,7 @@ def _in_words(first: Expected, *, finer: bool, coarser: str | None, definition: 
     cell, measure = first.in_cells[0], first.measure  # type: ignore[index]
     of = f"in a typical cell of {in_figures(cell.records)}"
     unit = f" {measure.shown_unit}" if measure is not None and measure.shown_unit else ""
-    if measure is not None and measure.kind not in ("sum", "rate", "percent"):
+    if measure is not None and measure.test is None and not measure.linear:
         of += f", and its bounds are {measure.top - measure.bottom:,} apart"
     said = f"±{in_figures(cell.margin)}{unit} {of}" if cell.shown else f"not even shown {of}"
     where = where_of(first) + (" and below" if finer else "")

@@ -213,12 +213,12 @@ def margins_of(
     covered: dict[str, Covered] = {}
     for table in spec.arrays:
         name, layout, about = table.name, Layout.of(run.loaded, table), _about(table, known[table.name])
-        if table.measured is not None and table.measured.kind != "sum":
+        if table.measured is not None and table.measured.margin_method is not None:
             level = float(spec.publication.confidence)
             shown, known_of = (whole_of(run.loaded, layout, each) for each in (published, base))
             over = None if shown is None or known_of is None else (shown.values, known_of)
             half, shown_at = measure_half(layout, published[name].values, base[name], level, over)
-            about["margins"]["method"] = "beside" if table.measured.form == "choice" else "inverted"
+            about["margins"]["method"] = table.measured.margin_method
             about["margins"] |= {"shown": shown_at} if shown_at else {}
         elif name in exact:
             covered[name] = cover_exactly(
@@ -236,7 +236,7 @@ def margins_of(
         made |= {name: Margins(each.all(), made[name].about) for name, each in covered.items()}
         return _of_zeros(post, made, published, covered)
     # Margins of means, quantiles and rates are not simulated, and no other number depends on theirs.
-    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
+    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.linear]
     for clipped in (False, True):
         names = [name for name in plain if post.clips(name) == clipped]
         wanted = {name: base[name] for name in exact if name in names}

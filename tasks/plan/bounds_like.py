@@ -26,7 +26,8 @@ from tabularium.tasks.plan.figures import in_figures
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
+from tabularium.validations.spec.measures.of_column import OfColumn
 from tabularium.validations.spec.parts.table_parts import Table
 
 KNOWN_WELL = 0.2
@@ -75,7 +76,7 @@ def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
         _proposed(loaded, table, name, measure, release)
         for table in loaded.spec.tables
         for name, measure in table.measures.items()
-        if measure.test is None  # of a rate there is nothing to bound
+        if isinstance(measure, OfColumn)
     )
 
 
@@ -96,14 +97,18 @@ def with_bounds(loaded: Loaded, bounds: Sequence[Bounds]) -> Loaded:
 
 def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release: Released) -> Bounds:
     def kept(why: str) -> Bounds:
-        return Bounds(table.name, name, measure.bottom, measure.top, measure.step, new=False, why=why)
+        return Bounds(table.name, name, measure.bottom, measure.top, measure.grid, new=False, why=why)
 
-    if not isinstance(measure.start, int) or not isinstance(measure.end, int):
-        return kept("they differ by group")
-    if measure.bottom < 0:
-        return kept("means and medians say nothing of how far values lie below zero")
-    binned = measure.form not in ("total", "pair")
-    wanted = measure.kind if binned else "mean"
+    why_not = {
+        "they differ by group": measure.by is not None,
+        "means and medians say nothing of how far values lie below zero": measure.bottom < 0,
+        f"none are proposed for a {measure.in_words}": not measure.plannable and measure.rank is None,
+    }
+    for reason, holds in why_not.items():
+        if holds:
+            return kept(reason)
+    wanted = measure.level_of or "mean"
+    binned = wanted != "mean"
     known = [each for each in _known(release, measure.of) if each[0] == wanted]
     if not known:
         return kept(f"the release publishes no {wanted} of {measure.of} that is known well")
@@ -120,10 +125,10 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
     noise = _noise(loaded, table, name, measure)
     times = min(max(math.log(records / noise), LEAST), MOST) if records > noise else LEAST
     end, step = _rounded(measure, times * above)
-    width, of = end - measure.bottom, records if measure.kind == "mean" else 1.0
+    width, of = end - measure.bottom, records if not measure.linear else 1.0
     beyond = math.exp(-width / above)
     lost = in_figures(records * above * beyond / of)
-    spread = noise * (width if measure.kind == "mean" else end) / of
+    spread = noise * (width if not measure.linear else end) / of
     why = (
         f"{said}. If values fall off exponentially, {beyond:.2g} of their total lies beyond the bound: a "
         f"{measure.kind} of {records:,.0f} records loses {lost}, and has "
@@ -139,16 +144,16 @@ def _known(release: Released, column: str) -> Iterator[tuple[str, float, str]]:
             if measure.of != column or measure.test is not None:
                 continue
             values, margins = release.columns(table.name, name, f"{name}_margin")
-            kind, well = measure.kind, _well(values, margins)
-            if kind == "sum":
+            kind, well = measure.level_of, _well(values, margins)
+            if measure.linear:
                 counts, reach = release.columns(table.name, "count", "margin")
                 well = well & _well(counts, reach)
                 if measure.weight is not None:
                     continue
                 values = np.divide(values, counts, out=np.full_like(values, np.nan), where=counts > 0)
-            for value in values[well]:
-                mean = measure.form in ("total", "pair")
-                yield "mean" if mean else kind, float(value), f"{name} in table {table.name}"
+                kind = "mean"
+            for value in () if kind is None else values[well]:
+                yield str(kind), float(value), f"{name} in table {table.name}"
 
 
 def _well(values: Floats, margins: Floats) -> Bools:
@@ -180,5 +185,5 @@ def _rounded(measure: Measure, width: float) -> tuple[int, Fraction]:
     """Return a bound so far above ``from``, or a little farther, and a step that divides both."""
     unit = 10.0 ** math.floor(math.log10(width))
     whole = max(1, round(next(each for each in _ROUND if each * unit >= width * (1 - 1e-9)) * unit))
-    step = whole // (STEPS if measure.form in ("total", "pair") else BINS)
+    step = whole // (STEPS if measure.level_of in (None, "mean") else BINS)
     return measure.bottom + whole, Fraction(math.gcd(step, measure.bottom) or 1)

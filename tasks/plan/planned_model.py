@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -205,8 +204,7 @@ def _sensitivity(array: Table, definition: Definition) -> float:
     measure = array.measured
     if measure is None:
         return 1.0
-    # Of a tree each level has its part of ε, so that they add; of ρ, so that their squares do.
-    return measure.largest * (measure.levels if definition == "pure" else math.sqrt(measure.levels))
+    return measure.largest * measure.folds(definition)
 
 
 def depends_on_data(table: Table) -> bool:

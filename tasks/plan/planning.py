@@ -193,9 +193,9 @@ class _Planner:
             reading = self._readings[name]
             for level, depth in self.model.shown(name).items():
                 own = wanted.get((name, level))
-                if own and reading.of_pair:
+                if own and reading.by_records:
                     found[name, level] = self.aims[own[0]]
-                elif reading.foretold and not reading.of_pair:
+                elif reading.foretold and not reading.by_records:
                     found[name, level] = Aim(name, level, depth, 1.0, None, "")
         return found
 

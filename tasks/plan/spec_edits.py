@@ -15,6 +15,7 @@ import yaml
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.finished_plan import Plan
 from tabularium.validations.spec.load import examine
+from tabularium.validations.spec.measures.of_column import OfColumn
 from tabularium.validations.spec.parts.table_parts import Table
 
 _Edit = tuple[int, int, str]
@@ -56,7 +57,7 @@ def _measure_edits(text: str, node: Any, plan: Plan, table: Table) -> list[_Edit
         wanted = {}
         if plan.split(table.name):
             wanted["share"] = _quoted(measure.share or Fraction(0))
-        if plan.bounded and (table.name, name) in new:
+        if plan.bounded and (table.name, name) in new and isinstance(measure, OfColumn):
             wanted |= {"from": str(measure.start), "to": str(measure.end), "step": _quoted(measure.step)}
         edits += _set(text, inside, wanted, before=next(iter(_mapping(inside))))
     return edits

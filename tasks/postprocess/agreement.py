@@ -53,7 +53,7 @@ class Agreement:
         alike: dict[object, dict[object, list[Table]]] = {None: {None: []}}
         for array in loaded.spec.arrays:
             adds: object = array.measured and adds_alike(array.measured, loaded.domains)
-            if array.measured is not None and array.measured.form == "choice":
+            if array.measured is not None and not array.measured.adds_up:
                 adds = array.name
             own = alike.setdefault(adds, {})
             own.setdefault(key_of(array, loaded.domains), []).append(array)

@@ -18,7 +18,7 @@ from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.domains.levels import nodes_to
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure_fields import PART, Measure
+from tabularium.validations.spec.measures.measure import PART, Measure
 
 Floats = NDArray[np.float64]
 Nodes = slice | NDArray[np.intp]
@@ -59,14 +59,14 @@ def whole_at(
 ) -> Callable[[Nodes], Estimate] | None:
     """Return what gives the numbers that a rate is over at some nodes; as :func:`whole_of`."""
     measure = layout.table.measured
-    if measure is None or measure.over is None:
+    if measure is None or measure.denominator is None:
         return None
     for known in (*loaded.known, *loaded.figures):
-        if known.name == measure.over:
+        if known.name == measure.denominator:
             _, values = known_on_tree(loaded, known)
             shown = _spread(loaded, layout, known.flat, values, known.along is not None)
             return lambda nodes: Estimate(_rows(shown, nodes), np.zeros((1, 1)))
-    other = next(table for table in loaded.spec.tables if table.name == measure.over)
+    other = next(table for table in loaded.spec.tables if table.name == measure.denominator)
     names = [name for name in other.dimensions if name != other.along]
     found = estimates[other.name]
     # Without a hierarchy of its own, or along one that this table has too: the spec's own check.
@@ -81,11 +81,11 @@ def total_over(
 ) -> float | None:
     """Return the total of what a rate is over; None where it is over its own records, or is none."""
     for known in (*loaded.known, *loaded.figures):
-        if known.name == measure.over:
+        if known.name == measure.denominator:
             return float(known.values.sum())
-    if measure.over is None:
+    if measure.denominator is None:
         return None
-    return float(estimates[measure.over].values[layouts[measure.over].parents < 0].sum())
+    return float(estimates[measure.denominator].values[layouts[measure.denominator].parents < 0].sum())
 
 
 def _spread(loaded: Loaded, layout: Layout, names: Sequence[str], values: Floats, treed: bool) -> Floats:

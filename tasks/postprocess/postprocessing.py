@@ -20,6 +20,7 @@ from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.estimate_files import measured_tree
 from tabularium.tasks.postprocess.mapped_arrays import Room
 from tabularium.tasks.postprocess.together import Agreed
+from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.load import Loaded
 
 VERSION = 5
@@ -102,6 +103,7 @@ class PostProcessor:
             estimates = self.apply(step, estimates, variances=False).estimates
         return estimates
 
+    @bare_errors
     def dry_run(self) -> None:
         """Take empty tables and the invariants of the spec through all steps.
 
@@ -119,9 +121,6 @@ class PostProcessor:
         try:
             self.finish(empty)
         except MechanismError as error:
-            failure = MechanismError(
+            raise MechanismError(
                 error.what, where="invariants", hint=f"{error.hint}; nothing was charged"
-            )
-        else:
-            return
-        raise failure
+            ) from None

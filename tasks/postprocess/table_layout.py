@@ -134,9 +134,9 @@ class Layout:
         return self.table.measured is not None and self.table.measured.signed
 
     @property
-    def chosen(self) -> bool:
-        """Whether its numbers are what was chosen in each cell, and no sums over records."""
-        return self.table.measured is not None and self.table.measured.form == "choice"
+    def adds_up(self) -> bool:
+        """Whether its numbers are sums over records, which those of several cells make together."""
+        return self.table.measured is None or self.table.measured.adds_up
 
     @property
     def nodes(self) -> int:

@@ -175,7 +175,7 @@ class Together:
     @property
     def chosen(self) -> bool:
         """Whether it is what was chosen in each cell, which neither adds up nor agrees with anything."""
-        return any(layout.chosen for layout in self.layouts.values())
+        return any(not layout.adds_up for layout in self.layouts.values())
 
     @property
     def alone(self) -> bool:

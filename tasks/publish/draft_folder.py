@@ -23,21 +23,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabularium.ledger import AwaitingReview, Draft
-from tabularium.ledger.durable_files import make_folder, sync_folder
+from tabularium.ledger.durable_files import make_folder
 from tabularium.ledger.refusals import unknown_release
-from tabularium.mechanisms.errors import LedgerError, PlaceClosed, PublicationError, TabulariumError
+from tabularium.mechanisms.errors import LedgerError, PublicationError
 from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger
 from tabularium.tasks.publish.kept_documents import keep_statement
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.release_folder import (
     PUBLIC,
     Access,
-    aside_of,
     check_release,
     check_statement,
-    clear_remains,
-    make_durable,
-    make_readable_folder,
+    new_folder,
     release_folder,
     try_writing,
 )
@@ -46,13 +43,14 @@ from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.sign_release import settled_statement, sign_release
+from tabularium.validations.redaction import bare_errors
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class DraftLocation:
     """Where a draft lies, where it is to be published, and the tallies that are published with it.
 
     Attributes
@@ -67,7 +65,8 @@ class LaidOut:
     tallies_fence: int
 
     @classmethod
-    def of(cls, home: Home, release_id: str) -> LaidOut:
+    @bare_errors
+    def of(cls, home: Home, release_id: str) -> DraftLocation:
         """Read it from the home.
 
         Raises
@@ -79,12 +78,11 @@ class LaidOut:
         try:
             return cls(**json.loads(path.read_bytes()))
         except (OSError, ValueError, TypeError):
-            failure = PublicationError(
+            raise PublicationError(
                 "where this draft lies is not known in this home",
                 where=f"release {release_id}",
                 hint=f"give the home that laid it out (--home), or restore {path} from the backup",
-            )
-        raise failure
+            ) from None
 
 
 def draft_folder(run: Run, release_id: str) -> Path:
@@ -94,7 +92,7 @@ def draft_folder(run: Run, release_id: str) -> Path:
     return run.loaded.folder / spec.publication.review.folder / spec.product / spec.period / release_id
 
 
-def officers_alone(run: Run) -> Access:
+def draft_access(run: Run) -> Access:
     """Return who may read a draft: its owner, and the officers' group if the spec names one.
 
     Raises
@@ -122,15 +120,15 @@ def _unfit_group(name: str, what: str) -> PublicationError:
     )
 
 
-def place_of(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, Access]:
+def target_folder(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, Access]:
     """Return where a release is written whole, and who may read it there: a draft, or what is public.
 
     A draft that was laid out stays where it was, whatever the spec says meanwhile.
     """
     if reviewed:
         known = _record(run.installation, release_id).exists()
-        draft = Path(LaidOut.of(run.installation, release_id).draft) if known else None
-        return draft or draft_folder(run, release_id), officers_alone(run)
+        draft = Path(DraftLocation.of(run.installation, release_id).draft) if known else None
+        return draft or draft_folder(run, release_id), draft_access(run)
     return release_folder(run, release_id), PUBLIC
 
 
@@ -143,18 +141,20 @@ def check_draft_folder(run: Run) -> None:
         Naming the folder, or the group.
     """
     if run.loaded.spec.publication.review is not None:
-        officers_alone(run)
+        draft_access(run)
         try_writing(draft_folder(run, run.release_id).parent)
 
 
 @stage("lay out the draft")
-def lay_out(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, certificate: str) -> None:
+def register_draft(
+    run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, certificate: str
+) -> None:
     """Record which draft of a release there is, in the home and then in the ledger; again changes nothing."""
     review = run.loaded.spec.publication.review
     assert review is not None  # noqa: S101 - only what is to be reviewed is laid out
     name = measured.release_id
-    (draft, _), release = place_of(run, name, reviewed=True), release_folder(run, name)
-    laid_out = LaidOut(
+    (draft, _), release = target_folder(run, name, reviewed=True), release_folder(run, name)
+    laid_out = DraftLocation(
         str(draft),
         str(release),
         "" if tallied is None else tallied.release_id,
@@ -165,7 +165,7 @@ def lay_out(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, 
     record.unlink(missing_ok=True)
     make_once(record, json.dumps(asdict(laid_out)).encode())
     with open_ledger(run) as ledger:
-        ledger.drafted(name, measured.fence, digest=certificate, criteria=review.criteria)
+        ledger.submit_draft(name, measured.fence, digest=certificate, criteria=review.criteria)
     note(f"the draft lies in {draft}, for {review.group or 'its owner alone'} to read")
 
 
@@ -195,7 +195,7 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
     PublicationError
         If the draft is not the one that was accepted, or cannot be published.
     """
-    laid_out = LaidOut.of(home, release_id)
+    laid_out = DraftLocation.of(home, release_id)
     draft, charge = require_accepted(home, ledger, release_id), ledger.charge(release_id)
     if charge is None:
         raise unknown_release(release_id)
@@ -219,37 +219,18 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
 def remove_draft(home: Home, release_id: str) -> None:
     """Remove the draft of a release about which an officer has decided, if there is one still."""
     if _record(home, release_id).exists():
-        shutil.rmtree(LaidOut.of(home, release_id).draft, ignore_errors=True)
+        shutil.rmtree(DraftLocation.of(home, release_id).draft, ignore_errors=True)
 
 
 def _copy(home: Home, ledger: Ledger, source: Path, target: Path, draft: Draft) -> None:
     """Put a copy of a draft into its place, signed, if every byte of it is the one that was accepted."""
     require_whole(source, draft)
-    aside = aside_of(target)
-    failure: TabulariumError
-    try:
-        make_readable_folder(target.parent)
-        clear_remains(target)
-        shutil.copytree(source, aside, copy_function=shutil.copyfile)
+    what = "the accepted draft could not be published: {reason}"
+    hint = "make room or give the right to write there, and accept it again, or run again"
+    with new_folder(target, what=what, hint=hint) as aside:
+        shutil.copytree(source, aside, copy_function=shutil.copyfile, dirs_exist_ok=True)
         require_whole(aside, draft)
         sign_release(home, ledger, aside)
-        make_durable(aside)
-        aside.rename(target)
-        sync_folder(target.parent)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        if isinstance(error, shutil.Error):  # of the first file that could not be copied
-            reason = str(error.args[0][0][2])
-        failure = PlaceClosed(
-            f"the accepted draft could not be published: {reason}",
-            where=str(target.parent),
-            hint="make room or give the right to write there, and accept it again, or run again",
-        )
-    else:
-        return
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    raise failure
 
 
 def require_whole(folder: Path, draft: Draft) -> None:
@@ -301,7 +282,7 @@ def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
     if draft.needed > 1:
         decides = f"{draft.signed} officers have accepted it"
     raise AwaitingReview(
-        f"is laid out as a draft in {LaidOut.of(home, release_id).draft}, and {decides}",
+        f"is laid out as a draft in {DraftLocation.of(home, release_id).draft}, and {decides}",
         where=f"release {release_id}",
         hint=f"{command} accept {release_id} {rest}, or: {command} withhold {release_id} "
         f"--criterion {draft.criteria[0]} {rest}",

@@ -1,10 +1,11 @@
-"""The rows of a table, made when they are wanted: no more at once than a row group of Parquet holds."""
+"""The rows of a table, made when they are wanted, and what the spec says of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,15 @@ from numpy.typing import NDArray
 
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.domains.domains import Domain
+from tabularium.validations.public_files import MIB
 from tabularium.validations.spec.large_tables import fits
+from tabularium.validations.spec.model import ReleaseSpec
 
 ROWS = 1 << 20
 """Rows of a row group, and of all that is held at once."""
+QUALITY = "quality"
+_NUMBER = 64  # bytes that a number takes as text, and what stands around it
+_HISTOGRAM = 64 * MIB  # bytes of text: it has a row for each size that there is
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +116,16 @@ class Labels:
         return columns
 
 
+def crossed(codes: Mapping[str, Sequence[str]], first: int, last: int) -> dict[str, pa.DictionaryArray]:
+    """Return the codes of some rows, the last one left out, where dimensions are crossed as in a `Shape`."""
+    rows, found, inner = np.arange(first, last), {}, 1
+    for name in reversed(list(codes)):
+        places = pa.array((rows // inner % max(len(codes[name]), 1)).astype(np.int32))
+        found[name] = pa.DictionaryArray.from_arrays(places, pa.array(list(codes[name]), pa.string()))
+        inner *= max(len(codes[name]), 1)
+    return found
+
+
 class _Places:
     """Indices, every one ``each`` times, and that again and again to ``total`` rows."""
 
@@ -137,3 +153,123 @@ class _Places:
 
 def _texts(names: tuple[str, ...]) -> pa.Array:
     return pa.array(list(names), pa.string())
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What the spec says of the rows of one table or histogram.
+
+    Attributes
+    ----------
+    layout
+        None for a histogram, whose rows have no codes.
+    nodes
+        The nodes that are published, in the order of the rows.
+    labels
+        Columns of codes and labels, in their order.
+    flagged
+        Whether a column of quality flags stands before the numbers.
+    numbers
+        Columns of numbers.
+    whole
+        Whether they are whole.
+    measures
+        Columns of numbers behind them, of measures; they need not be whole.
+    possible
+        Which of the cells have a row, in any shape; None for all.
+    """
+
+    name: str
+    layout: Layout | None
+    nodes: NDArray[np.int64]
+    labels: tuple[str, ...]
+    flagged: bool
+    numbers: tuple[str, ...]
+    whole: bool
+    measures: tuple[str, ...] = ()
+    possible: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of(cls, spec: ReleaseSpec, name: str, layout: Layout | None) -> Shape:
+        """Return what a spec says of a table, or of a histogram, which has no layout."""
+        if layout is None:
+            return cls(name, None, np.arange(0), (), False, ("size", "number"), whole=True)
+        nodes = np.arange(layout.nodes)
+        if not spec.postprocessing.consistency:
+            nodes = np.unique(np.concatenate(list(layout.cuts.values())))
+        labels = Labels(layout, nodes[:1]).names
+        flagged = spec.publication.quality is not None
+        whole = spec.postprocessing.rounding
+        own = tuple(column for each in layout.table.measures for column in (each, f"{each}_margin"))
+        return cls(name, layout, nodes, labels, flagged, ("count", "margin", *own), whole=whole, measures=own)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are; None for a histogram, of which nobody knows."""
+        return None if self.layout is None else len(self.nodes) * self.layout.cells
+
+    @property
+    def domains(self) -> list[Domain]:
+        """Of the columns of codes."""
+        return [] if self.layout is None else [*self.layout.others, *filter(None, [self.layout.along])]
+
+    @property
+    def largest_text(self) -> int:
+        """How many bytes a file with all rows as lines of text may have."""
+        if self.layout is None or self.rows is None:
+            return _HISTOGRAM
+        along = (
+            () if self.layout.along is None else (self.layout.along.node_codes, self.layout.along.node_labels)
+        )
+        texts = [*along, *(each for domain in self.layout.others for each in (domain.codes, domain.labels))]
+        # At most four bytes a character, and quotes are doubled; a level's name and a flag are short.
+        longest = sum(8 * max(map(len, each), default=0) + _NUMBER for each in texts)
+        return MIB + self.rows * (longest + _NUMBER * (8 + 2 * len(self.layout.table.measures)))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns, in their order."""
+        numbers = [name for each in self.numbers for name in (each, *self._flags_behind(each))]
+        return [*self.labels, *([QUALITY] if self.flagged else []), *numbers]
+
+    @property
+    def flags(self) -> list[str]:
+        """Names of the columns of flags."""
+        behind = [name for each in self.numbers for name in self._flags_behind(each)]
+        return [QUALITY, *behind] if self.flagged else []
+
+    def _flags_behind(self, column: str) -> list[str]:
+        """Return the column of flags that stands behind the margins of a measure."""
+        place = self.measures.index(column) if self.flagged and column in self.measures else 0
+        return [f"{self.measures[place - 1]}_{QUALITY}"] if place % 2 else []
+
+    @property
+    def dimensions(self) -> dict[str, tuple[str, ...]]:
+        """Column of codes -> the codes that are published, as rows cross them, the last one fastest."""
+        if self.layout is None:
+            return {}
+        along, others = self.layout.along, {each.name: each.codes for each in self.layout.others}
+        nodes = {} if along is None else {along.name: tuple(along.node_codes[node] for node in self.nodes)}
+        return {**nodes, **others}
+
+    @property
+    def texts(self) -> list[str]:
+        """Names of the columns that are texts."""
+        return [*self.labels, *self.flags]
+
+    def parts(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield rows a million at a time: how many, and the codes and labels that stand there."""
+        if self.layout is None:
+            return
+        labels = Labels(self.layout, self.nodes)
+        for start, stop in pairwise([*range(0, labels.rows, ROWS), labels.rows]):
+            some = labels.of(start, stop)
+            shown = {name: column for name, column in some.items() if name in self.labels}
+            if self.possible is None:
+                yield stop - start, shown
+                continue
+            some_rows = self.possible.reshape(-1)[start:stop]
+            yield (
+                int(some_rows.sum()),
+                {name: each.filter(pa.array(some_rows)) for name, each in shown.items()},
+            )

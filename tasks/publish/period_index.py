@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +27,7 @@ from tabularium.mechanisms.errors import PlaceClosed, PublicationError
 from tabularium.tasks.publish.release_folder import PUBLIC, aside_of, certificate_in
 from tabularium.tasks.runtime.progress import note
 from tabularium.validations.public_files import Unreadable, read_plain
+from tabularium.validations.redaction import os_errors_as
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger
@@ -54,25 +54,21 @@ def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
         If another process has been at it for a minute.
     """
     named = hashlib.sha256(f"{period.parent.name}\0{period.name}".encode()).hexdigest()
-    try:
-        with hold(ledger, f"index-{named[:32]}", wait=_WAIT_SECONDS):
-            told = period_index(ledger, period)
-            for name in (INDEX, CURRENT):  # what was cut off
-                for aside in period.glob(f".{name}.*.partial"):
-                    aside.unlink()
-            _write_index(period, told)
-            here = {each["release_id"] for each in told["releases"] if each["whole"]}
-            _point_to(period, told["current"] if told["current"] in here else None)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PlaceClosed(
-            f"what is current in this period could not be written: {reason}",
-            where=str(period),
-            hint="make room or give the right to write there, and give the command again; the ledger has it",
-        )
-    else:
-        return told
-    raise failure
+    failing = os_errors_as(
+        PlaceClosed,
+        "what is current in this period could not be written: {reason}",
+        where=period,
+        hint="make room or give the right to write there, and give the command again; the ledger has it",
+    )
+    with failing, hold(ledger, f"index-{named[:32]}", wait=_WAIT_SECONDS):
+        told = period_index(ledger, period)
+        for name in (INDEX, CURRENT):  # what was cut off
+            for aside in period.glob(f".{name}.*.partial"):
+                aside.unlink()
+        _write_index(period, told)
+        here = {each["release_id"] for each in told["releases"] if each["whole"]}
+        _point_to(period, told["current"] if told["current"] in here else None)
+    return told
 
 
 def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:

@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,9 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from tabularium.ledger.durable_files import sync_folder
 from tabularium.mechanisms.accounting import Event
-from tabularium.mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
+from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.check.check import Checked
 from tabularium.tasks.last_published import last_release
 from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger
@@ -44,9 +42,8 @@ from tabularium.tasks.postprocess.stages import CONFLICTS
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.certificate import Contents, certificate
 from tabularium.tasks.publish.documents.making import altered_document, without_documents, write_documents
-from tabularium.tasks.publish.draft_folder import place_of
-from tabularium.tasks.publish.formats.parquet_files import rows_into_parquet
-from tabularium.tasks.publish.formats.writers import write_formats
+from tabularium.tasks.publish.draft_folder import target_folder
+from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tabularium.tasks.publish.priors import copy_prior
@@ -56,16 +53,14 @@ from tabularium.tasks.publish.published_tables import (
     histogram_table,
 )
 from tabularium.tasks.publish.release_folder import (
-    aside_of,
     check_release,
     check_statement,
-    clear_remains,
     digest_of,
     files_in,
-    make_durable,
-    make_readable_folder,
+    new_folder,
 )
-from tabularium.tasks.publish.side_by_side import side_by_side
+from tabularium.tasks.publish.row_writers import rows_into_parquet
+from tabularium.tasks.publish.run_parallel import run_parallel
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.published_digits import all_in_digits
 from tabularium.tasks.published_heads import StampedHead, leave_head
@@ -121,34 +116,19 @@ def publish(
         not this release. Nothing half-written stays under the final name.
     """
     reviewed = run.loaded.spec.publication.review is not None
-    target, access = place_of(run, measured.release_id, reviewed=reviewed)
-    aside = aside_of(target)
-    failure: TabulariumError
-    try:
-        make_readable_folder(target.parent, access)
-        clear_remains(target)
-        aside.mkdir(mode=0o700)
+    target, access = target_folder(run, measured.release_id, reviewed=reviewed)
+    hint = (
+        "make room or give the right to write there, and run again; the noise is drawn and paid for and will "
+        "be used as it is"
+    )
+    with new_folder(target, access, what="the release could not be written: {reason}", hint=hint) as aside:
         digest = _write_all(run, measured, tallied, estimates, margins, checked, aside)
-        if target.exists():
+        there = target.exists()
+        if there:
             digest = _adopt(run, target, measured, aside)
-            return PublishedHandle.of(target, digest, _statement(run, target, adopt=True))
-        signed = _statement(run, aside, adopt=False)
-        make_durable(aside, access)
-        aside.rename(target)
-        sync_folder(target.parent)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PlaceClosed(
-            f"the release could not be written: {reason}",
-            where=str(target.parent),
-            hint="make room or give the right to write there, and run again; the noise is drawn and paid for "
-            "and will be used as it is",
-        )
-    else:
-        return PublishedHandle.of(target, digest, signed)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    raise failure
+            shutil.rmtree(aside)
+        signed = _statement(run, target if there else aside, adopt=there)
+    return PublishedHandle.of(target, digest, signed)
 
 
 def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str:
@@ -379,6 +359,6 @@ def _digests(aside: Path, known: Mapping[str, str] | None = None) -> dict[str, s
     """Return the digest of every file; those that are known have not been touched since."""
     found = {str(path.relative_to(aside)): path for path in sorted(files_in(aside))}
     new = [name for name in found if name not in (known or {})]
-    fresh = zip(new, side_by_side([partial(digest_of, found[name]) for name in new]), strict=True)
+    fresh = zip(new, run_parallel([partial(digest_of, found[name]) for name in new]), strict=True)
     digests = {**(known or {}), **dict(fresh)}
     return {name: digests[name] for name in found}

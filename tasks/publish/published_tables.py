@@ -21,7 +21,7 @@ from tabularium.tasks.publish.quality import FLAGS, SUPPRESSED, flags, measure_f
 from tabularium.tasks.published_digits import in_digits
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.parts.output_options import Quality
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
 

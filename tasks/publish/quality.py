@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.parts.output_options import Limits, Quality
 
 RELIABLE, UNRELIABLE, SUPPRESSED, UNKNOWN, ZERO, EXACT = range(6)
@@ -72,7 +72,7 @@ def measure_flags(
     """
     kind, limits = rules.limits_of(measure)
     size = np.abs(numbers) if kind == "value" else np.broadcast_to(reach, numbers.shape)
-    zero = (numbers == 0) & (measure.kind == "sum" and not measure.signed)
+    zero = (numbers == 0) & (measure.linear and not measure.signed)
     found = _judged(numbers, margins, size, limits, zero=zero)
     found[np.isnan(numbers) | blank] = SUPPRESSED
     found[exact] = EXACT

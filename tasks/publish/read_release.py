@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.public_folder import named, plain_files
-from tabularium.tasks.public_tables import MOST_CELLS, open_csv, open_parquet
-from tabularium.tasks.publish.frames import Labels
+from tabularium.tasks.public_folder import plain_files
+from tabularium.tasks.public_tables import MOST_CELLS
+from tabularium.tasks.publish.formats.base import TableFormat, formats_of, known_rows, reading_format
+from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.release_folder import (
     certificate_at,
     check_release,
@@ -36,7 +34,6 @@ from tabularium.tasks.publish.release_folder import (
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.public_files import MIB
 from tabularium.validations.spec.checks.column_checks import check_columns
 from tabularium.validations.spec.checks.invariant_checks import check_invariants
 from tabularium.validations.spec.checks.prior_checks import check_priors, copied_into
@@ -46,10 +43,8 @@ from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.yaml_lines import Document
 
-SHORTEST_ROW = 4  # bytes of a line of CSV: two numbers
-_NUMBER = 64  # bytes of CSV that a number takes, and what stands around it
 _MOST_PERIODS = 100  # that are named
-_HISTOGRAM = 64 * MIB  # bytes of CSV: it has a row for each size that there is
+_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +167,12 @@ class Released:
         for name, layout in self.layouts.items():
             cells = layout.nodes * layout.cells
             everything += cells
-            place = self.folder / f"{name}.csv"
-            shown = place.lstat().st_size // SHORTEST_ROW if os.path.lexists(place) else MOST_CELLS
+            sizes = [
+                (most, each.table_file(name))
+                for each in formats_of(self.spec)
+                if (most := each.most_rows(self.folder, name)) is not None
+            ]
+            shown, file = min(sizes, default=(MOST_CELLS, ""))
             rows = sum(len(nodes) for nodes in layout.cuts.values()) * layout.cells
             if everything > MOST_CELLS:
                 raise TooManyCells(
@@ -182,46 +181,16 @@ class Released:
                     hint="use a machine and software that hold more in memory",
                 )
             if min(cells, rows) > shown:
-                raise damaged(self.folder, f"table {name} has {cells:,} cells, which {name}.csv cannot hold")
+                raise damaged(self.folder, f"table {name} has {cells:,} cells, which {file} cannot hold")
 
-    def open_parquet(self, name: str, columns: Collection[str] | None = None) -> pa.parquet.ParquetFile:
-        """Open the Parquet file of a table, of which these columns will be read.
+    @cached_property
+    def format(self) -> TableFormat:
+        """The format that numbers are read from."""
+        return reading_format(self.spec)
 
-        Raises
-        ------
-        Unreadable
-            It is not what the spec declares, or reading it would take more memory than that.
-        """
-        with named(f"{name}.parquet"):
-            return open_parquet(self.folder / f"{name}.parquet", rows=self.rows(name), columns=columns)
-
-    def open_csv(self, name: str, ending: str = "csv") -> BinaryIO:
-        """Open a CSV file of a table, which must be no larger than the cells that the spec declares.
-
-        Raises
-        ------
-        Unreadable
-            It is, or is no plain file.
-        """
-        with named(f"{name}.{ending}"):
-            return open_csv(self.folder / f"{name}.{ending}", largest=self._largest_csv(name))
-
-    def rows(self, name: str) -> int | None:
-        """Return how many rows a table has; None for a histogram, of which nobody knows."""
-        if name not in self.layouts:
-            return None
-        return int(self.present(name).sum()) * self.layouts[name].cells
-
-    def _largest_csv(self, name: str) -> int:
-        rows = self.rows(name)
-        if rows is None:
-            return _HISTOGRAM
-        layout = self.layouts[name]
-        along = () if layout.along is None else (layout.along.node_codes, layout.along.node_labels)
-        texts = [*along, *(each for domain in layout.others for each in (domain.codes, domain.labels))]
-        # At most four bytes a character, and quotes are doubled; a level's name and a flag are short.
-        longest = sum(8 * max(map(len, each), default=0) + _NUMBER for each in texts)
-        return MIB + rows * (longest + _NUMBER * (8 + 2 * len(layout.table.measures)))
+    def shape(self, name: str) -> Shape:
+        """Return the rows of a table or histogram, as the spec has them."""
+        return Shape.of(self.spec, name, self.layouts.get(name))
 
     def present(self, name: str) -> NDArray[np.bool_]:
         """Return which nodes of a table are published, (nodes,): all, unless consistency is off."""
@@ -265,21 +234,8 @@ class Released:
         PublicationError
             The file cannot be read or lacks one of them.
         """
-        try:
-            with readable(self.folder):
-                if "parquet" in self.spec.publication.formats:
-                    with self.open_parquet(name, wanted) as parquet:
-                        frame = parquet.read(columns=list(wanted))
-                else:
-                    options = pa.csv.ConvertOptions(
-                        include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.float64())
-                    )
-                    with self.open_csv(name) as file:
-                        frame = pa.csv.read_csv(file, convert_options=options)
-            return [frame[each].cast(pa.float64()).fill_null(np.nan).to_numpy() for each in wanted]
-        except (OSError, pa.ArrowException, KeyError):
-            pass
-        raise self._misfit(name)
+        frame = self._read(name, wanted)
+        return [frame[each].cast(pa.float64()).fill_null(np.nan).to_numpy() for each in wanted]
 
     def everything(self, name: str) -> pa.Table:
         """Read all columns of a table's file: codes, labels and flags as dictionaries, the rest as numbers.
@@ -289,26 +245,23 @@ class Released:
         PublicationError
             The file cannot be read, or has other rows than the spec declares.
         """
+        found = self._read(name)
+        for place, field in enumerate(found.schema):
+            if pa.types.is_string(field.type):
+                found = found.set_column(place, field.with_type(_TEXT), found[place].cast(_TEXT))
+        return found
+
+    def _read(self, name: str, columns: Collection[str] | None = None) -> pa.Table:
+        shape = self.shape(name)
         try:
             with readable(self.folder):
-                if "parquet" in self.spec.publication.formats:
-                    with self.open_parquet(name) as parquet:
-                        return parquet.read()
-                texts = dict.fromkeys(self._texts(name), pa.dictionary(pa.int32(), pa.string()))
-                with self.open_csv(name) as file:
-                    found = pa.csv.read_csv(file, convert_options=pa.csv.ConvertOptions(column_types=texts))
-                if found.num_rows == self.rows(name) or name not in self.layouts:
-                    return found
-        except (OSError, pa.ArrowException):
+                batches = self.format.read(self.loaded, self.folder, shape, known_rows(shape), columns)
+                found = pa.Table.from_batches(batches).select(list(columns or shape.columns))
+            if shape.rows is None or found.num_rows == shape.rows:
+                return found
+        except (OSError, pa.ArrowException, KeyError, ValueError):
             pass
         raise self._misfit(name)
-
-    def _texts(self, name: str) -> list[str]:
-        if name not in self.layouts:
-            return []
-        layout = self.layouts[name]
-        flags = ("quality", *(f"{each}_quality" for each in layout.table.measures))
-        return [*Labels(layout, np.arange(layout.nodes)).names, *flags]
 
     def _misfit(self, name: str) -> PublicationError:
         return damaged(

@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from pathlib import Path
 
-from tabularium.ledger.durable_files import sync_folder
-from tabularium.mechanisms.errors import PlaceClosed, PublicationError, TabulariumError
+from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.check.check import Checked
 from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger
 from tabularium.tasks.margins.margins import MarginsHandle
 from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
 from tabularium.tasks.publish.certificate import software_versions
-from tabularium.tasks.publish.draft_folder import place_of
+from tabularium.tasks.publish.draft_folder import target_folder
 from tabularium.tasks.publish.kept_documents import kept_documents
 from tabularium.tasks.publish.publish import PublishedHandle, write_files
 from tabularium.tasks.publish.release_folder import (
-    aside_of,
     check_release,
     digest_of,
     files_in,
-    make_durable,
-    make_readable_folder,
+    new_folder,
 )
 from tabularium.tasks.published_heads import StampedHead, leave_head
 from tabularium.tasks.runtime.run import Run
@@ -41,7 +37,7 @@ def is_lost(run: Run, charge: ChargeHandle) -> bool:
     """Whether the folder of a published release, or of a draft, is gone and can be made anew."""
     if charge.state != "published" and not charge.drafted:
         return False
-    if os.path.lexists(place_of(run, charge.release_id, reviewed=charge.drafted)[0]):
+    if os.path.lexists(target_folder(run, charge.release_id, reviewed=charge.drafted)[0]):
         return False
     return _kept(run, charge.release_id) is not None
 
@@ -66,33 +62,17 @@ def rebuild(
     with open_ledger(run) as ledger:
         charge = ledger.charge(measured.release_id)
     drafted = charge is not None and charge.state == "measured"
-    target, access = place_of(run, measured.release_id, reviewed=drafted)
-    aside = aside_of(target)
-    failure: TabulariumError
-    try:
-        make_readable_folder(target.parent, access)
-        aside.mkdir(mode=0o700)
+    target, access = target_folder(run, measured.release_id, reviewed=drafted)
+    what = "the release could not be written again: {reason}"
+    hint = "make room or give the right to write there, and run again"
+    with new_folder(target, access, what=what, hint=hint) as aside:
         write_files(run, measured, estimates, margins, checked, aside)
         for name, content in kept.items():
             (aside / name).write_bytes(content)
         _compare(aside, certificate)
         digest = check_release(aside, measured.release_id, measured.digest)
-        make_durable(aside, access)
         leave_head(run, measured.release_id, StampedHead.said(certificate.ledger.head))
-        aside.rename(target)
-        sync_folder(target.parent)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PlaceClosed(
-            f"the release could not be written again: {reason}",
-            where=str(target.parent),
-            hint="make room or give the right to write there, and run again",
-        )
-    else:
-        return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    raise failure
+    return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
 
 
 def _kept(run: Run, release_id: str) -> dict[str, bytes] | None:

@@ -20,6 +20,7 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate, OtherFormat, Rehearsed
 from tabularium.validations.public_files import Unreadable
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 _MALFORMED = (
     LookupError,
@@ -78,19 +79,14 @@ def try_writing(folder: Path) -> None:
     # What is missing is made when there is something to publish: a run that is refused leaves no folders.
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     probe = there / f".{uuid.uuid4().hex}.probe"
-    try:
+    with os_errors_as(
+        PlaceClosed,
+        "no release can be written here: {reason}",
+        where=folder,
+        hint="give the right to write there, or change publication.folder; nothing was charged",
+    ):
         probe.mkdir(mode=0o700)
         probe.rmdir()
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PlaceClosed(
-            f"no release can be written here: {reason}",
-            where=str(folder),
-            hint="give the right to write there, or change publication.folder; nothing was charged",
-        )
-    else:
-        return
-    raise failure
 
 
 @dataclass(frozen=True)
@@ -144,6 +140,32 @@ def clear_remains(target: Path) -> None:
 def aside_of(target: Path) -> Path:
     """Return a new name beside a release, under which it is written before it is renamed."""
     return target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
+
+
+@contextmanager
+def new_folder(target: Path, access: Access = PUBLIC, *, what: str, hint: str) -> Iterator[Path]:
+    """Give a folder beside ``target`` that takes its place, whole and durable, if all goes well.
+
+    A body that removes the folder puts nothing in place.
+
+    Raises
+    ------
+    PlaceClosed
+        ``what``, with the system's reason for ``{reason}``; nothing half-written stays.
+    """
+    aside = aside_of(target)
+    with os_errors_as(PlaceClosed, what, where=target.parent, hint=hint):
+        try:
+            make_readable_folder(target.parent, access)
+            clear_remains(target)
+            aside.mkdir(mode=0o700)
+            yield aside
+            if aside.exists():
+                make_durable(aside, access)
+                aside.rename(target)
+                sync_folder(target.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def check_release(
@@ -225,6 +247,7 @@ def certificate_in(folder: Path) -> tuple[bytes, Certificate]:
     return certificate_at(folder / CERTIFICATE)
 
 
+@bare_errors
 def certificate_at(path: Path) -> tuple[bytes, Certificate]:
     """Return a certificate, raw and read, in its release folder or alone.
 
@@ -242,14 +265,14 @@ def certificate_at(path: Path) -> tuple[bytes, Certificate]:
         )
     with readable(folder):
         raw = public_folder.read(folder, name)
-    failure: TabulariumError
     try:
         return raw, (Rehearsed if name == REHEARSAL else Certificate).read(raw)
     except OtherFormat as error:
-        failure = PublicationError(f"{name} {error}", where=str(folder), hint="use the version that made it")
+        raise PublicationError(
+            f"{name} {error}", where=str(folder), hint="use the version that made it"
+        ) from None
     except Unreadable as error:
-        failure = damaged(folder, f"{name} {error}")
-    raise failure
+        raise damaged(folder, f"{name} {error}") from None
 
 
 @contextmanager
@@ -258,10 +281,7 @@ def readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except Unreadable as error:
-        failure = damaged(folder, str(error))
-    else:
-        return
-    raise failure
+        raise damaged(folder, str(error)) from None
 
 
 @contextmanager
@@ -274,10 +294,9 @@ def well_formed(folder: Path) -> Iterator[None]:
     except _MALFORMED as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         at = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
-        failure = damaged(folder, f"{CERTIFICATE}, or a file beside it, says what no release says ({at})")
-    else:
-        return
-    raise failure
+        raise damaged(
+            folder, f"{CERTIFICATE}, or a file beside it, says what no release says ({at})"
+        ) from None
 
 
 def damaged(folder: Path, what: str) -> PublicationError:

@@ -25,7 +25,6 @@ from tabularium.mechanisms.queries import (
     TreeAttribute,
 )
 from tabularium.mechanisms.queries.attributes import shown_number
-from tabularium.mechanisms.queries.grammar import Measure as Asked
 from tabularium.mechanisms.queries.grammar import Query
 from tabularium.mechanisms.queries.measures import SizeHistogram
 from tabularium.mechanisms.queries.sources import MeasuredLevel, NoisySource, table_of
@@ -42,7 +41,7 @@ from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.domains.query_attributes import attribute_of, tree_of
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure_fields import Kind, Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.parts.table_parts import Table
 from tabularium.validations.universes.asked_universe import put_within
 
@@ -322,7 +321,7 @@ class ReleasedMeasure(ReleasedTable):
     @property
     def _adds_up(self) -> bool:
         """Whether what is published adds up: one number a cell, in bounds that are alike for all."""
-        return self._about.form == "total" and self._about.by is None
+        return self._about.parts == 1 and self._about.by is None
 
     @property
     def _drawn(self) -> tuple[int, ...]:
@@ -331,10 +330,10 @@ class ReleasedMeasure(ReleasedTable):
     def _noisy(self) -> NoisySource | None:
         # Where bounds differ by group, so does what a number of the array stands for; a choice adds up to
         # nothing.
-        if self._about.by is not None or self._about.form == "choice":
+        if self._about.by is not None or not self._about.adds_up:
             return None
         noisy, bins = super()._noisy(), self.asks.cells
-        if not isinstance(noisy, NoisyTable) or self._about.form != "tree":
+        if not isinstance(noisy, NoisyTable) or bins == self._about.parts:
             return noisy
         # Of a tree the single values of the grid, which have independent noise; they are counted last.
         return NoisyTable(
@@ -343,11 +342,11 @@ class ReleasedMeasure(ReleasedTable):
         )
 
     def _published(self) -> PublishedTable | None:
-        if self._about.kind != "sum" or not self._adds_up:
+        if not self._about.linear or not self._adds_up:
             return None
         about = (self.released.certificate.tables[self.name].measures or {})[self.measure]
         read = self.released.table(self.name, self.measure)
-        return self._cells(read, about, one_variance=True, unit=float(self._about.step))
+        return self._cells(read, about, one_variance=True, unit=float(self._about.grid))
 
 
 def _noise(
@@ -377,39 +376,16 @@ def _as_measured(published: PublishedTable) -> NoisyTable:
     return NoisyTable(published.axes, measured, published.noise.impossible)
 
 
-ANSWERS: dict[Kind, tuple[Asked, ...]] = {
-    "sum": ("sum",),
-    "mean": ("average", "sum"),
-    "median": ("quantile", "average", "sum"),
-    "quantile": ("quantile", "average", "sum"),
-    "rate": ("rate", "sum"),
-    "percent": ("rate", "sum"),
-}
-"""What can be computed of each kind: first what is published."""
-
-SHOWN: dict[Kind, Asked] = {
-    kind: "average" if each[0] == "rate" else each[0] for kind, each in ANSWERS.items()
-}
-"""How what is published of each kind is computed."""
-
-
 def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
     """Return a measure as the last attribute of its array, whose numbers are those of the array.
 
     See :mod:`tabularium.mechanisms.queries.measures`. Of a rate over another table the array has what
     passes its test, and that is what can be asked for.
     """
-    answers = ANSWERS[measure.kind] if measure.over is None else ("sum",)
-    if measure.by is not None or measure.form == "choice":
+    answers = measure.answers
+    if measure.by is not None or not measure.adds_up:
         answers = answers[:1]
-    bottom, top, step = float(measure.bottom), float(measure.top), float(measure.step)
-    values, unit = [1.0], step
-    if measure.test is not None and measure.form == "pair":
-        values, unit = [float(measure.span), 0.0], 1 / measure.span
-    elif measure.form == "pair":
-        values, unit = [top, bottom], 1 / measure.width
-    elif measure.form == "tree":
-        values, unit = [bottom + step * place for place in range(measure.width + 1)], 1.0
+    values, unit = measure.query_values
     codes, numbers = tuple(shown_number(value) for value in values), np.array(values)
     return MeasuredAttribute(
         name,
@@ -420,30 +396,11 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
         column="" if measure.test is not None else measure.of,
         answers=answers,
         unit=unit,
-        signed=measure.form == "total" and measure.signed,
-        about=_about(measure),
-        shown=(SHOWN[measure.kind], float(measure.rank)),
+        signed=measure.linear and measure.signed,
+        about=measure.about_query,
+        shown=(measure.query_shown, float(measure.rank or 0.5)),
         alike=(*measure.counts_alike[1:], measure.test),
     )
-
-
-def _about(measure: Measure) -> str:
-    weighed = ""
-    if measure.weight is not None:
-        weighed = f", each as often as {measure.weight.column} says, at most {measure.heaviest} times"
-    if measure.over is not None:
-        said = f"It is how many records pass `{measure.test}`{weighed}"
-        return f"{said}; what its rate is over, {measure.over}, is another number."
-    if measure.test is not None:
-        said = f"It is of records of which `{measure.test}` is true or false, {measure.shown_unit}"
-        return f"{said}{weighed}."
-    unit = f" {measure.unit}" if measure.unit else ""
-    bounds = f"{shown_number(float(measure.bottom))} to {shown_number(float(measure.top))}{unit}"
-    if measure.by is not None:
-        bounds += f", which differ by {measure.by}"
-    said = f"Values of {measure.of} count as far as their bounds, {bounds}"
-    said += f", in steps of {shown_number(float(measure.step))}"
-    return f"{said}{weighed}; records without a value are left out."
 
 
 def known_sums(known: KnownMarginal, axes: Axes, loaded: Loaded) -> KnownSums | None:

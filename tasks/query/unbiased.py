@@ -134,8 +134,8 @@ def unbiased(released: Released, name: str) -> pa.Table:
             rows = Labels(layout, np.arange(layout.nodes))
             columns = [*rows.of(0, rows.rows).items(), *_numbers(agreed[name], "estimate", "variance")]
             measures = layout.table.measures
-            for measure in (each for each in measures if measures[each].kind == "sum"):
-                array, unit = agreed[array_of(measures, name, measure)], float(measures[measure].step)
+            for measure in (each for each in measures if measures[each].linear):
+                array, unit = agreed[array_of(measures, name, measure)], float(measures[measure].grid)
                 columns += _numbers(array, measure, f"{measure}_variance", unit)
             return pa.table([column for _, column in columns], names=[each for each, _ in columns])
     raise failure

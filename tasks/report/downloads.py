@@ -8,19 +8,12 @@ from urllib.parse import quote
 
 from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains import prior_tables
+from tabularium.validations.spec.publication_formats import kind_of
 
 MOST_FILES = 60
 """Files that are listed; what is more lies in the folder, and in the certificate."""
 
-_FORMATS = {
-    ".sdmx.csv": "SDMX-CSV 2.0",
-    ".csv-metadata.json": "CSVW metadata: titles, units and code lists of the CSV",
-    ".csv": "CSV",
-    ".parquet": "Parquet",
-    ".xlsx": "Excel workbook",
-    ".jsonld": "catalogue entry (DCAT)",
-    ".sdmx.xml": "SDMX structure (XML)",
-    ".sdmx.json": "SDMX structure (JSON)",
+_DOCUMENTS = {
     ".cdx.json": "bill of materials (CycloneDX)",
     ".html": "report, for people",
     ".yaml": "entry for the registry of deployments (YAML)",
@@ -59,6 +52,8 @@ def downloads(folder: Path, told: Certificate) -> list[Download]:
 
 def _what(name: str) -> str:
     place, _, rest = name.rpartition("/")
-    kind = next((said for ending, said in _FORMATS.items() if (rest or name).endswith(ending)), "file")
+    kind = kind_of(rest or name)
+    words = next((said for ending, said in _DOCUMENTS.items() if name.endswith(ending)), "file")
+    words = words if kind is None else kind.words
     folder = place.partition("/")[0]
-    return f"{_FOLDERS[folder]} ({kind})" if folder in _FOLDERS else kind
+    return f"{_FOLDERS[folder]} ({words})" if folder in _FOLDERS else words

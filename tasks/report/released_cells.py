@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, BinaryIO, Protocol
-from weakref import finalize
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
@@ -98,16 +95,19 @@ class ReleasedCells:
         flagged = released.spec.publication.quality is not None and (flags or measure is None)
         own = ["count", "margin"] if measure is None else [measure, f"{measure}_margin"]
         column = "quality" if measure is None else f"{measure}_quality"
-        ending = "parquet" if "parquet" in released.spec.publication.formats else "csv"
         shown = [column] if flagged else []
         released.bounded()
-        with readable(released.folder):
-            if ending == "parquet":
-                file = released.open_parquet(name, [*own, *shown])
-            else:
-                with released.open_csv(name) as text:
-                    file = _as_parquet(text, released.folder / f"{name}.csv", own, shown)
-        self._columns = Columns(released.folder / f"{name}.{ending}", file, own, shown)
+        path = released.folder / released.format.table_file(name)
+        try:
+            with readable(released.folder):
+                file = released.format.as_parquet(
+                    released.loaded, released.folder, released.shape(name), [*own, *shown]
+                )
+        except (OSError, pa.ArrowException, KeyError):
+            file = None
+        if file is None:
+            raise misfit(path)
+        self._columns = Columns(path, file, own, shown)
         if self._columns.rows != self.rows:
             raise misfit(self._columns.path)
 
@@ -236,40 +236,6 @@ def _as_numbers(column: pa.ChunkedArray) -> Floats:
     if column.null_count:
         column = column.cast(pa.float64()).fill_null(np.nan)
     return np.asarray(column.to_numpy(), np.float64)
-
-
-def _as_parquet(
-    text: BinaryIO, path: Path, numbers: Sequence[str], flags: Sequence[str]
-) -> pa.parquet.ParquetFile:
-    """Copy columns of a CSV file into a file of Parquet, which can be read from any row on.
-
-    Raises
-    ------
-    PublicationError
-        It cannot be read, or lacks one of them.
-    """
-    file = TemporaryFile()  # noqa: SIM115 - it lives as long as what reads it
-    try:
-        _copy(text, numbers, flags, file)
-        found = pa.parquet.ParquetFile(file)
-        finalize(found, file.close)
-        return found
-    except (OSError, pa.ArrowException, KeyError):
-        file.close()
-    raise misfit(path)
-
-
-def _copy(text: BinaryIO, numbers: Sequence[str], flags: Sequence[str], file: IO[bytes]) -> None:
-    kinds = {**dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(flags, pa.string())}
-    options = pa.csv.ConvertOptions(include_columns=list(kinds), column_types=kinds)
-    parsing = pa.csv.ParseOptions(newlines_in_values=True)
-    with (
-        pa.csv.open_csv(text, parse_options=parsing, convert_options=options) as batches,
-        pa.parquet.ParquetWriter(file, batches.schema) as writer,
-    ):
-        for batch in batches:
-            writer.write_batch(batch)
-    file.seek(0)
 
 
 def misfit(path: Path) -> PublicationError:

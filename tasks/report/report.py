@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from tabularium.tasks.publish.formats.column_meanings import quality_in_words
+from tabularium.tasks.publish.data_dictionary import quality_in_words
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report import wording
 from tabularium.tasks.report.accuracy import Accuracy, AccuracyLine, MeasureAccuracy, MeasureLine

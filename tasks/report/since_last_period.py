@@ -28,7 +28,7 @@ from tabularium.tasks.report.released_cells import Floats, ReleasedCells
 from tabularium.tasks.report.wording import listed
 from tabularium.validations.derivation.derived_columns import tested_by
 from tabularium.validations.derivation.derived_parts import Derivation
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.parts.source_part import taken_from
 from tabularium.validations.universes.universe import test_of, universe_of
 
@@ -186,7 +186,7 @@ def _measured_otherwise(measure: Measure, before: Measure) -> str | None:
     one, other = (
         each.model_dump(mode="json", by_alias=True, exclude=_MAY_DIFFER) for each in (measure, before)
     )
-    fields = [field for field in one if one[field] != other[field]]
+    fields = [field for field in one | other if one.get(field) != other.get(field)]
     if not fields:
         return None
     return f"It is not compared with the last release, because its {listed(fields)} {_WAS[len(fields) > 1]}."
@@ -199,7 +199,7 @@ def _tested_otherwise(measure: Measure, now: Released, last: Released) -> str | 
         if now.spec.columns.get(column) != last.spec.columns.get(column):
             return f"It is not compared with the last release, because the column {column} is another."
     over = [
-        {(table.where, table.dimensions) for table in each.spec.tables if table.name == measure.over}
+        {(table.where, table.dimensions) for table in each.spec.tables if table.name == measure.denominator}
         for each in (now, last)
     ]
     if over[0] != over[1]:

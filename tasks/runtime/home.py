@@ -31,7 +31,7 @@ from tabularium.ledger.durable_files import sync_folder
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.secret_command import SECRET_BYTES, secret_command, secret_of
 from tabularium.validations.imported_later import Later
-from tabularium.validations.redaction import note_data_opened
+from tabularium.validations.redaction import bare_errors, note_data_opened
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -49,6 +49,7 @@ class Home:
     path: Path
 
     @classmethod
+    @bare_errors
     def at(cls, path: str | Path | None = None) -> Home:
         """Return the home at ``path``, or where the environment says, made if it is not there.
 
@@ -65,14 +66,12 @@ class Home:
                 chosen.chmod(0o700)
             home.workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            failure = InputError(
+            raise InputError(
                 f"this folder cannot be made or closed to other users ({error.strerror})",
                 where=str(chosen),
                 hint="name another with --home or TABULARIUM_HOME",
-            )
-        else:
-            return home
-        raise failure
+            ) from None
+        return home
 
     @classmethod
     def found(cls, path: str | Path | None = None) -> Home:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from tabularium.mechanisms.errors import DataRefused, InternalError, TabulariumError
+from tabularium.tasks.runtime.extras import not_installed
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import observed, stopping
 from tabularium.tasks.runtime.tracebacks import Unexpected, formatted, keep
@@ -138,6 +139,8 @@ def sanitised(error: BaseException, where: str, home: Home | None = None) -> Tab
     if isinstance(error, TabulariumError):
         error.__cause__ = error.__context__ = None
         return error.with_traceback(None)
+    if isinstance(error, ImportError) and (lacking := not_installed(error, where)) is not None:
+        return lacking
     if isinstance(error, OSError) and error.errno in _MENDS:
         # Some libraries put a text of their own where the system's would be.
         return InternalError(

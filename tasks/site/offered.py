@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tabularium.ledger import BadValue
-from tabularium.ledger.names import LONGEST_TEXT, is_kept
+from tabularium.ledger.names import LONGEST_TEXT, is_valid_stored_label
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.arrival.calendar_periods import first_and_last
 from tabularium.tasks.public_folder import document, largest_file, named
@@ -232,7 +232,7 @@ def _offered(folder: Path, entry: Indexed) -> Offered:
         raise _Unfit(f"{CERTIFICATE} {error}") from None
     if (said.product, said.period, said.release_id) != (*folder.parts[-3:],):
         raise _Unfit("it is another release than its folder says")
-    if odd := next((name for name in said.files if not is_kept(name, LONGEST_TEXT)), None):
+    if odd := next((name for name in said.files if not is_valid_stored_label(name, LONGEST_TEXT)), None):
         raise _Unfit(f"{CERTIFICATE} names a file that no page can name: {odd!a}")
     try:
         largest = largest_file(said)

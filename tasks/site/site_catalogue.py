@@ -1,6 +1,6 @@
 """``catalogue.jsonld`` of the site: every current release as a dataset with its files, for data portals.
 
-What a dataset and a file are said to be is in :mod:`tabularium.tasks.publish.formats.dcat_catalogue`; here
+What a dataset and a file are said to be is in :mod:`tabularium.tasks.publish.dcat`; here
 they are held together by a catalogue, and by a series for each product. A thousand releases are some hundred
 thousand statements, which rdflib takes long to hold and to write: they are gathered and written here.
 """
@@ -13,15 +13,8 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-from tabularium.tasks.publish.formats.column_meanings import title_with_period
-from tabularium.tasks.publish.formats.dcat_catalogue import (
-    CONTEXT,
-    NAME,
-    File,
-    add_dataset,
-    add_distribution,
-    ending_of,
-)
+from tabularium.tasks.publish.data_dictionary import title_with_period
+from tabularium.tasks.publish.dcat import CONTEXT, NAME, File, add_dataset, add_distribution
 from tabularium.tasks.site.offered import Offered, Shelf
 from tabularium.tasks.site.site_pages import name_of, period_page, tables_of, title_of_table
 from tabularium.validations.certificate import CERTIFICATE
@@ -102,9 +95,8 @@ def site_catalogue(shelf: Shelf, address: str, addresses: dict[str, str]) -> byt
 def _add_files(found: _Statements, base: str, folder: str, release: Offered) -> None:
     said = release.said
     titles = {each.name: title_of_table(each) for each in tables_of(release)}
-    whole = title_with_period(said.about, said.product, said.period)
+    titles[""] = title_with_period(said.about, said.product, said.period)
     for name, digest in said.files.items():
-        ending = None if "/" in name else ending_of(name)
-        if ending is not None:
+        if "/" not in name:
             file = File(name, f"{folder}{quote(name)}", release.sizes[name], digest)
-            add_distribution(found, base, said.about, file, titles.get(name.removesuffix(ending), whole))
+            add_distribution(found, base, said.about, file, titles)

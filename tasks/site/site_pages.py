@@ -13,7 +13,6 @@ from urllib.parse import quote
 from tabularium.ledger.records import SYMBOLS
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.public_folder import sha256_of
-from tabularium.tasks.publish.formats.dcat_catalogue import ending_of
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.cells_chart import Chart
 from tabularium.tasks.report.downloads import Download, downloads
@@ -25,6 +24,7 @@ from tabularium.tasks.site.account_course import courses, entities
 from tabularium.tasks.site.offered import Offered, Shelf
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.publication_formats import kind_of
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -107,11 +107,11 @@ def _files(release: Offered) -> _Files:
     tables: dict[str, list[Download]] = defaultdict(list)
     others = []
     for file in listed:
-        ending = None if "/" in file.name else ending_of(file.name)
-        if ending is None:
+        kind = None if "/" in file.name else kind_of(file.name)
+        if kind is None or not kind.title:
             others.append(file)
         else:
-            tables[titles.get(file.name.removesuffix(ending), "All tables")].append(file)
+            tables[titles.get(file.name.removesuffix(kind.ending), "All tables")].append(file)
     signed = STATEMENT in release.sizes
     return _Files([*tables.items()], others, len(said.files) - len(listed), signed)
 
@@ -174,8 +174,7 @@ def numbers_of(release: Offered) -> list[TableNumbers]:
 
 
 def _table(release: Offered, released: Released, name: str) -> TableNumbers:
-    ending = "parquet" if "parquet" in release.spec.publication.formats else "csv"
-    file = f"{name}.{ending}"
+    file = released.format.table_file(name)
     try:
         if sha256_of(release.folder, file, release.largest) != release.said.files.get(file):
             return TableNumbers(name, why_not=f"{file} is altered")

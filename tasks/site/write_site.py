@@ -21,6 +21,7 @@ from tabularium.tasks.site.site_catalogue import site_catalogue
 from tabularium.tasks.site.site_pages import name_of, pages, period_page
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable
+from tabularium.validations.redaction import os_errors_as
 
 MARK = ".tabularium-site"
 """Lies in every site: a folder that holds it may be written anew."""
@@ -117,26 +118,20 @@ def _address(release: Offered, releases: Path, there: str) -> str:
 def _put_in_place(out: Path) -> Iterator[Path]:
     """Yield a new folder that takes the place of ``out`` if all goes well; else leave all as it was."""
     aside, old = aside_of(out), aside_of(out)
-    try:
-        make_readable_folder(out.parent)
-        _folder(aside)
-        yield aside
-        if out.exists():
-            out.rename(old)
-        aside.rename(out)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = InputError(
-            f"cannot be written: {reason}", where=f"--out {out}", hint="make room, or name another folder"
-        )
-    else:
-        return
-    finally:
-        if old.exists() and not out.exists():
-            old.rename(out)
-        for left in (aside, old):
-            shutil.rmtree(left, ignore_errors=True)
-    raise failure
+    hint = "make room, or name another folder"
+    with os_errors_as(InputError, "cannot be written: {reason}", where=f"--out {out}", hint=hint):
+        try:
+            make_readable_folder(out.parent)
+            _folder(aside)
+            yield aside
+            if out.exists():
+                out.rename(old)
+            aside.rename(out)
+        finally:
+            if old.exists() and not out.exists():
+                old.rename(out)
+            for left in (aside, old):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _copied(found: Shelf, releases: Path, to: Path) -> Shelf:

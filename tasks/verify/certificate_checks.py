@@ -6,16 +6,14 @@ And whether the documents that are made of it are of this release.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib import metadata
+from pathlib import PurePath
 from typing import Any
 
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.publish.documents.making import DOCUMENTS, without_documents
 from tabularium.tasks.publish.documents.registry_entry import registry_entry
-from tabularium.tasks.publish.formats.dcat_catalogue import NAME as CATALOGUE
-from tabularium.tasks.publish.formats.format_files import files_of
-from tabularium.tasks.publish.formats.sdmx_cubes import product_id
+from tabularium.tasks.publish.formats.base import formats_of
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.verify.findings import Check, CouldNot, Failed
@@ -23,11 +21,14 @@ from tabularium.tasks.verify.subject import Subject
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
 from tabularium.validations.spec.load import spec_digest
+from tabularium.validations.spec.publication_formats import FORMATS, files_of
 
 _GROUP, _DOCUMENTS = "Certificate", "Documents"
 EXCEPTIONS = "rounding_exceptions.txt"
 _PROGRAM = "tabularium-dp"
 _REGISTRY = "registry.yaml"
+_BEGINS = {".html": b"<!doctype html>", ".xml": b"<?xml "}
+"""Ending of a document -> how it begins; every other is JSON."""
 
 
 def _spec(subject: Subject) -> None:
@@ -66,6 +67,9 @@ def _names(subject: Subject) -> str:
     missing = sorted(wanted - named.keys())
     if missing:
         raise Failed(f"it does not name {missing[0]}")
+    unknown = [name for name in spec.publication.formats if name not in FORMATS]
+    if unknown:
+        raise CouldNot(f"the format {unknown[0]}: install the package that brings it")
     foreign = sorted(named.keys() - wanted - DOCUMENTS.keys() - {EXCEPTIONS})
     if foreign:
         raise Failed(f"it names {foreign[0]!a}, which has no place in a release")
@@ -82,26 +86,19 @@ def _itself(subject: Subject) -> None:
 def _of_this_release(subject: Subject) -> str:
     """Each document is of the kind that its name says, and names what it is about."""
     spec, release = subject.released.spec, subject.certificate.release_id
-    flow = f'"DF_{product_id(subject.released.loaded)}_'
-    wanted: dict[str, tuple[Callable[[str], object], str]] = {
-        "bill-of-materials.cdx.json": (subject.document, release),
-        "report.html": (lambda name: _begins(subject, name, "<!doctype html>"), release),
-        CATALOGUE: (subject.document, f'"{spec.product}/{spec.period}"'),
-        "structure.sdmx.xml": (lambda name: _begins(subject, name, "<?xml "), flow),
-        "structure.sdmx.json": (subject.document, flow),
-    }
+    wanted = dict.fromkeys(("bill-of-materials.cdx.json", "report.html"), release)
+    for each in formats_of(spec):
+        wanted |= each.identities(subject.released.loaded)
     there = [name for name in wanted if name in subject.certificate.files]
     for name in there:
-        read, text = wanted[name]
-        read(name)
-        if text.encode() not in subject.read(name):
+        begin = _BEGINS.get(PurePath(name).suffix)
+        if begin is None:
+            subject.document(name)
+        elif not subject.read(name).startswith(begin):
+            raise Failed(f"{name} is not what its name says")
+        if wanted[name].encode() not in subject.read(name):
             raise Failed(f"{name} is not of this release")
     return f"{len(there)} documents"
-
-
-def _begins(subject: Subject, name: str, text: str) -> None:
-    if not subject.read(name).startswith(text.encode()):
-        raise Failed(f"{name} is not what its name says")
 
 
 def _registry(subject: Subject) -> str:

@@ -46,12 +46,15 @@ class Finding:
     ----------
     said
         A remark; what would be needed; or what is wrong.
+    not_installed
+        Whether it was not made for want of a library.
     """
 
     group: str
     what: str
     outcome: Outcome
     said: str = ""
+    not_installed: bool = False
 
     def as_dict(self) -> dict[str, str]:
         """Return JSON-able values."""

@@ -14,22 +14,21 @@ from tabularium.tasks.check.failed_cells import failed_cells
 from tabularium.tasks.margins.measure_margins import told_of
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.denominators import total_over
-from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.public_tables import parquet_batches
+from tabularium.tasks.publish.frames import Frame, Shape
 from tabularium.tasks.publish.measurement_files import FOLDER
 from tabularium.tasks.publish.published_tables import frame_of, histogram_table
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.certificate_checks import EXCEPTIONS
 from tabularium.tasks.verify.findings import Check, CouldNot, Failed
 from tabularium.tasks.verify.published_rows import (
-    Shape,
     numbers_of,
-    parquet_rows,
     read_rows,
     see_numbers,
     see_rows,
 )
 from tabularium.tasks.verify.remaking import described_in, remade
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Subject, failing
 from tabularium.validations.spec.measures.array_owners import array_of
 
 _GROUP = "Tables"
@@ -62,7 +61,7 @@ def _remade(subject: Subject) -> str:
 
 def _see_frame(subject: Subject, name: str, frame: Frame) -> int:
     """Compare the numbers of a table with a frame that was made again; return how many rows it has."""
-    shape, (numbers, flags) = Shape.of(subject.released, name), numbers_of(subject, name)
+    shape, (numbers, flags) = subject.released.shape(name), numbers_of(subject, name)
     see_rows(name, len(next(iter(numbers.values()))), frame.num_rows)
     done = 0
     for part in frame.parts():
@@ -88,15 +87,16 @@ def _measured(subject: Subject) -> str:
             if layout is None or tuple(array["shape"]) != layout.measured_shape(level):
                 continue
             cells = replace(
-                Shape.of(subject.released, name),
+                subject.released.shape(name),
                 nodes=layout.cuts[level],
                 flagged=False,
                 numbers=("measured",),
                 measures=(),
                 possible=layout.possible(level),
             )
-            batches = parquet_rows(subject.folder / FOLDER / array["file"], math.prod(array["shape"]))
-            read_rows(array["file"], batches, cells)
+            with failing():
+                batches = parquet_batches(subject.folder / FOLDER, array["file"], math.prod(array["shape"]))
+                read_rows(array["file"], batches, cells)
             compared += 1
     return f"{compared} measurements"
 
@@ -177,13 +177,13 @@ def _kept(subject: Subject) -> str:
     published, half, blank = {}, {}, 0
     for table in released.spec.tables:
         name, layout = table.name, released.layouts[table.name]
-        shape, (numbers, _) = Shape.of(released, name), numbers_of(subject, name)
+        shape, (numbers, _) = released.shape(name), numbers_of(subject, name)
         published[name] = _on_tree(shape, layout.nodes, layout.cells, numbers["count"], 0.0)
         margins = _on_tree(shape, layout.nodes, layout.cells, numbers["margin"], np.inf)
         half[name] = np.where(np.isnan(margins), np.inf, margins)  # anew: other checks read the column too
         for measure, about in table.measures.items():
-            if about.kind == "sum":
-                sums = _on_tree(shape, layout.nodes, layout.cells, numbers[measure], 0.0) / float(about.step)
+            if about.linear:
+                sums = _on_tree(shape, layout.nodes, layout.cells, numbers[measure], 0.0) / float(about.grid)
                 whole = released.spec.postprocessing.rounding
                 published[array_of(table.measures, name, measure)] = np.rint(sums) if whole else sums
         blank += int(np.isnan(published[name]).sum())
@@ -237,7 +237,7 @@ def _impossible(subject: Subject) -> str:
         if impossible is None:
             continue
         numbers, _ = numbers_of(subject, table.name)
-        there = impossible[Shape.of(subject.released, table.name).nodes].ravel()
+        there = impossible[subject.released.shape(table.name).nodes].ravel()
         number += int(there.sum())
         for column in ("count", "margin"):
             if (numbers[column][there] != 0).any():
@@ -245,7 +245,7 @@ def _impossible(subject: Subject) -> str:
         for name, measure in table.measures.items():
             for column in (name, f"{name}_margin"):
                 shown = numbers[column][there]
-                nothing = np.zeros_like(shown) if measure.form == "total" else np.full_like(shown, np.nan)
+                nothing = np.zeros_like(shown) if measure.parts == 1 else np.full_like(shown, np.nan)
                 if not (np.isnan(shown) | (shown == nothing)).all():
                     raise Failed(f"table {table.name} has a {column} in a cell that is impossible")
     return f"{number:,} cells" if number else "none"

@@ -8,28 +8,19 @@ these, and the measurements are as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 from numpy.typing import NDArray
 
-from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.public_folder import named
-from tabularium.tasks.public_tables import longest_text, open_parquet
-from tabularium.tasks.publish.frames import Labels
-from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.public_tables import longest_text
+from tabularium.tasks.publish.formats.base import first_format, known_rows
+from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.verify.findings import Failed
 from tabularium.tasks.verify.subject import Subject, failing
 
-_ROWS_AT_ONCE = 1 << 20
 _LONGEST_FLAG = 100  # bytes
-_BLOCK = 1 << 24  # bytes of a CSV file that are read at once
-QUALITY = "quality"
 
 Numbers = dict[str, NDArray[np.float64]]
 """Column of numbers -> its values row by row; not a number where it is blank."""
@@ -37,95 +28,6 @@ Flags = dict[str, pa.ChunkedArray]
 """Column of flags -> its flags row by row; none without quality rules."""
 Read = tuple[Numbers, Flags]
 """Numbers and flags."""
-
-
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """What the spec says of the rows of one table or histogram.
-
-    Attributes
-    ----------
-    layout
-        None for a histogram, whose rows have no codes.
-    nodes
-        The nodes that are published, in the order of the rows.
-    labels
-        Columns of codes and labels, in their order.
-    flagged
-        Whether a column of quality flags stands before the numbers.
-    numbers
-        Columns of numbers.
-    whole
-        Whether they are whole.
-    measures
-        Columns of numbers behind them, of measures; they need not be whole.
-    possible
-        Which of the cells have a row, in any shape; None for all.
-    """
-
-    name: str
-    layout: Layout | None
-    nodes: NDArray[np.int64]
-    labels: tuple[str, ...]
-    flagged: bool
-    numbers: tuple[str, ...]
-    whole: bool
-    measures: tuple[str, ...] = ()
-    possible: NDArray[np.bool_] | None = None
-
-    @classmethod
-    def of(cls, released: Released, name: str) -> Shape:
-        """Work it out for a table or histogram of a release."""
-        layout = released.layouts.get(name)
-        if layout is None:
-            return cls(name, None, np.arange(0), (), False, ("size", "number"), whole=True)
-        nodes = np.arange(layout.nodes)
-        if not released.spec.postprocessing.consistency:
-            nodes = np.unique(np.concatenate(list(layout.cuts.values())))
-        labels = Labels(layout, nodes[:1]).names
-        flagged = released.spec.publication.quality is not None
-        whole = released.spec.postprocessing.rounding
-        own = tuple(column for each in layout.table.measures for column in (each, f"{each}_margin"))
-        return cls(name, layout, nodes, labels, flagged, ("count", "margin", *own), whole=whole, measures=own)
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of all columns, in their order."""
-        numbers = [name for each in self.numbers for name in (each, *self._flags_behind(each))]
-        return [*self.labels, *([QUALITY] if self.flagged else []), *numbers]
-
-    @property
-    def flags(self) -> list[str]:
-        """Names of the columns of flags."""
-        behind = [name for each in self.numbers for name in self._flags_behind(each)]
-        return [QUALITY, *behind] if self.flagged else []
-
-    def _flags_behind(self, column: str) -> list[str]:
-        """Return the column of flags that stands behind the margins of a measure."""
-        place = self.measures.index(column) if self.flagged and column in self.measures else 0
-        return [f"{self.measures[place - 1]}_{QUALITY}"] if place % 2 else []
-
-    @property
-    def texts(self) -> list[str]:
-        """Names of the columns that are texts."""
-        return [*self.labels, *self.flags]
-
-    def parts(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-        """Yield rows a million at a time: how many, and the codes and labels that stand there."""
-        if self.layout is None:
-            return
-        labels = Labels(self.layout, self.nodes)
-        for start, stop in pairwise([*range(0, labels.rows, _ROWS_AT_ONCE), labels.rows]):
-            some = labels.of(start, stop)
-            shown = {name: column for name, column in some.items() if name in self.labels}
-            if self.possible is None:
-                yield stop - start, shown
-                continue
-            some_rows = self.possible.reshape(-1)[start:stop]
-            yield (
-                int(some_rows.sum()),
-                {name: each.filter(pa.array(some_rows)) for name, each in shown.items()},
-            )
 
 
 class Rows:
@@ -161,53 +63,16 @@ class Rows:
             raise Failed(f"{self._file} has more rows than the spec declares")
 
 
-def csv_rows(subject: Subject, shape: Shape) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the CSV file of a table; numbers that should be whole are read as whole ones."""
-    number = pa.int64() if shape.whole else pa.float64()
-    types = {**dict.fromkeys(shape.texts, pa.string()), **dict.fromkeys(shape.numbers, number)}
-    types |= dict.fromkeys(shape.measures, pa.float64())
-    try:
-        with (
-            failing(),
-            subject.released.open_csv(shape.name) as file,
-            pa.csv.open_csv(
-                file,
-                read_options=pa.csv.ReadOptions(block_size=_BLOCK),
-                parse_options=pa.csv.ParseOptions(newlines_in_values=_has_lines(shape)),
-                convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[""]),
-            ) as reader,
-        ):
-            yield from reader
-    except pa.ArrowException:
-        raise Failed(f"{shape.name}.csv is not CSV with the columns of its table") from None
-
-
-def _has_lines(shape: Shape) -> bool:
-    """Whether a label breaks over lines, so that a row may as well."""
-    if shape.layout is None:
-        return False
-    domains = [*shape.layout.others, *([shape.layout.along] if shape.layout.along else [])]
-    return any("\n" in label or "\r" in label for domain in domains for label in domain.labels)
-
-
-def parquet_rows(path: Path, rows: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a Parquet file, which must have so many; of a histogram (None) nobody knows."""
-    try:
-        with failing(), named(path.name), open_parquet(path, rows=rows) as file:
-            yield from file.iter_batches(batch_size=_ROWS_AT_ONCE // 4)
-    except pa.ArrowException:
-        raise Failed(f"{path.name} is not Parquet") from None
-
-
 def numbers_of(subject: Subject, name: str) -> Read:
     """Return the numbers and the flags of a table as its first format has them, read once."""
 
     def read() -> Read:
         subject.bounded()
-        shape, file = Shape.of(subject.released, name), subject.folder / f"{name}.{subject.base}"
-        if subject.base == "csv":
-            return read_rows(file.name, csv_rows(subject, shape), shape)
-        return read_rows(file.name, parquet_rows(file, subject.released.rows(name)), shape)
+        released = subject.released
+        shape, first = released.shape(name), first_format(released.spec)
+        with failing():
+            batches = first.read(released.loaded, subject.folder, shape, known_rows(shape))
+            return read_rows(first.label(name), batches, shape)
 
     return subject.once(f"numbers of {name}", read)
 

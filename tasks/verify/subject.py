@@ -37,10 +37,7 @@ def failing() -> Iterator[None]:
     try:
         yield
     except Unreadable as error:
-        failure = Failed(str(error))
-    else:
-        return
-    raise failure
+        raise Failed(str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +147,6 @@ class Subject:
         """The tables and histograms of the release."""
         spec = self.released.spec
         return [*(table.name for table in spec.tables), *(each.name for each in spec.histograms)]
-
-    @property
-    def base(self) -> str:
-        """The format that the others are compared with."""
-        return "csv" if "csv" in self.released.spec.publication.formats else "parquet"
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """Return what ``make`` makes, made once; where it raised, what it raised."""

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -35,12 +36,13 @@ WATCHED = (str(ROOT / "tabularium" / "mechanisms" / "histograms"), str(ROOT / "t
 
 @dataclass
 class Steps:
-    """The steps from instruction to instruction that have been taken, for each code object."""
+    """What has been reached of each code object, and the branches of it that are still to be taken."""
 
-    taken: dict[CodeType, set[tuple[int, int]]] = field(default_factory=dict)
+    reached: dict[CodeType, set[int]] = field(default_factory=dict)
+    open: dict[CodeType, dict[tuple[int, int], int]] = field(default_factory=dict)
 
     def watch(self, run: Callable[[], Any]) -> None:
-        """Run, and keep the steps."""
+        """Run, and strike out the branches that it takes."""
         sys.settrace(self._entered)
         try:
             run()
@@ -48,34 +50,44 @@ class Steps:
             sys.settrace(None)
 
     def _entered(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        if not frame.f_code.co_filename.startswith(WATCHED):
+        code, last = frame.f_code, -1
+        if not code.co_filename.startswith(WATCHED):
+            return None
+        if code not in self.open:
+            self.open[code], self.reached[code] = branches(code), set()
+        still_open, reached = self.open[code], self.reached[code]
+        if not still_open:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        taken, last = self.taken.setdefault(frame.f_code, set()), -1
 
         def step(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
             nonlocal last
             if event == "opcode":
-                taken.add((last, frame.f_lasti))
+                still_open.pop((last, frame.f_lasti), None)
                 last = frame.f_lasti
+                reached.add(last)
             return step
 
         return step
 
     def untaken(self) -> Iterator[str]:
         """Yield each branch that was never taken, as its function and the text of the condition's line."""
-        for code, taken in self.taken.items():
-            path = Path(code.co_filename)
-            instructions = list(dis.get_instructions(code))
-            reached = {to for _, to in taken}
-            for number, jump in enumerate(instructions):
-                if "JUMP" not in jump.opname or "_IF_" not in jump.opname or jump.offset not in reached:
-                    continue
-                for to in (instructions[number + 1].offset, jump.argval):
-                    if (jump.offset, to) not in taken:
-                        line = jump.positions.lineno if jump.positions and jump.positions.lineno else 0
-                        text = path.read_text().splitlines()[line - 1].strip()
-                        yield f"{code.co_qualname.partition('.<locals>.<')[0]}: {text}"
+        for code, still_open in self.open.items():
+            lines = Path(code.co_filename).read_text().splitlines()
+            for (jump, _), line in still_open.items():
+                if jump in self.reached[code]:
+                    yield f"{code.co_qualname.partition('.<locals>.<')[0]}: {lines[line - 1].strip()}"
+
+
+def branches(code: CodeType) -> dict[tuple[int, int], int]:
+    """Return both ways on from every conditional jump, each with the line of its condition."""
+    instructions = list(dis.get_instructions(code))
+    return {
+        (jump.offset, to): (jump.positions and jump.positions.lineno) or 0
+        for jump, after in pairwise(instructions)
+        if "JUMP" in jump.opname and "_IF_" in jump.opname
+        for to in (after.offset, jump.argval)
+    }
 
 
 def untaken_branches(runs: list[tuple[Mechanism, Definition]], case: Case) -> set[str]:

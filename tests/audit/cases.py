@@ -5,16 +5,19 @@ A mechanism in the registry without an entry here fails the build.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.accounting.transcript import CHOICES, Event
+from tabularium.mechanisms import MECHANISMS
+from tabularium.mechanisms.accounting.transcript import CHOICES, Definition, Event
 from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
 from tabularium.mechanisms.limits import LARGEST_COUNT
+from tabularium.mechanisms.noise.synthetic import generator
 
 Counts = NDArray[np.int64]
 FLAT = ((1,), (2,), (7,), (16,))
@@ -313,3 +316,53 @@ CASES: dict[str, Case] = {
     ),
 }
 CASES = {name: replace(case, large=case.large or LARGE) for name, case in CASES.items()}
+
+
+def forms(*, further: Any = ()) -> Iterator[Any]:
+    """Each name, set of parameters, definition of privacy; ``further`` marks all but the first of the definitions."""
+    for name, case in CASES.items():
+        definitions = MECHANISMS[name].definitions
+        for number, parameters in enumerate(case.parameters):
+            for definition in definitions:
+                marks = further if definition != definitions[0] else ()
+                yield pytest.param(
+                    name, parameters, definition, id=f"{name}-{number}-{definition}", marks=marks
+                )
+
+
+every_form = pytest.mark.parametrize(("name", "parameters", "definition"), list(forms()))
+
+
+def some_counts(case: Case) -> Iterator[Counts]:
+    """Small counts in every shape."""
+    for shape in case.shapes:
+        yield np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape) % 5
+
+
+def mechanism_definitions() -> Iterator[tuple[str, Definition]]:
+    """Each mechanism (aliases once) under each definition that it knows."""
+    for name in CASES:
+        if MECHANISMS[name].name == name:
+            for definition in MECHANISMS[name].definitions:
+                yield name, definition
+
+
+# --- what no table is measured with by its name: measures, and mechanisms that run per region --------------
+
+#: What one record of a sum, a mean and a histogram may add, where Δ is 12.
+SUM = np.array([[0, -40], [7, 3]]), np.array([[0, -52], [7, 3]])
+MEAN = np.array([[30, 18], [0, 0]]), np.array([[35, 25], [0, 0]])
+WEIGHTS = np.array([[0, 0, 100], [5, 0, 0]]), np.array([[0, 12, 100], [5, 0, 0]])
+#: Four regions of six cells, one of them empty.
+REGIONS = generator(8).poisson(3, (4, 6)).astype(np.int64)
+REGIONS[2] = 0
+ONE = np.array([[4, 0], [0, 0]])
+OTHER = np.array([[4, 0], [0, 1]])
+
+
+def with_records(*places: tuple[int, int]) -> Counts:
+    """Return the counts with one record more at each place."""
+    found = REGIONS.copy()
+    for place in places:
+        found[place] += 1
+    return found

@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from tabularium.mechanisms import MECHANISMS
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.mechanism import Mechanism
-from tests.audit.cases import Counts
+from tests.audit.cases import CASES, Counts
 
 FALSE_ALARM = 1e-6
 RUNS = 1_000
@@ -35,7 +36,16 @@ FEWER_RUNS = 150  # for gross errors
 FEATURES = 24
 ORDERS = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 17.0)
 
+BUDGET = {"pure": Fraction(1), "zcdp": Fraction(1, 2)}
+ONE_CELL = ((4,), (5,))  # where most mechanisms have nothing to hide their noise behind
+
 Table = NDArray[np.float64]
+
+
+def must_show(name: str, definition: Definition) -> float:
+    """The share of the budget that must be seen in the outputs of the worst pair."""
+    case = CASES[name]
+    return case.shows if definition == MECHANISMS[name].definitions[0] else case.shows_zcdp
 
 
 def loss_from_outputs(

@@ -31,12 +31,27 @@ from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
 from tabularium.mechanisms.histograms.per_region import PerRegion
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.tasks.publish.certificate import installed_code
-from tests.audit.cases import CASES
-from tests.audit.estimates import FALSE_ALARM, FEWER_RUNS, RUNS, loss_from_outputs
+from tests.audit.cases import (
+    CASES,
+    MEAN,
+    ONE,
+    OTHER,
+    REGIONS,
+    SUM,
+    WEIGHTS,
+    mechanism_definitions,
+    with_records,
+)
+from tests.audit.estimates import (
+    BUDGET,
+    FALSE_ALARM,
+    FEWER_RUNS,
+    ONE_CELL,
+    RUNS,
+    loss_from_outputs,
+    must_show,
+)
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge
-from tests.audit.test_measures import MEAN, SUM, WEIGHTS
-from tests.audit.test_regions import COUNTS, ONE, OTHER, with_records
-from tests.audit.test_statistical import BUDGET, ONE_CELL, forms
 
 FILE = Path(installed_code.__file__).with_name("audits.json")
 EVERY = 8  # of the hand-made pairs; `make audit` puts the mechanism through all of them
@@ -45,7 +60,7 @@ Pair = tuple[Any, Any]
 #: Mechanism -> how it is built, and arrays that one record changes by as much as is declared.
 UNCHOSEN: dict[str, tuple[Mechanism, list[Pair]]] = {
     "bounded_sums": (BoundedSums(12), [SUM, MEAN, WEIGHTS]),
-    "per_region": (PerRegion("ahp"), [(COUNTS, with_records((2, 3))), (COUNTS, with_records((0, 0)))]),
+    "per_region": (PerRegion("ahp"), [(REGIONS, with_records((2, 3))), (REGIONS, with_records((0, 0)))]),
 }
 #: What is told apart by its outputs.
 SHOWN: dict[str, Pair] = {"bounded_sums": ([20], [32]), "per_region": (ONE, OTHER)}
@@ -108,8 +123,7 @@ def shown(name: str, definition: Definition) -> dict[str, Any]:
     """Bound the loss from outputs; raise where the bound is above what was paid."""
     case = CASES[name]
     mechanism = build(name, **case.parameters[0])
-    shows = case.shows if definition == mechanism.definitions[0] else case.shows_zcdp
-    pair, runs = (case.worst, RUNS) if shows else (ONE_CELL, FEWER_RUNS)
+    pair, runs = (case.worst, RUNS) if must_show(name, definition) else (ONE_CELL, FEWER_RUNS)
     return bounded_by_outputs(mechanism, pair, definition, runs)
 
 
@@ -140,7 +154,7 @@ def main() -> None:
     known = json.loads(FILE.read_bytes()) if FILE.exists() else {}
     asked = sys.argv[1:] or [*MECHANISMS, *UNCHOSEN]
     own = [(name, each) for name, (how, _) in UNCHOSEN.items() for each in how.definitions]
-    for name, definition in (*forms(), *own):
+    for name, definition in (*mechanism_definitions(), *own):
         if name in asked:
             mechanism, replays, outputs = audits(name, definition)
             known.setdefault(name, {})[definition] = {

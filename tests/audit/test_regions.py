@@ -16,14 +16,12 @@ from tabularium.mechanisms.channel.replay.replay_audit import Audit
 from tabularium.mechanisms.histograms.per_region import PerRegion
 from tabularium.mechanisms.mechanism import Counts
 from tabularium.mechanisms.noise.synthetic import generator
+from tests.audit.cases import ONE, OTHER, REGIONS, with_records
 from tests.audit.estimates import FEWER_RUNS, RUNS, loss_from_outputs
 from tests.audit.replays import FORCES, NotPrivateError, judge
 from tests.audit.twins.twin import Drawn
 
 BUDGET = Fraction(1, 2)
-#: Four regions of six cells, one of them empty.
-COUNTS = generator(8).poisson(3, (4, 6)).astype(np.int64)
-COUNTS[2] = 0
 MECHANISMS: dict[str, dict[str, Any]] = {
     "denoise": {},  # one draw for all
     "dawa": {},
@@ -31,14 +29,6 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "kd_tree": {},
     "structure_first": {"largest_count": 30},  # which has parallel scopes of its own
 }
-
-
-def with_records(*places: tuple[int, int]) -> Counts:
-    """Return the counts with one record more at each place."""
-    found = COUNTS.copy()
-    for place in places:
-        found[place] += 1
-    return found
 
 
 ALWAYS = [("dawa", "pure"), ("denoise", "zcdp")]
@@ -54,7 +44,7 @@ def test_a_record_loses_no_more_than_the_budget_of_one_region(name: str, definit
         for seed, force in enumerate(FORCES.values()):
             place = ((2, 3), (0, 0))[seed % 2]
             found = judge(
-                *(mechanism, COUNTS, with_records(place)),
+                *(mechanism, REGIONS, with_records(place)),
                 **{"budget": BUDGET, "definition": definition, "force": force, "seed": seed},
                 processes=processes,
             )
@@ -80,7 +70,7 @@ def test_a_unit_in_several_regions_stays_within_its_budget(name: str, definition
     record = PrivacyLoss(BUDGET, definition).for_record(3).amount
     for places in ([(0, 0), (1, 5), (2, 3)], [(2, 3), (2, 3), (2, 4)]):
         neighbour = with_records(*places)
-        found = judge(PerRegion(name), COUNTS, neighbour, budget=record, definition=definition, group=3)
+        found = judge(PerRegion(name), REGIONS, neighbour, budget=record, definition=definition, group=3)
         assert found.loss <= float(BUDGET) * (1 + 1e-9)
 
 
@@ -101,7 +91,7 @@ def test_the_whole_budget_for_each_region_of_a_unit_would_be_noticed() -> None:
     with pytest.raises(NotPrivateError):
         judge(
             PerRegion("denoise"),
-            COUNTS,
+            REGIONS,
             with_records((0, 0), (1, 5), (2, 3)),
             budget=BUDGET,
             definition="pure",
@@ -163,19 +153,16 @@ class OrderOfTheCounts(PerRegion):
 
 @pytest.mark.parametrize("kind", [SkipsEmptyRegions, OneNoiseForAll, LooksNextDoor, OrderOfTheCounts])
 def test_the_broken_twin_is_caught(kind: type[PerRegion]) -> None:
-    neighbour = COUNTS.copy()
+    neighbour = REGIONS.copy()
     neighbour[2, 3] += 1
     if kind is OrderOfTheCounts:
-        neighbour = COUNTS.copy()
-        neighbour[np.argsort(COUNTS.sum(axis=1))[-2]] += 40
+        neighbour = REGIONS.copy()
+        neighbour[np.argsort(REGIONS.sum(axis=1))[-2]] += 40
     with pytest.raises(NotPrivateError):
-        judge(kind(), COUNTS, neighbour, budget=BUDGET, definition="pure", group=1)
+        judge(kind(), REGIONS, neighbour, budget=BUDGET, definition="pure", group=1)
 
 
 # --- what the outputs show ----------------------------------------------------------------------------
-
-ONE = np.array([[4, 0], [0, 0]])
-OTHER = np.array([[4, 0], [0, 1]])
 
 
 @pytest.mark.parametrize(

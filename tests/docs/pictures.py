@@ -21,7 +21,7 @@ import tabularium as tb
 from tabularium.flows.operations.deployments.deployment import Wanted, deploy
 from tabularium.flows.operations.names_in_prefect import FLOW
 from tabularium.flows.operations.prefect_api import credentials
-from tabularium.flows.sample import write_sample
+from tabularium.lab.sample import write_sample
 from tabularium.ledger import AwaitingReview, Ledger
 from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.runtime.home import Home

@@ -22,7 +22,8 @@ def messages() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def source() -> str:
-    files = [path for floor in ("ledger", "tasks", "flows") for path in sorted((ROOT / floor).rglob("*.py"))]
+    floors = ("ledger", "tasks", "flows", "lab")
+    files = [path for floor in floors for path in sorted((ROOT / floor).rglob("*.py"))]
     text = "".join(path.read_text(encoding="utf-8") for path in files)
     return re.sub(r"\"\s*\n\s*f?\"", "", text)  # a text over several lines is one
 

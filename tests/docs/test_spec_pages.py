@@ -20,6 +20,7 @@ from tabularium.validations.spec import model as models
 from tabularium.validations.spec.load import examine
 from tabularium.validations.spec.parts import output_options, rules
 from tabularium.validations.spec.problems import format_problems
+from tabularium.validations.spec.publication_formats import FORMATS
 from tabularium.validations.spec.targets import wanted_margins
 from tests.validations.spec.spec_samples import block
 
@@ -136,6 +137,11 @@ def test_every_field_is_described(model: type[BaseModel]) -> None:
         assert f"`{field.alias or name}`" in PAGE, f"{model.__name__}.{name}"
         for kind in get_args(field.annotation) if name == "rule" else ():
             assert f"`{kind}`" in PAGE
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_every_format_has_its_row(name: str) -> None:
+    assert f"| `{name}` | {FORMATS[name].summary} |\n" in PAGE
 
 
 @pytest.mark.parametrize("model", _models(), ids=lambda m: m.__name__)

@@ -1,4 +1,4 @@
-"""Both engines for every test that asks for ``place`` or ``books``; ``@sqlite`` and ``@postgresql`` for one."""
+"""Ledgers for the tests that ask for ``place`` or ``books``: on SQLite, or as ``scene.both`` says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.ledger import Ledger
-from tests.ledger.scene import ENGINES, census, open_books
+from tabularium.ledger import Entry, Ledger
+from tests.ledger.one_life import live
+from tests.ledger.scene import census, open_books
 from tests.ledger.storage.logins import LogIn, logins
 from tests.ledger.storage.postgres import Server, Unavailable, running
 
@@ -25,10 +26,10 @@ def server() -> Iterator[Server]:
         yield found
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of the database engine."""
-    return str(request.param)
+    return str(getattr(request, "param", "sqlite"))
 
 
 @pytest.fixture
@@ -52,6 +53,15 @@ def books(place: Path) -> Iterator[Ledger]:
     with open_books(place) as ledger:
         census(ledger)
         yield ledger
+
+
+@pytest.fixture(scope="session")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
+    """The entries of one long life."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("life")
+        patch.setenv("TABULARIUM_WITNESS", str(folder / "witnesses"))
+        return live(folder)
 
 
 @pytest.fixture

@@ -16,8 +16,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tabularium.ledger import Account, Charge, Entry, Ledger
+from tabularium.ledger.keys import public_hex
 from tabularium.ledger.storage.database import _backend
 from tabularium.ledger.storage.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
 from tabularium.ledger.storage.sqlite import TRIGGERS as SQLITE_TRIGGERS
@@ -27,9 +29,10 @@ from tests.ledger.storage.postgres import close_schema
 ROOT = Path(__file__).parent.parent.parent
 CAP = Fraction(1)
 AMOUNT = Fraction(1, 10)
+CRITERIA = ("error-in-processing", "implausible")
 ENGINES = ("sqlite", "postgresql")
-#: for a test that is about one engine only
-sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+#: for a test that is about what the engines do: others ask SQLite alone
+both = pytest.mark.parametrize("engine", ENGINES, indirect=True)
 postgresql = pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 
 
@@ -126,6 +129,41 @@ def finish(books: Ledger, release_id: str = "r1") -> Charge:
     fence = books.drawing(release_id)
     books.measured(release_id, fence, digest="m")
     return books.published(release_id, fence, digest="p")
+
+
+def step(
+    books: Ledger,
+    release: str,
+    until: str,
+    account: str = "census",
+    statement: str | None = None,
+    **content: Any,
+) -> None:
+    """Take a charge of 1/10 as far as ``until``."""
+    reserve(books, release, account, **content)
+    fence = books.drawing(release)
+    if until != "drawing":
+        books.measured(release, fence, digest=f"measurements of {release}")
+    if until == "published":
+        books.published(release, fence, digest=release, statement=statement)
+
+
+def lay_out(books: Ledger, release_id: str = "r1", **content: Any) -> int:
+    """Measure a release and lay it out for review."""
+    step(books, release_id, "measured", **content)
+    books.submit_draft(release_id, 1, digest="d", criteria=CRITERIA)
+    return 1
+
+
+def key() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.generate()
+
+
+def enrolled(books: Ledger, officer: str = "A. Ro", by: Ed25519PrivateKey | None = None) -> Ed25519PrivateKey:
+    """Enrol a new key of an officer's."""
+    made = key()
+    books.enrol_key(public_hex(made), officer=officer, by=by or made)
+    return made
 
 
 def verify_entries(entries: Iterable[Entry]) -> Verified:

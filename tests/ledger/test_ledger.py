@@ -22,7 +22,7 @@ from tabularium.ledger import (
     UnknownRelease,
     WrongState,
 )
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite
+from tests.ledger.scene import both, census, finish, open_books, reserve
 
 
 def test_the_interface_of_the_design(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +46,7 @@ def test_the_public_names_are_there() -> None:
     assert sorted(ledger.__all__) == list(ledger.__all__)
 
 
+@both
 def test_a_charge_moves_from_reserved_to_spent(books: Ledger) -> None:
     reserved = reserve(books)
     assert (reserved.state, reserved.fence, reserved.amount) == ("reserved", 0, Fraction(1, 10))
@@ -82,7 +83,6 @@ def test_an_account_is_opened_once_on_its_terms(books: Ledger) -> None:
     assert books.head().seq == 1
 
 
-@sqlite
 @pytest.mark.parametrize(
     ("terms", "named"),
     [
@@ -141,6 +141,7 @@ def test_a_release_id_stands_for_one_content(books: Ledger, other: dict[str, Any
     assert books.balance("census") == Fraction(9, 10)
 
 
+@both
 def test_the_cap_is_exact(books: Ledger) -> None:
     for number in range(3):
         reserve(books, f"r{number}", amount=Fraction(1, 3))
@@ -222,7 +223,6 @@ def test_repeating_a_step_is_harmless_and_contradicting_it_is_refused(books: Led
     assert books.head() == head
 
 
-@sqlite
 @pytest.mark.parametrize("fence", [0, -1, True, 1.0, "1", None])
 def test_a_fence_is_a_whole_number_above_zero(books: Ledger, fence: Any) -> None:
     reserve(books)
@@ -231,14 +231,12 @@ def test_a_fence_is_a_whole_number_above_zero(books: Ledger, fence: Any) -> None
         books.measured("r1", fence, digest="m")
 
 
-@sqlite
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "é", "a" * 129, "a\n", None, 7])
 def test_a_release_id_can_name_a_folder(books: Ledger, name: Any) -> None:
     with pytest.raises(BadValue, match="release_id"):
         reserve(books, name)
 
 
-@sqlite
 @pytest.mark.parametrize(
     "text", ["", " p", "two\nlines", "p\x00", "e\u0301", "\ud800", "p" * 129, None, b"p"]
 )
@@ -268,6 +266,12 @@ def test_the_unknown_is_named(books: Ledger) -> None:
     assert books.charges("nobody") == []
 
 
+def test_what_no_entry_may_say_is_refused_by_name(books: Ledger) -> None:
+    with pytest.raises(BadValue, match="entry reserved: has a field that is missing or malformed: exact"):
+        reserve(books, exact=1)
+    assert books.head().seq == 1
+
+
 def test_a_reason_is_needed(books: Ledger) -> None:
     reserve(books)
     with pytest.raises(BadValue, match="reason"):
@@ -281,6 +285,7 @@ def test_a_new_ledger_is_empty(place: Path) -> None:
         assert books.verify().entries == 0
 
 
+@both
 def test_what_was_written_is_there_when_opened_again(books: Ledger, place: Path) -> None:
     reserve(books)
     with open_books(place) as again:

@@ -181,7 +181,7 @@ class Lives(RuleBasedStateMachine):
         elif known.state != "measured":
             expected = WrongState
         fence = known.fence if known else 1
-        step = self.books.drafted
+        step = self.books.submit_draft
         self.attempt(expected, lambda: step(release, fence, digest=digest, criteria=("wrong",)))
         if known is not None and expected is None and known.draft is None:
             known.draft = digest

@@ -21,7 +21,16 @@ from tabularium.tasks.postprocess.postprocessing import ROUNDING, PostProcessor
 from tabularium.tasks.publish.certificate import sections
 from tests.ledger.storage.postgres import Server
 from tests.net import publishing, specs
-from tests.net.publishing import LEFT_OUT, differing, digests, published_texts, settled, write_texts
+from tests.net.core_alone import Core
+from tests.net.publishing import (
+    LEFT_OUT,
+    SIMULATED,
+    differing,
+    digests,
+    published_texts,
+    settled,
+    write_texts,
+)
 from tests.net.record import recorded
 from tests.net.specs import SPECS
 from tests.tasks.engines import one_spec
@@ -46,10 +55,52 @@ def require_as_recorded(name: str, publishing: specs.Publishing, folder: Path) -
         )
 
 
+ITSELF = "it fits itself: what follows from spec, transcript and digests is what it says"
+FROM_THE_MEASUREMENTS = {
+    "numbers and margins follow from the noisy measurements",
+    "what the certificate says of them follows from the measurements",
+    "sums that whole numbers could not meet are named",
+}
+#: What a mechanism is asked that needs SciPy.
+OF_THE_MECHANISM = FROM_THE_MEASUREMENTS | {
+    ITSELF,
+    "the published measurements were drawn as the transcript says",
+    "noisy measurements stand at the cells that they are of",
+}
+BEYOND_THE_CORE = {
+    **dict.fromkeys(("any_engine", "every_mechanism", "every_mechanism_zcdp", "histogram"), OF_THE_MECHANISM),
+    "invariants": OF_THE_MECHANISM,
+    "every_format": OF_THE_MECHANISM | {"they add up, are not negative, agree, and show invariants exactly"},
+    "universes": FROM_THE_MEASUREMENTS,
+    "drawn_to_above": {ITSELF},  # its δ needs dp-accounting
+}
+"""Spec -> what is not checked of it where no extra is installed."""
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[Core]:
+    with Core(SIMULATED) as core:
+        yield core
+
+
 @pytest.mark.parametrize("name", SPECS)
-def test_what_is_published_is_what_was_recorded(name: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
+def test_what_is_published_is_what_was_recorded_and_the_core_verifies_it(
+    name: str, core: Core, tmp_path: Path, patch: pytest.MonkeyPatch
+) -> None:
     del patch
-    require_as_recorded(name, SPECS[name], tmp_path)
+    releases: list[Path] = []
+
+    def published(folder: Path) -> specs.Published:
+        found = SPECS[name](folder)
+        releases.extend(found.releases)
+        return found
+
+    require_as_recorded(name, published, tmp_path)
+    for release in releases:
+        found = core.findings(release)
+        assert not [each for each in found if each["outcome"] == "failed"]
+        open_ = {each["what"] for each in found if each["not_installed"]}
+        assert open_ == BEYOND_THE_CORE.get(name, set())
 
 
 @pytest.mark.parametrize("files", [name for name in specs.IN_FILES if name != "parquet"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from tabularium.validations.certificate.value_kinds import (
     Amount,
@@ -21,7 +21,7 @@ from tabularium.validations.certificate.value_kinds import (
     Whole,
     Words,
 )
-from tabularium.validations.spec.measures.measure_fields import Kind
+from tabularium.validations.spec.measures.kinds import KEYS
 
 Method = Literal["exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown"]
 """How margins are known; a histogram has none."""
@@ -138,7 +138,9 @@ class Group(Said):
 class Measure(Said):
     """A measure of a table."""
 
-    kind: Kind = Field(description="What is published of the column.")
+    kind: Annotated[Words, WithJsonSchema({"enum": list(KEYS), "type": "string"})] = Field(
+        description="What is published of the column."
+    )
     of: Words = Field(description="The column, or the test of a rate.")
     per: Sometimes[Words] = Field(default=None, description="Of a rate: of how many.")
     over: Words | None = Field(

@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from tabularium.ledger.names import LONGEST_TEXT, is_kept, release_id
+from tabularium.ledger.names import LONGEST_TEXT, is_valid_stored_label, release_id
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ def _ratio(value: Fraction) -> str:
 
 
 def _line(value: str) -> str:
-    if not is_kept(value, LONGEST_TEXT):
+    if not is_valid_stored_label(value, LONGEST_TEXT):
         raise ValueError("is no line of text")
     return value
 

@@ -6,7 +6,7 @@ another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -28,11 +28,11 @@ from tabularium.validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 T = TypeVar("T")
-#: What else lies in the folder of a release: a test holds the two together.
+#: What else lies in the folder of a release, beside files of formats: a test holds the two together.
 RESERVED = frozenset(
     {
         *("certificate", "codes", "figures", "invariants", "measurements", "rounding_exceptions"),
-        *("catalogue", "registry", "report", "statement", "structure", "tables"),
+        *("registry", "report", "statement"),
     }
 )
 
@@ -110,7 +110,9 @@ class Draft:
             errors = error.errors(include_url=False)
         if not isinstance(value, dict):
             return None
-        out = {str(e["loc"][0]) for e in errors}
+        measures = value.get("measures")
+        inside = [e for e in errors if e["loc"][0] == "measures" and len(e["loc"]) > 1]
+        out = {str(e["loc"][0]) for e in errors if e not in inside}
         if any(e["type"] == "extra_forbidden" and len(e["loc"]) == 1 for e in errors):
             out |= {"share", "levels", "along", "mechanism"}  # one of them may be meant
         for key, needed in (("parameters", "mechanism"), ("levels", "along")):
@@ -118,11 +120,28 @@ class Draft:
                 out.add(key)
         self.unread |= {("tables", place, key) for key in out}
         kept = {key: inner for key, inner in value.items() if key not in out}
+        if "measures" in kept and isinstance(measures, dict):
+            kept["measures"] = self._measures(("tables", place, "measures"), measures, inside)
         return _read(TableEntry, {"name": f"unnamed_{place}", **kept})
+
+    def _measures(self, path: Path, written: dict[str, Any], errors: list[Any]) -> dict[str, Any]:
+        """Return the measures that read, without keys that are not theirs."""
+        kept = {name: dict(each) if isinstance(each, dict) else each for name, each in written.items()}
+        for error in errors:
+            name, key = error["loc"][1], error["loc"][-1]
+            if error["type"] == "extra_forbidden":
+                self.unread.add((*path, name, key))
+                kept.get(name, {}).pop(key, None)
+        for error in errors:
+            if error["type"] != "extra_forbidden":
+                self.unread.add((*path, error["loc"][1]))
+                kept.pop(error["loc"][1], None)
+        return kept
 
     def reads(self, path: Path) -> bool:
         """Return whether the value at ``path`` is as written, or absent, and not left out for a mistake."""
-        return path not in self.unread and not self.document.is_tainted(path)
+        unread = any(path[: len(each)] == each or each[: len(path)] == path for each in self.unread)
+        return not unread and not self.document.is_tainted(path)
 
     def add(self, path: Path, what: str, hint: str) -> None:
         """Note a problem, unless the YAML at ``path`` was at fault already."""
@@ -135,15 +154,16 @@ class Draft:
         about = _read(About, self.document.data.get("about", {}))
         return "en" if about is None else about.language
 
-    def check_names(self) -> None:
+    def check_names(self, reserved: Collection[str]) -> None:
         """Check that no two tables, histograms or lists of public numbers bear the same name.
 
-        Their files lie together: nor may one be called as something else in a release folder is.
+        Their files lie together: nor may one be called as something else in a release folder is, of which
+        formats have ``reserved``.
         """
         first: dict[str, tuple[str, int]] = {}
         for kind in ("table", "histogram", "invariant", "figure"):
             for place, entry in getattr(self, f"{kind}s"):
-                if entry.name in RESERVED:
+                if entry.name in RESERVED or entry.name in reserved:
                     what = "something else in the folder of a release has this name"
                     self.add((f"{kind}s", place, "name"), what, f"call the {kind} otherwise")
                 other, number = first.setdefault(entry.name, (kind, place))

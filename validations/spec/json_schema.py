@@ -12,11 +12,14 @@ import sys
 from typing import Any
 
 from tabularium.validations.spec.model import SpecFile
+from tabularium.validations.spec.publication_formats import FORMATS
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a spec as it is written."""
     schema = _plain(SpecFile.model_json_schema(by_alias=True, mode="validation"))
+    names = {"enum": list(FORMATS), "type": "string"}
+    schema["$defs"]["Publication"]["properties"]["formats"]["items"] = names
     return {
         **schema,
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -30,7 +30,7 @@ from tabularium.validations.spec.checks.invariant_checks import check_invariants
 from tabularium.validations.spec.checks.look_up_checks import check_look_ups
 from tabularium.validations.spec.checks.measure_checks import check_arrays
 from tabularium.validations.spec.checks.prior_checks import check_priors, published_beside
-from tabularium.validations.spec.checks.publication_checks import check_publication, check_sheets
+from tabularium.validations.spec.checks.publication_checks import check_formats, check_publication
 from tabularium.validations.spec.checks.rate_checks import check_rates
 from tabularium.validations.spec.checks.source_checks import (
     check_postprocessing,
@@ -50,6 +50,7 @@ from tabularium.validations.spec.parts.source_part import located
 from tabularium.validations.spec.parts.store_addresses import is_in_store
 from tabularium.validations.spec.parts.table_parts import ABOVE, Table
 from tabularium.validations.spec.problems import Problem, SpecProblems, ordered
+from tabularium.validations.spec.publication_formats import reserved_names
 from tabularium.validations.spec.pydantic_errors import explain
 from tabularium.validations.spec.targets.target_checks import check_targets
 from tabularium.validations.spec.values import Reason
@@ -316,11 +317,11 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_publication(draft)
     check_postprocessing(draft)
     check_columns(draft, file.parent)
-    draft.check_names()
+    draft.check_names(reserved_names())
     check_derivations(draft)
     check_tables(draft)
     check_universes(draft)
-    check_sheets(draft)
+    check_formats(draft)
     check_histograms(draft)
     check_invariants(draft, file.parent)
     check_impossible(draft)

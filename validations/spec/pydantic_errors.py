@@ -9,12 +9,13 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS
+from tabularium.validations.spec.measures.kinds import TAGGED
 from tabularium.validations.spec.problems import Path, choose, listed, nearest, quoted, shown
 from tabularium.validations.spec.values import NEEDS_QUOTES
 from tabularium.validations.spec.yaml_lines import Document
 
 _QUOTED = re.compile("'([^']*)'")
-_TAGS = {*BOUND_TAGS, *CATEGORY_TAGS}
+_TAGS = {*BOUND_TAGS, *CATEGORY_TAGS, *TAGGED}
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -22,13 +23,18 @@ def explain(error: ValidationError, model: type[BaseModel], document: Document) 
     """Add every error of ``model`` to the document's problems, except where the YAML itself was at fault."""
     errors = error.errors(include_url=False)
     found = [(tuple(part for part in e["loc"] if part not in _TAGS), e) for e in errors]
-    keys = {loc: _known_keys(loc[:-1], model) for loc, e in found if e["type"] == "extra_forbidden"}
+    keys = {loc: _known_keys(e["loc"][:-1], model) for loc, e in found if e["type"] == "extra_forbidden"}
     meant = {(*loc[:-1], nearest(str(loc[-1]), known)) for loc, known in keys.items()}
     for loc, entry in found:
         path = place(loc)
         if document.is_tainted(path) or (entry["type"] == "missing" and loc in meant):
             continue
-        what, hint = _unknown_key(path, keys[loc]) if loc in keys else _words(entry, path, document)
+        if loc in keys:
+            what, hint = _key_of_another(entry) or _unknown_key(path, keys[loc])
+        else:
+            what, hint = _words(entry, path, document)
+            if entry["type"] == "missing":
+                hint += _example(entry["loc"], model)
         document.add(path, what, hint)
 
 
@@ -48,6 +54,32 @@ def place(loc: Path) -> Path:
     if len(path) > 2 and path[0] == "rules":
         path = path[:2] + path[3:]  # the kind of the rule, which is not a key of the file
     return path
+
+
+def _key_of_another(entry: Any) -> tuple[str, str] | None:
+    """Return what is said of a key that measures of other kinds have; None where it is none of these."""
+    tag, name = ("", *entry["loc"])[-2:]
+    having = [kind for kind in TAGGED.values() if name in keys_of(kind)]
+    if tag not in TAGGED or not having:
+        return None
+    alike = next((kind.written_with for kind in having if kind.keys == TAGGED[tag].keys), None)
+    kinds = listed(list(dict.fromkeys(key for kind in having for key in kind.keys)))
+    hint = f"it is for {kinds}" if alike is None else f"or write {alike}"
+    return f"a {TAGGED[tag].keys[0]} has no {quoted(name)}", f"remove it; {hint}"
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """Return the keys that a mapping in a file may have."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _example(loc: Path, model: type[BaseModel]) -> str:
+    """Return how a key that is missing is written for instance, where its field says so."""
+    for owner in _models(_follow(loc[:-1], model)):
+        for name, field in owner.model_fields.items():
+            if (field.alias or name) == loc[-1] and field.examples:
+                return f", for instance {loc[-1]}: {field.examples[0]}"
+    return ""
 
 
 def _unknown_key(path: Path, known: list[str]) -> tuple[str, str]:
@@ -91,14 +123,20 @@ def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
 
 def _known_keys(loc: Path, model: Any) -> list[str]:
     """Return the keys that the mapping at ``loc`` may have, following the models' annotations."""
-    kind = model
+    return list(dict.fromkeys(key for each in _models(_follow(loc, model)) for key in keys_of(each)))
+
+
+def _follow(loc: Path, model: Any) -> Any:
+    """Return the annotation at ``loc``."""
     for part in loc:
-        kind = _step(kind, part)
-    return list(dict.fromkeys(f.alias or name for k in _models(kind) for name, f in k.model_fields.items()))
+        model = _step(model, part)
+    return model
 
 
 def _step(kind: Any, part: str | int) -> Any:
     """Return the annotation of ``part`` inside ``kind``."""
+    if part in TAGGED:
+        return TAGGED[str(part)]
     if isinstance(part, int):
         return _inner(kind, tuple)
     models = _models(kind)

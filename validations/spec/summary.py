@@ -19,7 +19,6 @@ from tabularium.validations.derivation.nested_codings import coding_notes
 from tabularium.validations.domains.total_codes import total_notes
 from tabularium.validations.spec.checks.look_up_checks import look_up_notes
 from tabularium.validations.spec.checks.prior_checks import prior_notes
-from tabularium.validations.spec.checks.publication_checks import formula_notes
 from tabularium.validations.spec.exact_facts import (
     ExactFact,
     Neighbours,
@@ -33,6 +32,7 @@ from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
 from tabularium.validations.spec.parts.rules import Tally
 from tabularium.validations.spec.parts.table_parts import Table
 from tabularium.validations.spec.problems import Problem, listed
+from tabularium.validations.spec.publication_formats import FORMATS
 from tabularium.validations.universes.impossible_cells import said_of_impossible
 from tabularium.validations.universes.universe import in_plain_words, tested_columns
 
@@ -320,7 +320,9 @@ def _advice(loaded: Loaded) -> list[str]:
     used |= {name for fact in spec.impossible for name in fact.cells}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
-    advice += [*look_up_notes(spec), *prior_notes(spec), *formula_notes(spec, loaded.domains)]
+    advice += [*look_up_notes(spec), *prior_notes(spec)]
+    for name in spec.publication.formats:
+        advice += FORMATS[name].advice(spec, loaded.domains)
     advice += total_notes(loaded.domains)
     unused = [name for name in spec.columns if name not in used]
     if unused:

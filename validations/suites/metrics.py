@@ -15,6 +15,7 @@ from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing, kept
 from tabularium.validations.domains.number_text import number_of, of_group
 from tabularium.validations.imported_later import Later
+from tabularium.validations.spec.measures.of_column import OfColumn
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import RowCountRule, UniqueRule
 from tabularium.validations.spec.parts.table_parts import Table
@@ -196,7 +197,7 @@ def _beyond(
     counted, found = good, {}
     if array.where is not None:
         counted &= universe_of(array.where, domains).holds(table, domains)
-    if measure.test is None:
+    if isinstance(measure, OfColumn):
         group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
         low, high = (of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
         value = table[read[measure.of]]

@@ -31,7 +31,7 @@ from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing
 from tabularium.validations.domains.query_attributes import attribute_of
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
 

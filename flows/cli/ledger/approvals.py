@@ -25,7 +25,6 @@ from tabularium.flows.cli.ledger.shared_options import (
 )
 from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
-from tabularium.ledger import Ledger
 from tabularium.ledger.keys import (
     key_id,
     make_key,
@@ -40,6 +39,7 @@ from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from tabularium import Decision
+    from tabularium.ledger import Ledger
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
 keys = typer.Typer(
@@ -221,7 +221,7 @@ def disjoint(
     """Say, signed, that nobody is in both populations, so that `ledger review` need not add them."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
-        ledger.separate(population, other, reason=reason, by=by, disjoint=not withdraw)
+        ledger.declare_disjoint(population, other, reason=reason, by=by, disjoint=not withdraw)
         now = "added again" if withdraw else "reported apart"
         say(f"The populations {population} and {other} are {now}; see: tabularium ledger review")
 

@@ -5,26 +5,29 @@ from __future__ import annotations
 import os
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tabularium.flows.cli.ledger.shared_options import KeyOrNone, app, open_ledger, say, signer
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working, write
-from tabularium.ledger import ChainBroken, Charge, Entry, Head, Ledger, ReadOnly
-from tabularium.ledger import export as exported
-from tabularium.ledger.export import migrate as migrate_ledger
+from tabularium.ledger import ChainBroken, Charge, Entry, Head, ReadOnly
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.records import TRANSITIONS
 from tabularium.ledger.refusals import RESTORE
-from tabularium.ledger.storage.schema import REVISION
-from tabularium.ledger.transactions import CONFIRM, GUARD
-from tabularium.ledger.verify import Verified
 from tabularium.ledger.witness import ALONE
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.runtime.home import Home
+from tabularium.validations.imported_later import Later
 from tabularium.validations.public_files import Unreadable, json_object, read_plain
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
+    from tabularium.ledger import export as exported
+    from tabularium.ledger.verify import Verified
+else:
+    exported = Later("tabularium.ledger.export")
 
 
 def _certificate_at(path: Path) -> Path:
@@ -114,11 +117,15 @@ def restore(
             f"Put back from the backup as well: secret in {installation.path}; secret.check, inputs and"
             f" measurements in {installation.beside_ledger}. Without them releases would be drawn again.",
         )
+        from tabularium.ledger import Ledger
+
         with Ledger.connect(installation.ledger_url) as ledger:
             _say_unconfirmed(ledger, installation)
 
 
 def _say_unconfirmed(ledger: Ledger, installation: Home) -> None:
+    from tabularium.ledger.transactions import CONFIRM
+
     if ledger.unconfirmed is not None:
         say(f"The ledger is read-only: {ledger.unconfirmed}; {CONFIRM}{installation.option}")
 
@@ -144,9 +151,12 @@ def confirm(
 def migrate(home: HomePath = None) -> None:
     """Make the ledger's tables, or put their guard back; refused when the chain does not verify."""
     with one_line_errors():
+        from tabularium.ledger.storage.schema import REVISION
+        from tabularium.ledger.transactions import GUARD
+
         url = Home.at(home).ledger_url
         with working("walking the chain"):
-            done = migrate_ledger(url)
+            done = exported.migrate(url)
         out.print(f"The tables are of revision {REVISION}, and their guard is in place.")
         if url.startswith("postgresql"):
             from tabularium.tasks.arrival.claims import Claims

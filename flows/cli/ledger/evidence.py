@@ -15,6 +15,7 @@ from tabularium.ledger.keys import read_private
 from tabularium.ledger.refusals import unknown_release
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
+from tabularium.validations.redaction import bare_errors
 
 
 @app.command(
@@ -63,6 +64,7 @@ def evidence(
             say(f"This is {'' if same else 'not '}the input that release {release} was made from.")
 
 
+@bare_errors
 def _digest(source: str, spec: Path | None, period: str, home: Home) -> str:
     from tabularium.tasks.ingest.ingest import files_digest, ingest
     from tabularium.tasks.runtime.run import Request, opened
@@ -76,5 +78,4 @@ def _digest(source: str, spec: Path | None, period: str, home: Home) -> str:
         return files_digest(os.path.abspath(source), home.subkey("input"))  # noqa: PTH100 - it may be a glob
     except InputError as error:
         hint = "give the file, glob or folder of the release, or name the spec that reads it with --spec"
-        failure = InputError(error.what, where=f"INPUT {source}", hint=hint)
-    raise failure
+        raise InputError(error.what, where=f"INPUT {source}", hint=hint) from None

@@ -18,7 +18,6 @@ from rich.text import Text
 
 import tabularium
 from tabularium.flows.cli.terminal import one_line_errors, out, working, write
-from tabularium.ledger import Ledger
 from tabularium.ledger.amounts import exact
 from tabularium.ledger.keys import read_private
 from tabularium.ledger.measurement.store import MeasurementStore
@@ -26,6 +25,7 @@ from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from tabularium import Books, Decided, Officer
+    from tabularium.ledger import Ledger
 
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
 
@@ -58,6 +58,8 @@ def open_ledger(home: Path | None, *, reading: bool = False) -> Iterator[Ledger]
         Whether the command only reads: then the home must be there, and need not be writable.
     """
     with one_line_errors():
+        from tabularium.ledger import Ledger
+
         installation = Home.found(home) if reading else Home.at(home)
         heads = MeasurementStore(installation.measurements).heads()
         with Ledger.connect(installation.ledger_url, known_heads=heads, make=not reading) as ledger:

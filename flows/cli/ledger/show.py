@@ -22,7 +22,7 @@ from tabularium.flows.cli.ledger.shared_options import (
 )
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import bar, out, table
-from tabularium.ledger import Account, Sums
+from tabularium.ledger import Account, Usage
 from tabularium.ledger.records import SYMBOLS, Scope, Terms
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _days(entry: Account) -> Iterator[str]:
         yield f"{'closes on' if today < terms.closes_on else 'closed since'} {terms.closes_on}"
 
 
-def _show_scope(scope: Scope, found: dict[str, Sums], terms: Terms, symbol: str) -> None:
+def _show_scope(scope: Scope, found: dict[str, Usage], terms: Terms, symbol: str) -> None:
     if not found:
         return
     cap = terms.cap_in(scope)

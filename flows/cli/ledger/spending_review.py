@@ -15,6 +15,7 @@ from tabularium.flows.cli.terminal import bar, out, print_json, table
 from tabularium.ledger.records import SYMBOLS
 from tabularium.ledger.review import BOTH_FIGURES_HOLD, AccountView, UnitView
 from tabularium.mechanisms.errors import InputError
+from tabularium.validations.redaction import bare_errors
 
 
 @app.command("review", epilog="Example:  tabularium ledger review --delta 1/1000000000")
@@ -170,6 +171,7 @@ def _unit_json(unit: UnitView) -> dict[str, object]:
 FORMATS = (".svg", ".png", ".pdf")
 
 
+@bare_errors
 def plot_spending(books: Books, account: str, file: Path) -> None:
     """Draw the account's cap, what is used and what is spent, as steps over time.
 
@@ -201,9 +203,6 @@ def plot_spending(books: Books, account: str, file: Path) -> None:
     try:
         figure.savefig(file)
     except OSError as error:
-        failure = InputError(
+        raise InputError(
             f"cannot be written ({error.strerror})", where=str(file), hint="name another file"
-        )
-    else:
-        return
-    raise failure
+        ) from None

@@ -31,10 +31,10 @@ def doctor(
     folders, inboxes, and on Prefect's side server, work pool, worker, deployments and runs. Opens no data.
     Exits with 1 if something fails.
     """
-    from tabularium.flows.cli.operations.prefect_health import looks_at_prefect
-    from tabularium.tasks.custody.home_health import looks_at, seen
-
     with one_line_errors():
+        from tabularium.flows.cli.operations.prefect_health import looks_at_prefect
+        from tabularium.tasks.custody.home_health import looks_at, seen
+
         installation = Home.found(home)
         with working("looking"):
             looks = [*looks_at(installation), *seen("server", lambda: looks_at_prefect(installation))]

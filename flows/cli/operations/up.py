@@ -30,6 +30,7 @@ from tabularium.flows.operations.server_address import (
 )
 from tabularium.flows.operations.supervisor import end_with_the_keeper, keeping
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.runtime.extras import require
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import stopping
 
@@ -75,6 +76,7 @@ def up(
     What dies is started again. `deploy`, `run` and `doctor` of the same home find the server by themselves.
     """
     with one_line_errors():
+        require("sqlalchemy", "prefect", "watchfiles", where="up")  # in processes whose errors go to logs
         place = Home.at(home)
         place.remember_ledger()
         if witness is not None:

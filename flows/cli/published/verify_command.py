@@ -12,6 +12,7 @@ from rich.markup import escape
 import tabularium
 from tabularium.flows.cli.options import AsJson
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
+from tabularium.mechanisms.errors import NotInstalled
 
 if TYPE_CHECKING:
     from tabularium import Verdict
@@ -45,7 +46,8 @@ def verify(
 ) -> None:
     """Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.
 
-    Exits with 0 if nothing failed, 1 if something did, 2 if it is no release that can be read.
+    Exits with 0 if nothing failed, 1 if something did, 2 if it is no release that can be read, 3 if nothing
+    failed but something was not checked because a library is not installed.
     """
     with one_line_errors():
         with working(f"verifying {release}"):
@@ -60,6 +62,8 @@ def verify(
             _conclude(verdict)
         if not verdict or (strict and verdict.unchecked):
             raise typer.Exit(1)
+        if any(each.not_installed for each in verdict.unchecked):
+            raise typer.Exit(NotInstalled.exit_code)
 
 
 def _title(subject: Subject) -> str:
@@ -80,7 +84,8 @@ def _show(title: str, findings: list[Finding]) -> None:
         for finding in some:
             said = f": {escape(finding.said)}" if finding.said else ""
             if finding.outcome == "unchecked":
-                said = f": not checked; it needs {escape(finding.said)}"
+                needs = "not checked:" if finding.not_installed else "not checked; it needs"
+                said = f": {needs} {escape(finding.said)}"
             out.print(
                 f"  {_MARKS[finding.outcome]} {escape(finding.what)}[dim]{said}[/dim]"
                 if finding.outcome != "failed"

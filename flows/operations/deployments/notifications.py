@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from tabularium.mechanisms.errors import InputError
+from tabularium.validations.redaction import bare_errors
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -22,6 +23,7 @@ _BLOCK = "tabularium-notify"
 _SEND = "send-notification"
 
 
+@bare_errors
 def load_automations(client: SyncPrefectClient, file: Path, address: str) -> list[str]:
     """Make or update every automation of a file; its notifications go to ``address``.
 
@@ -56,28 +58,24 @@ def load_automations(client: SyncPrefectClient, file: Path, address: str) -> lis
             wanted.append(AutomationCore.model_validate(written))
         except ValidationError as error:
             where = " > ".join(str(part) for part in error.errors()[0]["loc"])
-            failure = InputError(
+            raise InputError(
                 f"an automation is not what Prefect takes, at {where}",
                 where=f"{file.name}, {written.get('name')}",
                 hint="compare it with deploy/automations.yaml",
-            )
-        else:
-            continue
-        raise failure
+            ) from None
     for each in wanted:
         set_automation(client, each)
     return [each.name for each in wanted]
 
 
+@bare_errors
 def _written(file: Path) -> list[dict[str, Any]]:
     try:
         found: list[dict[str, Any]] = yaml.safe_load(file.read_text())["automations"]
     except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
         what = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else "holds no automations"
-        failure = InputError(what, where=str(file), hint="give a file such as deploy/automations.yaml")
-    else:
-        return found
-    raise failure
+        raise InputError(what, where=str(file), hint="give a file such as deploy/automations.yaml") from None
+    return found
 
 
 def _kept(client: SyncPrefectClient, address: str) -> UUID:

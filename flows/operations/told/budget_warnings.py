@@ -13,6 +13,7 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.durable_files import create, sync_folder
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
+from tabularium.validations.redaction import bare_errors
 
 _FILE = "budget-warnings.json"
 _DEFAULT = Fraction(1, 5)
@@ -61,15 +62,14 @@ def left_and_cap(home: Home, account: str) -> tuple[Fraction, Fraction]:
         return ledger.balance(account), ledger.account(account).terms.cap
 
 
+@bare_errors
 def _all(home: Home) -> dict[str, str]:
     try:
         found: dict[str, str] = json.loads((home.path / _FILE).read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError:
-        failure = InputError(
+        raise InputError(
             "cannot be read", where=str(home.path / _FILE), hint="remove it, and give --warn-below again"
-        )
-    else:
-        return found
-    raise failure
+        ) from None
+    return found

@@ -7,16 +7,18 @@ see that it fits itself. What each of them holds: :mod:`tabularium.validations.c
 
 from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Outcome, Told
 from tabularium.tasks.publish.certificate.certifying import certificate
-from tabularium.tasks.publish.certificate.installed_code import software_versions
+from tabularium.tasks.publish.certificate.installed_code import NAMED, own_version, software_versions
 from tabularium.tasks.publish.certificate.sections import public_digests, stated
 from tabularium.tasks.publish.certificate.spending import whole
 
 __all__ = [
+    "NAMED",
     "Charged",
     "Contents",
     "Outcome",
     "Told",
     "certificate",
+    "own_version",
     "public_digests",
     "software_versions",
     "stated",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
-from tabularium.ledger import Sums, Terms
+from tabularium.ledger import Terms, Usage
 from tabularium.ledger.records import Approved, Reservation
 from tabularium.tasks.publish.certificate.spending import own_amount
 from tabularium.validations import certificate as said
@@ -102,8 +102,8 @@ def reservation_in(certificate: said.Certificate) -> Reservation:
         entry=reserved.entry,
         at=reserved.at,
         terms=terms,
-        before=Sums(account.cap - reserved.left_before),
-        after=Sums(used),
+        before=Usage(account.cap - reserved.left_before),
+        after=Usage(used),
         charges=account.cumulative.charges,
         releases=account.cumulative.releases_before,
         approved=None if by is None else replace(_read(by), others=others),

@@ -16,20 +16,29 @@ OWN = ("flows", "ledger", "mechanisms", "tasks", "validations")
 NOT_AUDITED = "mechanisms/queries"  # asks published numbers; no mechanism imports it
 _ROOT = Path(__file__).parents[3]  # the package, which reaches each of these folders
 _LEFT_OUT = {"__pycache__", ".compiled"}
+_PROGRAM = "tabularium-dp"
+_WITH_PREFECT = "prefect"
 _PACKAGES = (
-    "tabularium-dp",
+    _PROGRAM,
     "numpy",
     "cryptography",
     "duckdb",
     "ibis-framework",
     "pyarrow",
-    "prefect",
+    _WITH_PREFECT,
     "great-expectations",
 )
+NAMED = frozenset({"python", *_PACKAGES})
+"""What a certificate names of the software that made a release; Prefect where it is installed."""
+
+
+def own_version() -> str:
+    """Return the version of this program."""
+    return metadata.version(_PROGRAM)
 
 
 def software_versions() -> dict[str, str]:
-    """Return the versions of what makes a release.
+    """Return the versions of what makes a release; Prefect's where it is installed.
 
     Raises
     ------
@@ -41,6 +50,8 @@ def software_versions() -> dict[str, str]:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
+            if name == _WITH_PREFECT:
+                continue
             raise PublicationError(
                 f"{name} is not installed as a package",
                 where="software",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tabularium.tasks.runtime.extras import EXTRAS
 from tabularium.validations.certificate import Certificate
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cyclonedx.model.license import License
 
 PRODUCT = "tabularium-dp"
-_ASKED = frozenset({"postgres", "s3"})  # extras of ours that a release may have run with
+_ASKED = frozenset(EXTRAS)  # that a release may have run with
 _NAMESPACE = uuid.UUID("7f0c4f0e-4a0b-5b7e-9d5a-6b1f0d7c2e11")  # of the serial numbers; any fixed one does
 _LICENCE_LENGTH = 60  # characters; what is longer is the text of a licence, not its name
 
@@ -115,7 +116,8 @@ def _reached() -> tuple[Found, dict[str, set[str]]]:
             continue
         for each in _required(found[name], extras):
             wanted = canonicalize_name(each.name)
-            needs.setdefault(name, set()).add(wanted)
+            if wanted != name:  # an extra of its own
+                needs.setdefault(name, set()).add(wanted)
             open_.append((wanted, frozenset(each.extras)))
     return found, {name: wanted & found.keys() for name, wanted in sorted(needs.items())}
 

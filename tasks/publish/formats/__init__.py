@@ -1,1 +1,1 @@
-"""How a release's tables are written: one module for each format, and `writers`, which calls them."""
+"""Publication formats: one class in one file (or folder) each, registered by name."""

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from tabularium.flows.cli.app import app
 from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
+from tabularium.tasks.verify import verify_release
+from tabularium.tasks.verify.findings import Check
 from tests.flows.release.scene import publish, write_scene
 
 Series = tuple[Path, Path, Path]
@@ -31,6 +33,21 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
 
 def verify(*words: str | Path) -> Any:
     return CliRunner().invoke(app, ["verify", *map(str, words)])
+
+
+def test_what_needs_a_library_that_is_not_installed_is_not_checked(
+    series: Series, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(_: Any) -> str:
+        raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
+
+    monkeypatch.setattr(
+        verify_release, "CHECKS", (*verify_release.CHECKS, Check("Tables", "they rhyme", look))
+    )
+    done = verify(series[1], "--export", series[2])
+    assert done.exit_code == 3, done.output
+    assert "they rhyme: not checked: install tabularium-dp[run]" in done.output and "✗" not in done.output
+    assert verify(series[1], "--strict").exit_code == 1
 
 
 def test_a_good_release_passes_and_says_what_nobody_can_verify(series: Series) -> None:

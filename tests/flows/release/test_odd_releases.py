@@ -12,11 +12,12 @@ import yaml
 
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.spec.publication_formats import FORMATS
 from tests.flows.release.scene import publish, write_scene
 
 pytestmark = pytest.mark.xdist_group("odd")
 ALL = {
-    "formats": ["csv", "parquet", "sdmx", "xlsx", "catalogue"],
+    "formats": list(FORMATS),
     "quality": {"unreliable": "20%", "suppress": "60%", "at_least": 5},
 }
 

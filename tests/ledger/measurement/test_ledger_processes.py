@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.debian import Unavailable, found
-from tests.ledger.scene import ENGINES, new_place, remove_place, run_driver, sqlite
+from tests.ledger.scene import ENGINES, both, new_place, remove_place, run_driver
 from tests.sizes import runs
 
 
@@ -33,6 +33,7 @@ def driver(name: str, *arguments: object) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", last)]
 
 
+@both
 def test_racing_processes_meet_the_cap_exactly(folder: Path) -> None:
     place, charges = new_place(folder, "race"), runs(100, 1000)
     told = driver("race_driver", place, runs(8, 32), runs(20, 47), charges)
@@ -40,8 +41,9 @@ def test_racing_processes_meet_the_cap_exactly(folder: Path) -> None:
     remove_place(place)
 
 
+@both
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "steps"), [("once", (7, 17)), ("twice", (13, 41))])
+@pytest.mark.parametrize(("how", "steps"), [("once", (13, 29)), ("twice", (19, 41))])
 def test_a_kill_at_every_boundary_ends_in_one_charge_and_one_release(
     folder: Path, engine: str, how: str, steps: tuple[int, int]
 ) -> None:
@@ -51,7 +53,6 @@ def test_a_kill_at_every_boundary_ends_in_one_charge_and_one_release(
     assert (adopted > 1 and whole > 1) or every == steps[1]
 
 
-@sqlite
 @pytest.mark.slow
 def test_a_sleeper_that_wakes_after_another_finished_writes_nothing(folder: Path) -> None:
     boundaries, overtaken, stale = driver("sleep_driver", folder, 1, runs(11, 1))
@@ -60,7 +61,6 @@ def test_a_sleeper_that_wakes_after_another_finished_writes_nothing(folder: Path
     assert stale > 2
 
 
-@sqlite
 def test_a_full_disk_leaves_the_ledger_true(folder: Path) -> None:
     refused = driver("full_disk_driver", folder)[0]
     assert refused > 5

@@ -37,7 +37,7 @@ from tests.ledger.measurement.drawing_scene import (
     run,
     whole,
 )
-from tests.ledger.scene import open_books, reserve, witness_file
+from tests.ledger.scene import both, open_books, reserve, witness_file
 
 
 @pytest.fixture
@@ -45,6 +45,7 @@ def store(place: Path) -> MeasurementStore:
     return MeasurementStore(place / "measurements")
 
 
+@both
 def test_noise_is_drawn_after_drawing_is_committed_and_once(books: Ledger, store: MeasurementStore) -> None:
     reserve(books)
     draws = Draws(lambda: states.append((charge(books).state, charge(books).fence)))

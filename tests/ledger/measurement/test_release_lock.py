@@ -13,13 +13,14 @@ import pytest
 from tabularium.ledger import BadValue, Ledger, LockTimeout, StaleFence, WrongState
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
-from tests.ledger.scene import open_books, run_driver, sqlite
+from tests.ledger.scene import both, open_books, run_driver
 
 
 def lock_file(books: Ledger, release_id: str = "r1") -> Path:
     return books.locks / f"release-{release_id}.lock"
 
 
+@both
 def test_one_holder_at_a_time(books: Ledger, place: Path) -> None:
     with hold(books, "r1"):
         release_lock.require(books, "r1")
@@ -34,6 +35,7 @@ def test_one_holder_at_a_time(books: Ledger, place: Path) -> None:
         pass
 
 
+@both
 def test_a_holder_that_fails_lets_go(books: Ledger) -> None:
     with pytest.raises(RuntimeError), hold(books, "r1"):
         raise RuntimeError
@@ -41,6 +43,7 @@ def test_a_holder_that_fails_lets_go(books: Ledger) -> None:
         pass
 
 
+@both
 def test_waiting_ends_when_the_holder_is_done(books: Ledger) -> None:
     begun, order = threading.Event(), []
 
@@ -59,6 +62,7 @@ def test_waiting_ends_when_the_holder_is_done(books: Ledger) -> None:
     assert order == ["first", "second"]
 
 
+@both
 def test_waiting_has_an_end(books: Ledger) -> None:
     with hold(books, "r1"):
         began = time.monotonic()
@@ -67,6 +71,7 @@ def test_waiting_has_an_end(books: Ledger) -> None:
         assert 0.3 <= time.monotonic() - began < 5
 
 
+@both
 def test_what_is_not_held_is_refused(books: Ledger) -> None:
     with pytest.raises(WrongState, match="not held"):
         release_lock.require(books, "r1")
@@ -78,7 +83,6 @@ def test_what_is_not_held_is_refused(books: Ledger) -> None:
         pass
 
 
-@sqlite
 def test_a_removed_lock_file_is_noticed(books: Ledger) -> None:
     with hold(books, "r1"):
         lock_file(books).unlink()
@@ -90,7 +94,6 @@ def test_a_removed_lock_file_is_noticed(books: Ledger) -> None:
         release_lock.require(books, "r1")
 
 
-@sqlite
 def test_whoever_locked_a_removed_file_takes_the_new_one(books: Ledger) -> None:
     """A waiter that opened the file before it was removed must not believe that it holds the release."""
     with hold(books, "r1"):
@@ -109,6 +112,7 @@ def test_whoever_locked_a_removed_file_takes_the_new_one(books: Ledger) -> None:
     assert waited == ["held"]
 
 
+@both
 def test_a_started_program_does_not_keep_the_lock(books: Ledger) -> None:
     with hold(books, "r1"):
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
@@ -119,5 +123,6 @@ def test_a_started_program_does_not_keep_the_lock(books: Ledger) -> None:
         child.communicate(b"\n")
 
 
+@both
 def test_death_lets_go_and_forked_children_do_not_hold(place: Path) -> None:
     assert run_driver("holding_driver", place)[-1] == "finished"

@@ -70,6 +70,9 @@ def test_an_entry_that_stands_for_another_than_it_says_is_not_appended(
             with pytest.raises(psycopg.Error) as refused:
                 connection.execute("SELECT ledger_append(%s, %s)", (entry.text, entry.hash))
             assert refused.value.sqlstate in ("TB005", "22007", "22008"), (change, refused.value)
+        with pytest.raises(psycopg.Error, match="does not continue the chain"):  # of another format
+            entry = continued(last, {"release_id": "r2", "v": 2})
+            connection.execute("SELECT ledger_append(%s, %s)", (entry.text, entry.hash))
         for text, hash_ in (("[1]", "x"), ("x", "x"), (last.text.replace('"p"', '"\\u0000"'), "x")):
             with pytest.raises(psycopg.Error, match=r"continue the chain|invalid input|Unicode"):
                 connection.execute("SELECT ledger_append(%s, %s)", (text, hash_))

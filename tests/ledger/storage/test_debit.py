@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from tabularium.ledger import AccountClosed, ChainBroken, Ledger
-from tests.ledger.chain.test_continuity import plant
 from tests.ledger.scene import (
     behind_the_triggers,
+    both,
     census,
     finish,
     open_books,
@@ -23,10 +23,12 @@ from tests.ledger.scene import (
     url,
 )
 from tests.ledger.storage.test_append import continued
+from tests.ledger.storage.test_indexed import plant
 
 NAMES = ["p", 'quo"ted', "back\\slash", "\\u0000", "é", "日本", "a/b %(x)s {schema} 'c'", '"\\u0000"']
 
 
+@both
 def test_names_that_mean_something_elsewhere_are_names_here(books: Ledger) -> None:
     for number, name in enumerate(NAMES):
         charge = reserve(books, f"r{number}", product=name, period=NAMES[-number], amount=Fraction(1, 100))
@@ -36,6 +38,7 @@ def test_names_that_mean_something_elsewhere_are_names_here(books: Ledger) -> No
     assert books.verify().charges == len(NAMES)
 
 
+@both
 @pytest.mark.parametrize("row", [2, 3])
 def test_a_row_that_was_altered_is_not_charged_on(books: Ledger, place: Path, row: int) -> None:
     """The head, and the last entry of the product: each is held against its hash first."""
@@ -47,6 +50,7 @@ def test_a_row_that_was_altered_is_not_charged_on(books: Ledger, place: Path, ro
         reserve(books, "r2", product="p")
 
 
+@both
 @pytest.mark.parametrize("sums", [None, "", "1", "-1/10", "1/0", "1/7", "x/y"])
 def test_nothing_is_charged_on_a_last_row_without_its_sums(books: Ledger, sums: str | None) -> None:
     """Whoever writes past the guard: a sum that is not there is not a cap that holds."""

@@ -17,6 +17,7 @@ from tabularium.ledger.export import migrate
 from tabularium.ledger.storage.schema import metadata
 from tests.ledger.scene import (
     behind_the_triggers,
+    both,
     census,
     new_place,
     open_books,
@@ -62,6 +63,7 @@ def described(index: ReflectedIndex) -> tuple[str, str, bool | None, str]:
     return str(index["name"]), str(index["column_names"]), index["unique"], str(where)
 
 
+@both
 def test_the_migration_makes_exactly_the_tables_of_the_schema(place: Path) -> None:
     """Compared as the database tells them, and by Alembic's own comparison."""
     open_books(place).close()
@@ -86,6 +88,7 @@ def test_there_is_one_migration() -> None:
     assert [path.name for path in scripts.glob("*.py")] == ["0001_tables.py"]
 
 
+@both
 def test_a_chain_that_does_not_verify_is_not_migrated(place: Path) -> None:
     with open_books(place) as books:
         census(books)
@@ -99,6 +102,7 @@ def test_a_chain_that_does_not_verify_is_not_migrated(place: Path) -> None:
         assert "the triggers" in str(books.read_only), "nothing was put back"
 
 
+@both
 def test_a_ledger_behind_its_witness_is_not_migrated(place: Path) -> None:
     with open_books(place) as books:
         census(books)
@@ -109,6 +113,7 @@ def test_a_ledger_behind_its_witness_is_not_migrated(place: Path) -> None:
     assert witness_file(place).exists()
 
 
+@both
 def test_a_missing_ledger_is_made_and_a_foreign_database_left_alone(place: Path) -> None:
     other = place / "other"
     other.mkdir()
@@ -121,6 +126,7 @@ def test_a_missing_ledger_is_made_and_a_foreign_database_left_alone(place: Path)
     superuser(place, "SELECT x FROM things")
 
 
+@both
 def test_tables_without_their_revision_are_somebody_elses(books: Ledger, place: Path) -> None:
     books.close()
     superuser(place, "DROP TABLE alembic_version")
@@ -130,6 +136,7 @@ def test_tables_without_their_revision_are_somebody_elses(books: Ledger, place: 
         migrate(url(place))
 
 
+@both
 def test_tables_of_another_release_are_not_opened(books: Ledger, place: Path) -> None:
     books.close()
     superuser(place, "UPDATE alembic_version SET version_num = '9999'")
@@ -138,6 +145,7 @@ def test_tables_of_another_release_are_not_opened(books: Ledger, place: Path) ->
             attempt(place)
 
 
+@both
 def test_migrate_puts_the_guard_back_in_place(books: Ledger, place: Path) -> None:
     reserve(books)
     books.close()

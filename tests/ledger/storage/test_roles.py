@@ -17,12 +17,15 @@ from tabularium.ledger.keys import public_hex
 from tabularium.ledger.measurement.release_lock import hold
 from tests.ledger.scene import (
     census,
+    enrolled,
     finish,
+    lay_out,
     new_place,
     open_books,
     postgresql,
     remove_place,
     reserve,
+    step,
     superuser,
     url,
 )
@@ -33,22 +36,30 @@ pytestmark = postgresql
 
 def test_a_writer_charges_and_finishes_releases_but_decides_nothing(log_in: LogIn, books: Ledger) -> None:
     census(books, "unused")
+    officer = enrolled(books)
     with Ledger.connect(log_in("writer")) as writer:
         with hold(writer, "r1"):
             reserve(writer, "r1")
-            finish(writer, "r1")
+            r1 = finish(writer, "r1")
         reserve(writer, "r2")
         writer.drawing("r2")
         writer.abandon("r2", "the draw failed")
         reserve(writer, "r3")
+        lay_out(writer, "r4")
+        step(writer, "r5", "measured", review=True, spec_digest="t", product="q")
         key = Ed25519PrivateKey.generate()
         before = books.head()
         for decision in (
-            lambda: census(writer, "another"),
-            lambda: writer.change_account("census", cap=Fraction(2), reason="more"),
-            lambda: writer.void("r3", "mistake"),
-            lambda: writer.retire_account("unused", reason="misnamed"),
-            lambda: writer.enrol_key(public_hex(key), officer="nobody", by=key),
+            lambda: census(writer, "another", by=officer),
+            lambda: writer.change_account("census", cap=Fraction(2), reason="more", by=officer),
+            lambda: writer.void("r3", "mistake", by=officer),
+            lambda: writer.retire_account("unused", reason="misnamed", by=officer),
+            lambda: writer.enrol_key(public_hex(key), officer="nobody", by=officer),
+            lambda: writer.accept("r4", draft="d", by=officer),
+            lambda: writer.withhold("r4", draft="d", criterion="implausible", by=officer),
+            lambda: writer.abandon("r5", "nobody likes it", by=officer),
+            lambda: writer.withdraw("r1", reason="wrong", by=officer),
+            lambda: writer.ask_for_evidence(r1, by=officer),
         ):
             with pytest.raises(StorageFailed, match="lets only a disclosure officer write"):
                 decision()
@@ -81,8 +92,8 @@ def test_an_officer_may_do_both(log_in: LogIn, books: Ledger) -> None:
         reserve(officer, "r1", "another")
         officer.void("r1", "mistake", by=key)
         officer.close_account("another", reason="done")
-        officer.separate("another", "census", reason="by decree", by=key)
-        officer.separate("another", "census", reason="an error", by=key, disjoint=False)
+        officer.declare_disjoint("another", "census", reason="by decree", by=key)
+        officer.declare_disjoint("another", "census", reason="an error", by=key, disjoint=False)
         census(officer, "unused", by=key)
         officer.retire_account("unused", reason="misnamed", by=key)
     books.verify()

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from tabularium.ledger import BudgetExhausted, ClockBehind, Ledger, LedgerError, LockTimeout, StorageFailed
-from tests.ledger.scene import census, database, open_books, reserve, sqlite
+from tests.ledger.scene import both, census, database, open_books, reserve
 
 
-@sqlite
 def test_files_are_private(books: Ledger, place: Path) -> None:
     reserve(books)
     folder = database(place).parent
@@ -42,7 +41,6 @@ def test_other_urls_are_refused_without_repeating_them(url: Any) -> None:
     assert "secret" not in str(refused.value)
 
 
-@sqlite
 def test_a_file_that_is_no_ledger_is_refused(place: Path) -> None:
     garbage = place / "garbage.db"
     garbage.write_bytes(b"not a database, and long enough to be looked at" * 30)
@@ -64,7 +62,6 @@ def test_a_file_that_is_no_ledger_is_refused(place: Path) -> None:
         Ledger.connect(f"sqlite:///{place / 'file' / 'ledger.db'}")
 
 
-@sqlite
 def test_a_writer_that_hangs_is_told_of(books: Ledger, place: Path) -> None:
     with (
         closing(sqlite3.connect(database(place), isolation_level=None)) as other,
@@ -80,6 +77,7 @@ def test_a_writer_that_hangs_is_told_of(books: Ledger, place: Path) -> None:
         reserve(impatient)
 
 
+@both
 def test_threads_share_one_ledger(books: Ledger) -> None:
     def spend(number: int) -> int:
         won = 0

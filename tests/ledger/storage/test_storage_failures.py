@@ -23,8 +23,8 @@ from tabularium.ledger.export import migrate, restore
 from tabularium.ledger.measurement import release_lock
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.storage import queries
-from tests.ledger.chain.long_chain import write_export
-from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
+from tests.ledger.long_chain import write_export
+from tests.ledger.scene import ROOT, both, census, finish, open_books, postgresql, reserve, superuser, url
 from tests.ledger.storage.postgres import Server, Unavailable, close_schema, running
 
 
@@ -324,11 +324,11 @@ QUESTIONS = [
     (queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
     (queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
     (queries.ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
-    (queries._KEY, {"subject": "k"}, ["subject"]),
     (queries.REVIEWED, {"account": "census", "subject": "review product-3 2010"}, ["subject"]),
 ]
 
 
+@both
 @pytest.mark.parametrize("analysed", [False, True])
 def test_every_question_of_a_charge_is_answered_by_its_own_index(
     long: Ledger, place: Path, engine: str, analysed: bool
@@ -349,6 +349,7 @@ def test_every_question_of_a_charge_is_answered_by_its_own_index(
     long.close()
 
 
+@both
 def test_a_restored_long_chain_is_charged_like_any_other(long: Ledger) -> None:
     with pytest.raises(ReadOnly, match="put back from a backup"):
         reserve(long)
@@ -361,6 +362,7 @@ def test_a_restored_long_chain_is_charged_like_any_other(long: Ledger) -> None:
     long.close()
 
 
+@both
 def test_readers_are_not_kept_waiting_by_a_writer(books: Ledger) -> None:
     inside, done = threading.Event(), threading.Event()
 

@@ -128,7 +128,7 @@ def many_pieces() -> Iterator[Any]:
 
 def bisection() -> Iterator[Any]:
     from tabularium.mechanisms.histograms.p_hpartition import Frontier
-    from tests.mechanisms.histograms.p_hpartition.without_privacy import hpartition_without_privacy
+    from tests.mechanisms.histograms.without_privacy import hpartition_without_privacy
 
     bins = np.arange(300) * 7919 % 1009 * (np.arange(300) % 5) * 10**9
     frontier = Frontier(bins)

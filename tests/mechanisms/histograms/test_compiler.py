@@ -17,7 +17,7 @@ import pytest
 
 from tabularium import mechanisms
 from tabularium.mechanisms import MECHANISMS
-from tabularium.mechanisms.kernels.compiled import KERNELS
+from tabularium.mechanisms.kernels.compiled import KERNELS, Kernel, Uncompiled, _say_uncompiled
 from tests.mechanisms.histograms.results import CASES, digest
 
 ROOT = Path(__file__).parents[3]
@@ -75,3 +75,15 @@ def test_every_kernel_is_compiled_and_called_by_some_case(interpreted: Callable[
     assert len(kernels) > 50
     missing = kernels - set(interpreted()["called"])
     assert not missing
+
+
+def test_without_numba_a_kernel_runs_uncompiled_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def double(values: list[int]) -> list[int]:
+        return [2 * value for value in values]
+
+    kernels = [Kernel(double), Kernel(double)]  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "numba", None)
+    _say_uncompiled.cache_clear()
+    with pytest.warns(Uncompiled, match=r"install tabularium-dp\[run\]") as said:
+        assert [kernel([1, 2]) for kernel in kernels] == [[2, 4], [2, 4]]
+    assert len(said) == 1

@@ -10,7 +10,6 @@ import pytest
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.mwem_workloads import (
     MarginalWorkload,
     RangeWorkload,
@@ -216,18 +215,6 @@ def test_equal_queries_are_averaged():
 # --- rounds -----------------------------------------------------------------------------------------
 
 
-def test_the_budget_is_split_as_it_says():
-    channel = SeededChannel(1, seed=1)
-    build("mwem", rounds=2, total_share="1/5", pick_share="1/4").release(STEPS, channel)
-    assert [(event.purpose, event.primitive, event.loss) for event in channel.transcript] == [
-        ("total", "discrete_laplace", Fraction(1, 5)),
-        ("round 1: query", "permute_and_flip", Fraction(1, 10)),
-        ("round 1: answer", "discrete_laplace", Fraction(3, 10)),
-        ("round 2: query", "permute_and_flip", Fraction(1, 10)),
-        ("round 2: answer", "discrete_laplace", Fraction(3, 10)),
-    ]
-
-
 def test_concentrated_privacy_takes_gaussian_noise():
     channel = SeededChannel(Fraction(1, 2), seed=1, definition="zcdp")
     build("mwem").release(STEPS, channel)
@@ -301,41 +288,6 @@ def test_a_single_cell_is_its_total(shape):
     assert release.values.shape == shape
     assert [event.purpose for event in channel.transcript] == ["total"]
     assert abs(float(release.values.sum()) - 1000) < 30
-
-
-@pytest.mark.parametrize(
-    ("parameters", "where"),
-    [
-        ({"workload": "cubes"}, "workload"),
-        ({"candidates": "all"}, "candidates"),
-        ({"queries": 1}, "queries"),
-        ({"seed": -1}, "seed"),
-        ({"order": 0}, "order"),
-        ({"rounds": 0}, "rounds"),
-        ({"rounds": "many"}, "rounds"),
-        ({"replays": 0}, "replays"),
-        ({"total_share": "1"}, "total_share"),
-        ({"pick_share": 0.5}, "pick_share"),
-        ({"pick_share": "most"}, "pick_share"),
-    ],
-)
-def test_parameters_that_make_no_sense_are_refused(parameters, where):
-    with pytest.raises(MechanismError, match=where):
-        build("mwem", **parameters)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"workload": "marginals", "candidates": "random"},
-        {"workload": "tilings", "queries": 7},
-        {"workload": "ranges", "seed": 5},
-        {"workload": "ranges", "order": 3},
-    ],
-)
-def test_what_would_have_no_effect_is_refused(parameters: dict[str, object]) -> None:
-    with pytest.raises(MechanismError, match="no effect here"):
-        build("mwem", **parameters)
 
 
 def test_negative_answers_empty_no_cell_for_ever() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +15,6 @@ from tabularium.mechanisms import MECHANISMS, build, restore
 from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.per_region import PerRegion, split_ragged, stack_ragged, summary
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.noise.synthetic import generator
@@ -100,36 +98,6 @@ def test_what_is_made_of_a_region_depends_on_its_own_measurements(others: list[i
 
 
 FIELDS = ("mechanism", "parameters", "arrays", "meta", "transcript", "definition", "insecure")
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({"mechanism": "dewa"}, "no mechanism of that name"),
-        ({"mechanism": "denoise", "parameters_of_each": {"strengths": 1}}, "no parameter of that name"),
-        ({"mechanism": "denoise", "axis": -1}, "axis"),
-    ],
-)
-def test_what_cannot_be_is_refused_when_it_is_built(given: Mapping[str, Any], error: str) -> None:
-    with pytest.raises(MechanismError, match=error):
-        build("per_region", **given)
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "definition", "error"),
-    [
-        (PerRegion("denoise", {}, 3), "pure", "no such axis"),
-        (PerRegion("gaussian"), "pure", "needs a budget under zcdp"),
-        (PerRegion("denoise", {"categorical": [2]}), "pure", "no such axis"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_a_draw(
-    mechanism: PerRegion, definition: Definition, error: str
-) -> None:
-    channel = SeededChannel(HALF, seed=1, definition=definition)
-    with pytest.raises(MechanismError, match=error):
-        mechanism.measure(COUNTS, channel)
-    assert channel.remaining == HALF and not channel.transcript
 
 
 def test_arrays_of_any_shapes_come_back() -> None:

@@ -20,6 +20,7 @@ from tabularium.mechanisms.linear_measurements.linear_measurement import LinearM
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree, side_by_side
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import noise_of
+from tests.dense import leaf_matrix
 
 Floats = NDArray[np.float64]
 
@@ -35,12 +36,7 @@ def dense_tree(rng: np.random.Generator) -> tuple[NoisyTree, Floats, Floats]:
     leaf = rng.permutation(np.concatenate([leaves, rng.choice(leaves, 9)]))
     drawn = np.where(tree.leaf, 0, rng.choice([-1, 0, 1], len(parents)))
     noise = noise_of("laplace", 3, whole=True), noise_of("laplace", 1, whole=True)
-    weights = np.zeros((len(parents), len(leaf)))
-    for cell, lowest in enumerate(leaf):
-        above = lowest
-        while above >= 0:
-            weights[above, cell] = 1
-            above = parents[above]
+    weights = leaf_matrix(parents)[:, np.searchsorted(leaves, leaf)]
     found = NoisyTree(rng.integers(-9, 30, len(parents)), noise, tree=tree, drawn=drawn, leaf=leaf)
     return found, weights[drawn >= 0], np.array([each.variance for each in noise])[drawn[drawn >= 0]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -15,7 +16,14 @@ from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.inference import Hierarchy
 from tabularium.mechanisms.noise_distributions import NoiseCurve, gaussian_variance, laplace_variance
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable
-from tabularium.mechanisms.planning.smallest_budget import BudgetProblem, Goal
+from tabularium.mechanisms.planning.smallest_budget import (
+    BudgetProblem,
+    Goal,
+    LossSlot,
+    Ties,
+    rounded_shares,
+    short_above,
+)
 
 BOTH: tuple[Definition, ...] = ("pure", "zcdp")
 ONE = Hierarchy([-1])
@@ -154,3 +162,70 @@ def test_a_tighter_target_never_costs_less(
     before = budget()
     variances[place] *= by
     assert budget() >= before * (1 - 2e-3)
+
+
+# --- Shares add to exactly one, and rounded budgets are not below what they stand for ----------------
+
+
+@given(st.lists(st.floats(1e-9, 1.0), min_size=1, max_size=10), st.sampled_from([10, 100, 1000]))
+def test_shares_add_to_one_and_none_is_nothing(parts: list[float], denominator: int) -> None:
+    found = rounded_shares({str(place): part for place, part in enumerate(parts)}, denominator)
+    assert sum(found.values()) == 1
+    assert all(share > 0 and (share * denominator).denominator == 1 for share in found.values())
+
+
+@given(st.lists(st.floats(0.05, 1.0), min_size=1, max_size=10))
+def test_shares_are_near_the_parts(parts: list[float]) -> None:
+    found = rounded_shares({str(place): part for place, part in enumerate(parts)}, 1000)
+    assert all(
+        abs(float(share) - part / sum(parts)) < 0.001
+        for share, part in zip(found.values(), parts, strict=True)
+    )
+
+
+@given(st.floats(1e-6, 1e3))
+def test_a_short_budget_is_enough_and_little_more(amount: float) -> None:
+    found = short_above(amount)
+    assert Fraction(amount) <= found <= Fraction(amount) * Fraction(102, 100)
+    assert len(str(found.numerator)) <= 7
+
+
+# --- Losses that are tied: what is a product stays one, and what is settled stays in proportion ------
+
+
+PLACES = [
+    *(LossSlot("pay", level, "pay", "pay") for level in ("top", "low")),
+    *(LossSlot("pay", level, "pay-sum", "pay-sum") for level in ("top", "low")),
+    *(LossSlot("pay", level, "pay-median", "pay") for level in ("top", "low")),
+    LossSlot("ages", "", "ages", "ages"),
+]
+PROPORTIONS = np.array([1, 1, 1, 1, 3, 3, 1.0])
+
+
+def test_arrays_of_one_table_have_the_same_parts_for_levels() -> None:
+    ties = Ties.of(PLACES, PROPORTIONS)
+    assert ties.factors.shape == (7, 4)  # two arrays, one level more than needed, the other table
+    assert not ties.loose
+    np.testing.assert_array_equal(ties.blocks, [0, 1, 0, 1, 0, 1, 2])
+    moved = ties.following(np.ones(7)) * np.exp(ties.factors @ np.array([0.3, -0.2, 1.1, 0.7]))
+    pay, total, median, _ = moved[:2], moved[2:4], moved[4:6], moved[6]
+    np.testing.assert_allclose(median, 3 * pay)
+    np.testing.assert_allclose(pay[0] / pay[1], total[0] / total[1])
+
+
+def test_what_is_tied_already_is_fitted_by_itself() -> None:
+    ties = Ties.of(PLACES, PROPORTIONS)
+    losses = np.array([1, 2, 5, 10, 3, 6, 7.0])
+    np.testing.assert_allclose(ties.fitted(losses), losses)
+    without = np.array([0, 2, 0, 10, 0, 6, 7.0])
+    np.testing.assert_allclose(ties.fitted(without), without)
+    near = ties.fitted(np.array([1, 2, 5, 12, 3, 6, 7.0]))
+    np.testing.assert_allclose(near[0] / near[1], near[2] / near[3])
+
+
+def test_tables_of_one_array_are_free() -> None:
+    places = [LossSlot("a", level, "a", "a") for level in ("top", "low")] + [LossSlot("b", "", "b", "b")]
+    ties, free = Ties.of(places, np.ones(3)), Ties.none(3)
+    assert ties.loose
+    np.testing.assert_array_equal(ties.factors.sum(axis=1), 1)
+    np.testing.assert_array_equal(free.fitted(np.array([1.0, 0.0, 4.0])), [1, 0, 4])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, Sums
-from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.queries import (
     Attribute,
     Axes,
@@ -24,54 +22,19 @@ from tabularium.mechanisms.queries import (
     NoisyTable,
     PublishedTable,
     QueryTable,
-    TreeAttribute,
     ask,
 )
 from tabularium.mechanisms.queries.answers import _bound, describe
 from tabularium.mechanisms.queries.grammar import parse
 from tabularium.mechanisms.queries.sources import LinearTable, MeasuredLevel, noisy_cells, table_of
+from tests.mechanisms.queries.scene import CUTS, FLAT, REGION, TREE, counts_of, flat_sums, level
 
 Floats = NDArray[np.float64]
-FLAT = Axes(
-    None,
-    (
-        Attribute.bins("age", [0, 5, 18, 20, 30, 45, 65, 100]),
-        Attribute.categories("sex", ["F", "M"]),
-        Attribute.categories("size", ["1", "2", "3", "4"]),
-    ),
-)
-PARENTS = np.array([-1, 0, 0, 0, 1, 1, 1, 2, 2])
-CODES = ("N", "A", "B", "C", "A1", "A2", "A3", "B1", "B2")
-AREA = TreeAttribute(
-    "area", CODES, CODES, PARENTS, np.array([0, 1, 1, 1, 2, 2, 2, 2, 2]), ("nation", "province", "place")
-)
-TREE = Axes(AREA, FLAT.others[:2])
-CUTS = [np.array([0]), np.array([1, 2, 3]), np.array([3, 4, 5, 6, 7, 8])]
 MECHANISMS: list[tuple[str, dict[str, Any]]] = [
     ("boost", {}),
     ("privelet", {"axes": [0, 2]}),
     ("denoise", {"workload": "ranges", "categorical": [1]}),
 ]
-
-
-@cache
-def counts_of(shape: tuple[int, ...]) -> NDArray[np.int64]:
-    return generator(4).poisson(generator(5).choice([0.5, 8, 40], shape))
-
-
-def level(
-    name: str, given: dict[str, Any], counts: NDArray[np.int64], nodes: Any, seed: int, budget: str = "1"
-) -> MeasuredLevel:
-    measured = build(name, **given).measure(counts, SeededChannel(Fraction(budget), seed=seed))
-    found = build(name, **given).linear_measurements(measured)
-    assert found is not None
-    return MeasuredLevel(np.asarray(nodes), found)
-
-
-def flat(name: str, given: dict[str, Any], seed: int = 1, budget: str = "1") -> LinearTable:
-    table = table_of(FLAT, [level(name, given, counts_of((7, 2, 4)), [0], seed, budget)], None, FLAT.shape)
-    assert isinstance(table, LinearTable)
-    return table
 
 
 QUERIES = (
@@ -87,7 +50,7 @@ QUERIES = (
 @pytest.mark.parametrize(("name", "given"), MECHANISMS)
 def test_answers_are_least_squares_over_all_that_was_measured(name: str, given: dict[str, Any]) -> None:
     """Against the covariances of all cells with each other."""
-    table = flat(name, given)
+    table = flat_sums(name, given)
     measured = table.levels[0].measured
     number = measured.cells
     covariances = measured.covariances(Sums(np.arange(number), 1, number))[0]
@@ -113,7 +76,7 @@ def test_answers_are_least_squares_over_all_that_was_measured(name: str, given: 
 
 @pytest.mark.parametrize(("name", "given"), MECHANISMS)
 def test_weighted_sums_have_the_covariances_of_their_cells(name: str, given: dict[str, Any]) -> None:
-    table = flat(name, given)
+    table = flat_sums(name, given)
     (put,) = _bound(parse("sum(size) by sex where age >= 5"), [QueryTable("t", FLAT, table)])
     cells = put.cells(table)
     assert cells is not None
@@ -136,7 +99,7 @@ def test_weighted_sums_have_the_covariances_of_their_cells(name: str, given: dic
 def test_too_many_covariances_are_bounded_as_if_all_errors_went_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    table = QueryTable("t", FLAT, flat("boost", {}))
+    table = QueryTable("t", FLAT, flat_sums("boost", {}))
     exact = ask("sum(size) by sex", [table]).rows
     monkeypatch.setattr("tabularium.mechanisms.queries.sources.MOST_COVARIANCES", 1)
     for row, known in zip(ask("sum(size) by sex", [table]).rows, exact, strict=True):
@@ -158,7 +121,7 @@ def tree_table(seed: int, names: tuple[str, str, str]) -> LinearTable:
     assert province.size == len(counts)
     levels = [
         level(name, {}, table, nodes, 10 * seed + place)
-        for place, (name, table, nodes) in enumerate(zip(names, tables, CUTS, strict=True))
+        for place, (name, table, nodes) in enumerate(zip(names, tables, CUTS.values(), strict=True))
     ]
     found = table_of(TREE, levels, None, TREE.shape)
     assert isinstance(found, LinearTable)
@@ -176,7 +139,7 @@ def test_levels_of_a_hierarchy_are_averaged(names: tuple[str, str, str]) -> None
         "count by place where sex = F",
         "count where area in (A1, B)",
     )
-    exact = NoisyTable(TREE, (Measurement(AREA.leaves, counts.reshape(6, *TREE.shape), 1.0),))
+    exact = NoisyTable(TREE, (Measurement(REGION.leaves, counts.reshape(6, *TREE.shape), 1.0),))
     errors: dict[str, list[list[float]]] = {text: [] for text in texts}
     for seed in range(draws):
         table = tree_table(seed, names)
@@ -256,7 +219,7 @@ def test_boxes_that_noise_chose_are_not_averaged_with_the_noise_that_chose_them(
 
 
 def test_invariants_narrow_ranges_too() -> None:
-    table = flat("boost", {})
+    table = flat_sums("boost", {})
     counts = counts_of((7, 2, 4))
     groups = np.broadcast_to(np.arange(2)[:, None], (7, 2, 4))[None]
     known = KnownSums("sexes", groups, counts.sum(axis=(0, 2)).astype(float))

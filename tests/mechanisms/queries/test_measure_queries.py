@@ -21,7 +21,7 @@ from tabularium.mechanisms.queries import (
     QueryTable,
     ask,
 )
-from tests.mechanisms.queries.test_queries import AREA
+from tests.mechanisms.queries.scene import AREA
 from tests.sizes import runs
 
 AGE = Attribute.bins("age", [0, 20, 65, 100])

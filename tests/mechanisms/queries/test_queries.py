@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,43 +21,21 @@ from tabularium.mechanisms.queries import (
     describe,
 )
 from tabularium.mechanisms.queries.grammar import Word
-
-AGE = Attribute.bins("age", [0, 5, 20, 65, 100])
-SEX = Attribute.categories("sex", ["F", "M"], ["female", "male"])
-SIZE = Attribute.categories("size", ["1", "2", "3", "more"])
-CODES = ("N", "A", "B", "C", "A1", "A2", "B1", "B2")
-LABELS = ("Nation", "Alpha", "Beta", "Gamma", "Alpha one", "Alpha two", "Twin", "Twin")
-PARENTS = np.array([-1, 0, 0, 0, 1, 1, 2, 2])
-DEPTH = np.array([0, 1, 1, 1, 2, 2, 2, 2])
-AREA = TreeAttribute(
-    "area", CODES, LABELS, PARENTS, DEPTH, ("nation", "province", "place"), frozenset({"A11"})
+from tests.mechanisms.queries.scene import (
+    AGE,
+    AREA,
+    CODES,
+    DEPTH,
+    LABELS,
+    PARENTS,
+    PEOPLE,
+    PLACES,
+    SEX,
+    SIZE,
+    flat,
+    leaves,
+    values,
 )
-
-
-def flat(values: Any, *attributes: Attribute, scale: float = 10.0) -> QueryTable:
-    axes = Axes(None, attributes)
-    cells = np.asarray(values).reshape(1, *axes.shape)
-    return QueryTable(
-        "people",
-        axes,
-        NoisyTable(axes, (Measurement(np.array([0]), cells, laplace_variance(scale), scale),)),
-    )
-
-
-PEOPLE = flat([[30, 31], [52, 48], [200, 210], [20, 12]], AGE, SEX)
-# Leaves in order: C, A1, A2, B1, B2, each with a count of its own, so that sums name their leaves.
-PLACES = np.array([1, 10, 100, 1000, 10000])
-
-
-def leaves(*attributes: Attribute) -> QueryTable:
-    axes = Axes(AREA, attributes)
-    cells = np.broadcast_to(PLACES.reshape(-1, *[1] * len(attributes)), (5, *axes.shape))
-    return QueryTable("areas", axes, NoisyTable(axes, (Measurement(AREA.leaves, cells, 1.0),)))
-
-
-def values(text: str, *tables: QueryTable) -> list[float | None]:
-    return [row.value for row in ask(text, tables).rows]
-
 
 # --- what names mean
 
@@ -368,3 +345,59 @@ def test_a_wish_that_cannot_be_met() -> None:
         ask("count", [table], source="measurements")
     with pytest.raises(InputError, match="level"):
         ask("count", [table], level=90)
+
+
+# --- Sums and averages over a last bin that has no end: left out, or ended by whoever asks -----------
+
+
+INCOME = Attribute.bins("income", [0, 10, 20, 30, 1000])
+
+
+@pytest.mark.parametrize(
+    ("attribute", "bin"),
+    [
+        (INCOME, "30-999"),  # wider than all others together
+        (Attribute.bins("income", [0, 10, 20, 31], ["low", "middle", "20+"]), "20\\+"),
+        (Attribute.bins("income", [0, 10, 20, 31], ["low", "middle", "more than 19"]), "more than 19"),
+    ],
+)
+@pytest.mark.parametrize("measure", ["average", "sum"])
+def test_a_bin_without_an_end_is_left_out_or_ended(attribute: Attribute, bin: str, measure: str) -> None:
+    table = flat([5] * attribute.cells, attribute)
+    with pytest.raises(InputError, match=f"`{bin}` of `income` has no end.*income up to NUMBER.*income < "):
+        ask(f"{measure}(income)", [table])
+    ask(f"{measure}(income) where income < 10", [table])
+    ask("max(income)", [table])
+
+
+@pytest.mark.parametrize("labels", [None, ["a", "b", "c"], ["0 to 9", "10 to 19", "20 to 30"]])
+def test_a_bin_that_ends_is_taken_at_its_middle(labels: list[str] | None) -> None:
+    table = flat([0, 0, 5], Attribute.bins("income", [0, 10, 20, 31], labels))
+    assert values("average(income)", table) == [25]
+
+
+def test_an_open_bin_is_closed_by_whoever_asks() -> None:
+    """Of 4 records at 5 and 6 in a bin of 30-39: (4·4.5 + 6·34.5)/10 = 22.5; at 30-999 it would be 310.5."""
+    table = flat([4, 0, 0, 6], INCOME)
+    assert values("average(income up to 39)", table) == [22.5]
+    assert values("sum(income up to 39)", table) == [225]
+    answer = ask("average(income up to 39)", [table])
+    assert answer.rows[0].high is not None
+    assert answer.rows[0].high <= 39
+    assert describe(answer).endswith("The last bin was taken to end at 39, as the question says.")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("average(income up to 29)", "character 22: `29` does not end the bin `30-999`; .* from 30 to 999"),
+        ("average(income up to 1000)", "does not end the bin"),
+        ("average(income up to much)", "does not end the bin"),
+        ("average(income up to 39) where income < 30", "does not end the bin"),
+        ("average(income up 39)", "write average\\(NAME up to NUMBER\\)"),
+        ("max(income up to 39)", "`up` does not fit here"),
+    ],
+)
+def test_what_does_not_end_the_bin(query: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        ask(query, [flat([4, 0, 0, 6], INCOME)])

@@ -36,7 +36,8 @@ from tabularium.mechanisms.queries import (
 from tabularium.mechanisms.queries.estimators import SelectedCells
 from tabularium.mechanisms.queries.selection import Rows, bind
 from tabularium.mechanisms.queries.sources import noisy_cells
-from tests.mechanisms.inference.dense import dense_weights
+from tests.dense import dense_weights
+from tests.mechanisms.queries.scene import CUTS, REGION
 
 
 def test_the_fewest_nodes_that_make_up_a_set_of_leaves() -> None:
@@ -65,19 +66,14 @@ def test_the_fewest_nodes_that_make_up_a_set_of_leaves() -> None:
 
 # --- whole queries against dense least squares over every cell
 
-PARENTS = np.array([-1, 0, 0, 0, 1, 1, 1, 2, 2])
-DEPTH = np.array([0, 1, 1, 1, 2, 2, 2, 2, 2])
-CODES = ("N", "A", "B", "C", "A1", "A2", "A3", "B1", "B2")
-AREA = TreeAttribute("area", CODES, CODES, PARENTS, DEPTH, ("nation", "province", "place"))
 AXES = Axes(
-    AREA,
+    REGION,
     (
         Attribute.bins("age", [0, 5, 20, 65, 100]),
         Attribute.categories("sex", ["F", "M"]),
         Attribute.categories("size", ["1", "2", "3"]),
     ),
 )
-CUTS = {"nation": np.array([0]), "province": np.array([1, 2, 3]), "place": np.array([3, 4, 5, 6, 7, 8])}
 
 
 def test_any_box_under_any_grouping_is_weighted_as_it_should_be() -> None:
@@ -99,7 +95,7 @@ def test_any_box_under_any_grouping_is_weighted_as_it_should_be() -> None:
     for sex, province in product(range(2), ("A", "C")):
         leaves = {"A": [4, 6], "C": [3]}[province]
         chosen = np.isin(np.arange(9), leaves)
-        weights = dense_weights(PARENTS, variances, chosen)
+        weights = dense_weights(REGION.parents, variances, chosen)
         total = spread_of = 0.0
         for age, size in product((1, 2, 3), (0, 2)):
             total += (size + 1) * float(weights @ (weighted[:, age, sex, size] * variances))
@@ -129,11 +125,11 @@ def truth_and_tables(
     """Sparse counts on the tree: exactly, and measured on three levels with seeded noise."""
     rng = generator(11)
     counts = np.zeros((9, *AXES.shape), np.int64)
-    counts[AREA.leaves] = rng.poisson(rng.choice([0.05, 1.0, 20.0], (6, *AXES.shape)))
+    counts[REGION.leaves] = rng.poisson(rng.choice([0.05, 1.0, 20.0], (6, *AXES.shape)))
     for depth in (2, 1):
-        nodes = np.flatnonzero(depth == DEPTH)
-        np.add.at(counts, PARENTS[nodes], counts[nodes])
-    exact = NoisyTable(AXES, (Measurement(AREA.leaves, counts[AREA.leaves], 1e-18),))
+        nodes = np.flatnonzero(depth == REGION.depth)
+        np.add.at(counts, REGION.parents[nodes], counts[nodes])
+    exact = NoisyTable(AXES, (Measurement(REGION.leaves, counts[REGION.leaves], 1e-18),))
     tables = []
     for draw in range(draws):
         parts = []
@@ -226,7 +222,7 @@ def test_half_widths_hold_what_they_say_for_sums_of_whole_numbers_exactly(level:
 def test_intervals_around_published_cells_hold_the_truth() -> None:
     """Made consistent, non-negative and whole, published with margins as a release has them."""
     exact, tables = truth_and_tables(build("identity"), Fraction(1, 2), 40)
-    tree = Hierarchy(PARENTS)
+    tree = Hierarchy(REGION.parents)
     texts = (
         "count by province",
         "count by place, sex where age >= 5",

@@ -159,7 +159,7 @@ def test_a_release_states_what_was_expected(tmp_path: Path, privacy: str) -> Non
             ):  # a half; one that is all of them has √(V + V') over √(V + V'/4) times more
                 assert 0.45 * size < stated < 1.05 * size, (level, name)
             elif name in ("typical", "chosen"):  # on a grid of ten, and as noise would have it
-                assert stated == pytest.approx(size, rel=0.35, abs=10), (level, name)
+                assert stated == pytest.approx(size, rel=0.5, abs=10), (level, name)
             else:  # few cells, whose margins a release simulates
                 assert stated == pytest.approx(size, rel=0.2), (level, name)
 

@@ -54,9 +54,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
     truth: dict[str, dict[str, NDArray[np.int64]]] = {}
     for name, layout in layouts.items():
         shape, measure = layout.shape(""), layout.table.measured
-        if measure is not None and measure.form == "choice":
+        if measure is not None and not measure.adds_up:
             shape = (*shape[:1], measure.width + 1)
-        counts = rng.poisson(0.2 if measure is None or measure.form != "pair" else 300.0, shape)
+        counts = rng.poisson(0.2 if measure is None or measure.parts != 2 else 300.0, shape)
         if layout.impossible is not None:
             counts[0, 1] = 0
         truth[name] = {"": counts}

@@ -17,7 +17,7 @@ from tabularium.tasks.postprocess.denominators import whole_of
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.spec.load import Loaded, load_spec
 from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tests.flows.release.test_measures import MEASURES
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release
@@ -52,9 +52,9 @@ def contributions(measure: Measure, rng: np.random.Generator, records: int, sex:
     width = measure.widths[sex % len(measure.widths)]
     steps = rng.binomial(width, 0.3, records)
     weight = rng.integers(1, measure.heaviest + 1, records)
-    if measure.form == "total":
+    if measure.linear or measure.denominator:
         return np.array([((steps + measure.low) * weight).sum()])
-    if measure.form == "pair":
+    if measure.margin_method and measure.parts == 2:
         return np.array([(steps * weight).sum(), ((width - steps) * weight).sum()])
     nodes = tree_over(measure.width + 1).nodes_of(steps)
     return sum(np.bincount(each, weight, measure.parts) for each in nodes).astype(np.int64)
@@ -107,7 +107,7 @@ def coverage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.f
     }
     nothing = {
         name: np.zeros(each.shape)
-        if (measured := layouts[name].table.measured) is None or measured.kind == "sum"
+        if (measured := layouts[name].table.measured) is None or measured.linear
         else np.zeros((len(each), 1, len(layouts[name].table.measures)))
         for name, each in values.items()
     }

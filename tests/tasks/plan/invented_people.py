@@ -11,7 +11,7 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.derivation.derived_columns import source_column
 from tabularium.validations.derivation.nested_codings import parents_of
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure_fields import PART, Measure
+from tabularium.validations.spec.measures.measure import PART, Measure
 from tabularium.validations.universes.universe import universe_of
 
 Chosen = dict[str, NDArray[np.int64]]

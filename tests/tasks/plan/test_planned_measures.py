@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.noise.synthetic import generator
@@ -22,7 +23,7 @@ from tabularium.tasks.plan.planned_model import PlannedModel, array_shares
 from tabularium.tasks.plan.planning import _Planner, plan
 from tabularium.tasks.plan.spec_edits import check_written, planned_text
 from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.kinds import AnyMeasure
 from tests.sizes import runs
 from tests.tasks.plan.planned_specs import (
     PURE,
@@ -83,7 +84,7 @@ def loaded(folder: Path, privacy: str = PURE, targets: str = TARGETS) -> Loaded:
     return load_spec(path)
 
 
-MEAN = Measure.model_validate({"mean": "x", "from": 100, "to": 1100, "step": 10})
+MEAN = TypeAdapter(AnyMeasure).validate_python({"mean": "x", "from": 100, "to": 1100, "step": 10})
 
 
 @given(
@@ -128,7 +129,7 @@ def test_margins_of_means_and_rates_are_those_that_a_release_states(
     numbers = np.tile(pair, layout.cells // 2)[None]
     for variance in (1.0, 400.0, 1000.0 * measure.width**2):
         stated = measure_half(layout, numbers, Estimate(numbers, np.array([[variance]])), 0.9)[0][..., 0]
-        reach = measure.span if measure.test else measure.width * measure.step
+        reach = max(measure.spans)
         value = measure.bottom + part * float(reach)
         np.testing.assert_allclose(stated, reading.half(variance, 300, value))
 
@@ -186,7 +187,7 @@ def test_margins_of_measures_are_those_of_releases(tmp_path: Path, privacy: str)
         layout = layouts[each.table]
         rows = rows_of(made.loaded, each.table.partition("-")[0], each.level)
         true = counts[each.table]
-        if layout.table.measured is None or layout.table.measured.kind == "sum":
+        if layout.table.measured is None or layout.table.measured.linear:
             step = 1 if layout.table.measured is None else 1000
             apart = [step * np.abs(error[each.table][rows]) for error in errors]
         else:

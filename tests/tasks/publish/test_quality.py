@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.published_tables import published_table
 from tabularium.tasks.publish.quality import FLAGS, flags, measure_flags
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.kinds import AnyMeasure
 from tabularium.validations.spec.parts.output_options import Quality
 from tests.validations.spec.spec_samples import SPEC, load
 
@@ -32,7 +33,7 @@ def flagged(count: float, margin: float, **rules: object) -> str:
 def flagged_measure(
     kind: dict[str, object], number: float, margin: float, blank: bool = False, **rules: object
 ) -> str:
-    measure = Measure.model_validate(kind)
+    measure = TypeAdapter(AnyMeasure).validate_python(kind)
     found = measure_flags(
         measure,
         np.array([number]),

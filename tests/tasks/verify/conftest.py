@@ -16,6 +16,7 @@ from tabularium.ledger.export import export
 from tabularium.ledger.keys import key_id, public_hex, public_pem, read_private
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.sign.release_key import FILE
+from tabularium.validations.spec.publication_formats import FORMATS
 from tests.flows.release.scene import let_sign, publish_with, write_scene
 from tests.tasks.report.kept_plots import keep_plots
 
@@ -128,7 +129,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
 @pytest.fixture(scope="session")
 def scene(make: Make) -> Scene:
     """Two tables, a histogram, a tally and an invariant, signed."""
-    formats = "publication: {formats: [csv, parquet, sdmx, xlsx, catalogue], sdmx: {agency: TAB}, "
+    formats = f"publication: {{formats: [{', '.join(FORMATS)}], sdmx: {{agency: TAB}}, "
 
     def edit(text: str) -> str:
         return text.replace("rules: []", f"rules: {RULES}").replace("publication: {", formats) + MORE

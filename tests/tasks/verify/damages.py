@@ -131,16 +131,19 @@ def a_label(folder: Path, chance: random.Random) -> str | None:
 
 def a_number_in_one_format(folder: Path, chance: random.Random) -> str | None:
     """One more in SDMX-CSV or in the workbook, and in no other."""
-    if chance.random() < 0.5:
-        path = chance.choice(sorted(folder.glob("*.sdmx.csv")))
+    tables, workbook = sorted(folder.glob("*.sdmx.csv")), folder / "tables.xlsx"
+    if chance.random() < 0.5 and tables:
+        path = chance.choice(tables)
         with path.open(newline="") as file:
             rows = list(csv.reader(file))
         column, line = rows[0].index("OBS_VALUE"), chance.randrange(1, len(rows))
         rows[line][column] = str(int(rows[line][column]) + 1)
         with path.open("w", newline="") as file:
             csv.writer(file).writerows(rows)
+    elif not workbook.exists():
+        return None
     else:
-        path = folder / "tables.xlsx"
+        path = workbook
         book = openpyxl.load_workbook(path)
         sheet = chance.choice(book.worksheets[:-1])
         cell = sheet.cell(chance.randrange(4, sheet.max_row + 1), sheet.max_column)

@@ -15,10 +15,12 @@ from tabularium.tasks.postprocess.postprocessing import FINISHED_ANEW, VERSION
 from tabularium.tasks.verify.findings import Finding
 from tabularium.tasks.verify.subject import NotARelease, Subject
 from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.spec.publication_formats import FORMATS
 from tests.tasks.verify.conftest import Make, Scene
 
 pytestmark = pytest.mark.xdist_group("verify")
 
+ALL = ", ".join(FORMATS)
 KINDS: dict[str, Callable[[str], str]] = {
     "withheld": lambda text: text.replace(
         "publication: {", 'publication: {measurements: {withhold: "too large"}, '
@@ -26,7 +28,7 @@ KINDS: dict[str, Callable[[str], str]] = {
     "only-csv": lambda text: text.replace("publication: {", "publication: {formats: [csv], "),
     "only-parquet": lambda text: text.replace("publication: {", "publication: {formats: [parquet], "),
     "no-rounding": lambda text: (
-        text.replace("publication: {", "publication: {formats: [csv, parquet, sdmx, xlsx], ")
+        text.replace("publication: {", f"publication: {{formats: [{ALL}], ")
         + "postprocessing: {rounding: false}\n"
     ),
     "raw": lambda text: (
@@ -34,8 +36,7 @@ KINDS: dict[str, Callable[[str], str]] = {
     ),
     "quality": lambda text: text.replace(
         "publication: {",
-        'publication: {quality: {unreliable: "20%", suppress: "60%", at_least: 60}, '
-        "formats: [csv, parquet, sdmx, xlsx], ",
+        f'publication: {{quality: {{unreliable: "20%", suppress: "60%", at_least: 60}}, formats: [{ALL}], ',
     ),
     "noise-first": lambda text: text.replace(
         "dimensions: [age, sex]", "dimensions: [age, sex]\n    mechanism: noise_first"

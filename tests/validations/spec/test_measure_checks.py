@@ -74,8 +74,12 @@ def test_good_measures(tmp_path: Path, measures: str) -> None:
         ("a: {quantile: pay, at: 1, from: 0, to: 9}", "a.at", "is no rank that can be measured"),
         ("a: {quantile: pay, at: 1/1001, from: 0, to: 9}", "a.at", "is no rank that can be measured"),
         ("a: {median: pay, at: 1/4, from: 0, to: 9}", "a.at", "a median has no rank"),
-        ("a: {mean: pay, method: tree, from: 0, to: 9}", "a.method", "a mean is measured in one way"),
-        ("a: {median: pay, margin_share: 1/9, from: 0, to: 9}", "a.margin_share", "only a choice needs it"),
+        ("a: {mean: pay, method: tree, from: 0, to: 9}", "a.method", "a mean has no `method`"),
+        (
+            "a: {median: pay, margin_share: 1/9, from: 0, to: 9}",
+            "a.margin_share",
+            "a median has no `margin_share`",
+        ),
         (
             f"a: {HALF[:-1]}, share: 1/9}}, b: {HALF[:-1]}, share: 1/9}}",
             "b.share",

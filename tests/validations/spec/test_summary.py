@@ -108,7 +108,7 @@ def test_labels_that_a_spreadsheet_takes_for_formulas(tmp_path: Path, labels: st
     advice = summarise(load_spec(write_spec(tmp_path, text))).advice
     assert [line for line in advice if "formula" in line] == ([] if noted is None else list(advice))
     assert noted is None or noted in advice[0]
-    only = text + "publication: {formats: [parquet, xlsx]}\n"
+    only = text + "publication: {formats: [parquet]}\n"
     assert summarise(load_spec(write_spec(tmp_path, only))).advice == ()
 
 

@@ -14,7 +14,6 @@ from pathlib import Path as FilePath
 from tabularium.validations.spec.checks.source_checks import check_files
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.kinds import RECORD
-from tabularium.validations.spec.measures.measure_fields import KINDS
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import UniqueRule
 from tabularium.validations.spec.parts.source_part import LookUp, located, public_name, taken_from
@@ -165,10 +164,8 @@ def _named(draft: Draft) -> Iterator[tuple[Path, str]]:
     for place, table in draft.tables:
         for name, measure in table.measures.items():
             path: Path = ("tables", place, "measures", name)
-            for kind in KINDS:
-                written = getattr(measure, kind)
-                if written is not None and written != measure.test:
-                    yield (*path, kind), written
+            if measure.test is None:
+                yield (*path, measure.kind), measure.of
             if measure.weight is not None:
                 yield (*path, "weight", "column"), measure.weight.column
     for place, histogram in draft.histograms:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from tabularium.mechanisms.histograms.quantile_choices import LARGEST_DENOMINATOR
+from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.measures.array_owners import owner_of, owners
-from tabularium.validations.spec.measures.group_checks import check_groups
-from tabularium.validations.spec.measures.measure_fields import CHOICE_MARGIN, KINDS, PART, Measure
+from tabularium.validations.spec.measures.measure import PART, Measure
+from tabularium.validations.spec.measures.of_column import ByGroup, OfColumn
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.table_parts import TableEntry
-from tabularium.validations.spec.problems import Path, listed, quoted
+from tabularium.validations.spec.problems import Path, choose, listed, quoted
 
 LARGEST = (
     10**7
 )  # steps from zero, times the largest weight: of 9 · 10^8 records a double holds the sum exactly
-EXACT = 1 << 53  # up to here every whole number is a double
-MOST_BINS = 1 << 14  # of a quantile
 MOST_NUMBERS = 10**8  # of one array
 LARGEST_SCALE = {"pure": 1 << 40, "zcdp": 1 << 26}  # of the samplers
 _OWN = ("level", "count", "margin", "measured", "quality", PART)
@@ -38,88 +36,58 @@ def check_measures(draft: Draft, path: Path, table: TableEntry) -> None:
                 what = f"the table has another column {quoted(column)}"
                 draft.add((*path, name), what, "call the measure otherwise")
             taken.add(column)
-        if check_groups(draft, (*path, name), table.dimensions, measure):
+        if _check_groups(draft, (*path, name), table.dimensions, measure):
             _check_one(draft, (*path, name), measure)
     _check_shares(draft, path, table)
 
 
-def _kinds(measure: Measure) -> int:
-    return sum(getattr(measure, kind) is not None for kind in KINDS)
-
-
 def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
-    kinds = [kind for kind in KINDS if getattr(measure, kind) is not None]
-    if _kinds(measure) != 1:
-        what = f"has {listed(kinds)}" if kinds else f"has none of {listed(KINDS)}"
-        draft.add(path, what, f"write one of them with the column it is of, as in {KINDS[0]}: income")
-        return
-    if not _fits_its_kind(draft, path, measure):
-        return
-    if any(top <= bottom for bottom, top in zip(measure.bottoms, measure.tops, strict=True)):
-        draft.add(
-            (*path, "to"), "is not above `from`", "write public bounds of the values, the larger as `to`"
-        )
-        return
-    for key, values in (("from", measure.bottoms), ("to", measure.tops)):
-        if any(abs(value) > EXACT or abs(value / measure.step) > EXACT for value in values):
-            what = "lies beyond 2^53, in numbers or in steps, where doubles do not tell neighbours apart"
-            draft.add((*path, key), what, "choose a larger step, or bounds nearer to zero")
-            return
-        if any((value / measure.step).denominator != 1 for value in values):
-            draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
-            return
-    if not _check_quantile(draft, path, measure):
-        return
-    if measure.form in ("tree", "choice") and measure.width >= MOST_BINS:
-        what = f"{measure.width + 1} values between `from` and `to`, of which each is a cell of a histogram"
-        draft.add((*path, "step"), what, f"choose a step that leaves at most {MOST_BINS}")
-    if measure.sensitivity > LARGEST:
+    before = draft.count()
+    for keys, what, hint in measure.problems():
+        draft.add((*path, *keys), what, hint)
+    if draft.count() == before and measure.sensitivity > LARGEST:
         what = f"one record may add {measure.sensitivity} steps, more than {LARGEST}"
         draft.add((*path, "step"), what, "choose a larger step, or narrower bounds")
 
 
-def _check_quantile(draft: Draft, path: Path, measure: Measure) -> bool:
-    """Check what only quantiles have, and of these only some; return whether it fits."""
-    quantile, before = measure.form in ("tree", "choice"), draft.count()
-    if measure.kind == "quantile" and measure.at is None:
-        draft.add((*path, "at"), "is missing", 'say which quantile, as in at: "1/4"; the median is 1/2')
-    elif measure.kind != "quantile" and measure.at is not None:
-        draft.add((*path, "at"), f"a {measure.kind} has no rank", "remove it, or write quantile")
-    elif measure.rank == 1 or measure.rank.denominator > LARGEST_DENOMINATOR:
-        hint = f"write a rank below 1, in parts of at most {LARGEST_DENOMINATOR}"
-        draft.add((*path, "at"), f"{measure.rank} is no rank that can be measured", hint)
-    if measure.method is not None and not quantile:
-        draft.add((*path, "method"), f"a {measure.kind} is measured in one way", "remove it")
-    if measure.margin_share is not None and measure.form != "choice":
-        draft.add((*path, "margin_share"), "only a choice needs it", "remove it, or write method: choice")
-    elif measure.margin_share == 1:
-        draft.add((*path, "margin_share"), "leaves the choice nothing", "write a share below 1")
-    return draft.count() == before
-
-
-def _fits_its_kind(draft: Draft, path: Path, measure: Measure) -> bool:
-    """Whether a sum, mean or quantile has bounds, and a rate none."""
+def _check_groups(draft: Draft, path: Path, dimensions: Iterable[str], measure: Measure) -> bool:
+    """Check the bounds of a measure that differ by groups; return whether they are in order."""
+    bounds = {"from": measure.start, "to": measure.end} if isinstance(measure, OfColumn) else {}
+    grouped = {key: bound for key, bound in bounds.items() if isinstance(bound, ByGroup)}
     before = draft.count()
-    for key, value in (("from", measure.start), ("to", measure.end)):
-        if measure.test is None and value is None:
-            draft.add(
-                path, f"`{key}` is missing", "write public bounds of the values, as from: 0, to: 150000"
-            )
-        elif measure.test is not None and value is not None:
-            draft.add((*path, key), "is the bound of a value, and a test has none", f"remove {key}")
-    if measure.test is not None and measure.step != 1:
-        draft.add((*path, "step"), "is the grid of a value, and a test has none", "remove step")
-    if measure.percent is not None and measure.per is not None:
-        draft.add((*path, "per"), "is 100 of a percentage", "remove it, or write rate instead of percent")
-    for key in ("per", "over"):
-        if measure.test is None and getattr(measure, key) is not None:
-            draft.add((*path, key), f"is for a rate, and this is a {measure.kind}", f"remove {key}")
+    if isinstance(measure, OfColumn) and grouped and not measure.may_differ:
+        what = f"differs by group, and the values of a {measure.kind} are the same in all of them"
+        draft.add((*path, next(iter(grouped))), what, "write one bound for all, or a mean")
+    for key, bound in grouped.items():
+        _check_group(draft, (*path, key), dimensions, bound)
+        if bound.by not in draft.domains:
+            return False
+    if len({bound.by for bound in grouped.values()}) > 1:
+        draft.add((*path, "to", "by"), "is another column than that of `from`", "write the same by in both")
     return draft.count() == before
+
+
+def _check_group(draft: Draft, path: Path, dimensions: Iterable[str], bound: ByGroup) -> None:
+    if bound.by not in dimensions:
+        hint = choose(bound.by, dimensions, "dimensions")
+        draft.add((*path, "by"), f"{quoted(bound.by)} is not a dimension of this table", hint)
+        return
+    domain = draft.domains.get(bound.by)
+    if isinstance(domain, HierarchyDomain):
+        hint = "take a column of categories, or of bins, as another dimension"
+        draft.add((*path, "by"), f"{quoted(bound.by)} is a hierarchy, whose levels would need bounds", hint)
+    elif domain is not None:
+        for code in bound.values:
+            if code not in domain.codes:
+                hint = choose(code, domain.codes, "codes")
+                draft.add((*path, "values"), f"{quoted(bound.by)} has no code {quoted(code)}", hint)
+        missing = [code for code in domain.codes if code not in bound.values]
+        if missing:
+            what = f"has no bound for {listed(missing)}"
+            draft.add((*path, "values"), what, f"write one for every code of {bound.by}")
 
 
 def _check_shares(draft: Draft, path: Path, table: TableEntry) -> None:
-    if any(name for name, measure in table.measures.items() if _kinds(measure) != 1):
-        return
     own = owners(table.measures)
     for name in table.measures.keys() - own.keys():
         if table.measures[name].share is not None:
@@ -159,9 +127,8 @@ def check_arrays(draft: Draft, spec: ReleaseSpec, cells: Mapping[str, int]) -> N
         squared = (
             (bound / loss) ** 2 if definition == "pure" else bound**2 / (2 * loss * array.measured.levels)
         )
-        if array.measured.form == "choice":
-            part = array.measured.margin_share or CHOICE_MARGIN
-            squared /= part**2 if definition == "pure" else part
+        part = array.measured.margin_part
+        squared /= part**2 if definition == "pure" else part
         if squared > LARGEST_SCALE[definition] ** 2:
             hint = "choose a larger step, narrower bounds, or spend more on it"
             draft.add(path, "its noise would be larger than what can be drawn", hint)

@@ -54,7 +54,7 @@ def copied_into(folder: FilePath) -> Places:
 
 def check_priors(draft: Draft, places: Places) -> None:
     """Check every table that is drawn towards an earlier release, and find its published table."""
-    over = {measure.over for _, table in draft.tables for measure in table.measures.values()}
+    over = {measure.denominator for _, table in draft.tables for measure in table.measures.values()}
     for at, table in draft.tables:
         path: Path = ("tables", at, "prior")
         if table.prior is None or not draft.reads(path):

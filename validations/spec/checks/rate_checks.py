@@ -21,8 +21,8 @@ def check_rates(draft: Draft, folder: FilePath) -> None:
             path: Path = ("tables", place, "measures", name)
             if measure.test is not None:
                 check_test(draft, (*path, measure.kind), measure.test, undeclared=True)
-            if measure.over is not None:
-                users.setdefault(measure.over, []).append(((*path, "over"), table))
+            if measure.denominator is not None:
+                users.setdefault(measure.denominator, []).append(((*path, "over"), table))
     for place, figures in draft.figures:
         _check_figures(draft, ("figures", place), figures, folder, users.get(figures.name, []))
     for name, found in users.items():

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from tabularium.validations.spec.kinds import Part
-from tabularium.validations.spec.measures.measure_fields import PART, ByGroup, Measure
+from tabularium.validations.spec.measures.measure import PART, Measure
 from tabularium.validations.spec.parts.table_parts import PER_REGION, PLAIN
 
 T = TypeVar("T", bound=Part)
@@ -26,7 +26,7 @@ def array_of(measures: Mapping[str, Measure], table: str, name: str) -> str:
 def owner_of(measures: Mapping[str, Measure], name: str) -> str:
     """Return the measure whose array it is: of quantiles by one tree the first, of all others their own."""
     measure = measures[name]
-    if measure.form != "tree":
+    if not measure.reads_shared_array:
         return name
     return next(each for each, other in measures.items() if other.counts_alike == measure.counts_alike)
 
@@ -99,17 +99,7 @@ def _of_groups(table: T, measure: Measure) -> dict[str, object]:
 
 def in_order(measure: Measure, codes: Mapping[str, tuple[str, ...]]) -> Measure:
     """Return a measure whose groups stand in the order of the cells: column -> its codes."""
-    if measure.by is None or measure.by not in codes:
-        return measure
-    order = codes[measure.by]
-
-    def ordered(bound: int | ByGroup | None) -> int | ByGroup | None:
-        if not isinstance(bound, ByGroup):
-            return bound
-        known = {code: bound.values[code] for code in order if code in bound.values}
-        return bound.model_copy(update={"values": known})
-
-    return measure.model_copy(update={"start": ordered(measure.start), "end": ordered(measure.end)})
+    return measure if measure.by is None or measure.by not in codes else measure.in_order(codes[measure.by])
 
 
 def with_shares(measures: dict[str, Measure]) -> dict[str, Measure]:

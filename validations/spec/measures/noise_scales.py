@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.inference import laplace_margin
-from tabularium.validations.spec.measures.measure_fields import CHOICE_MARGIN
+from tabularium.validations.spec.measures.measure import noise_scale
 from tabularium.validations.spec.parts.table_parts import Table
 
 _LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
@@ -26,16 +26,11 @@ def array_noise(
     if measure is None:
         return noise_of(table.mechanism, loss, confidence)
     plain = "identity" if definition == "pure" else "gaussian"
-    # Of a tree under pure differential privacy each level has its part of ε, under zCDP of ρ.
-    folds = measure.levels if definition == "pure" else math.sqrt(measure.levels)
-    if measure.form == "choice":  # the scale by which it misses, in records; ε costs ε²/2 there
-        folds = 2 * float(max(measure.rank, 1 - measure.rank))
-        loss *= 1 - (measure.margin_share or CHOICE_MARGIN)
-    scale, margin = noise_of(plain, loss, confidence, largest=measure.sensitivities[group] * folds)
-    unit = 1 if measure.form in ("tree", "choice") else measure.step
-    in_unit = None if margin is None else math.ceil(margin * unit)
+    part, folds = measure.noise_terms(loss, definition)
+    scale, margin = noise_of(plain, part, confidence, largest=measure.sensitivities[group] * folds)
+    in_unit = None if margin is None else math.ceil(margin * measure.noise_unit)
     # Of any other no number of its array is published.
-    return (scale or 0) * float(unit), in_unit if measure.kind == "sum" else None
+    return (scale or 0) * float(measure.noise_unit), in_unit if measure.linear else None
 
 
 def noise_of(
@@ -46,9 +41,9 @@ def noise_of(
     ``largest``: the most by which one record changes what is measured.
     """
     if mechanism in _LAPLACE:
-        scale = float(largest / float(loss))
+        scale = noise_scale("pure", loss, largest)
         return scale, laplace_margin(scale, confidence)
     if mechanism in _GAUSSIAN:
-        scale = largest * math.sqrt(1 / (2 * float(loss)))
+        scale = noise_scale("zcdp", loss, largest)
         return scale, math.ceil(NormalDist().inv_cdf(0.5 + confidence / 2) * scale)
     return None, None

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from tabularium.validations.spec.kinds import LevelName, Part, object_schema
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.values import (
     Confidence,
     PartLimit,
@@ -20,8 +20,6 @@ from tabularium.validations.spec.values import (
     matching,
     refuse,
 )
-
-PublishedFormat = Literal["csv", "parquet", "sdmx", "xlsx", "catalogue"]
 
 WebAddress = Annotated[
     Text, *matching(r"https?://[^\s<>\"{}|\\^`]+", "write an address, for instance https://example.org/data")
@@ -230,14 +228,14 @@ class Quality(Part):
 
     def limits_of(self, measure: Measure) -> tuple[Literal["value", "range"], Limits]:
         """Return what the limits of a measure are parts of, and the limits."""
-        if measure.kind == "sum":
+        if measure.quality_rules == "sums":
             if self.sums is not None:
                 return "value", self.sums.limits
             parts = [
                 each if isinstance(each, Fraction) else None for each in (self.unreliable, self.suppress)
             ]
             return "value", Limits(*parts) if any(parts) else Limits(OF_SUMS)
-        if measure.test is not None:
+        if measure.quality_rules == "rates":
             return "range", Limits(OF_MEASURES) if self.rates is None else self.rates.limits
         if self.means is not None:
             return self.means.part_of, self.means.limits
@@ -250,9 +248,7 @@ class Publication(Part):
     folder: Text = Field(
         default="releases", description="Where releases are written; relative to the spec file."
     )
-    formats: tuple[PublishedFormat, ...] = Field(
-        default=("csv", "parquet"), description="How the tables are written."
-    )
+    formats: tuple[Text, ...] = Field(default=("csv", "parquet"), description="How the tables are written.")
     sdmx: SdmxOptions = Field(
         default_factory=SdmxOptions, description="How the structure of the tables is named in SDMX."
     )

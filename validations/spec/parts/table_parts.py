@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tabularium.validations.spec.kinds import LevelName, Part, PriorName, TableName
-from tabularium.validations.spec.measures.measure_fields import Measure
+from tabularium.validations.spec.measures.kinds import AnyMeasure
 from tabularium.validations.spec.parts.privacy_part import Privacy
 from tabularium.validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
 
@@ -68,7 +68,7 @@ class TableEntry(Part):
         description="What the finest counts are drawn towards: those of an earlier release, by its id, or "
         "`above`, what the level above makes expect.",
     )
-    measures: dict[TableName, Measure] = Field(
+    measures: dict[TableName, AnyMeasure] = Field(
         default_factory=dict, description="Sums, means, quantiles and rates beside the counts, by name."
     )
 
@@ -85,7 +85,7 @@ class Table(TableEntry):
     share: Share
     levels: dict[LevelName, Share]
     mechanism: Text = "identity"
-    measured: Measure | None = Field(default=None, exclude=True)
+    measured: AnyMeasure | None = Field(default=None, exclude=True)
 
     @property
     def mechanism_in_words(self) -> str:

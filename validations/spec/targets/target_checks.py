@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tabularium.validations.spec.checks.table_checks import along_of
 from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.measures.measure_fields import KINDS, Measure
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.parts.table_parts import TableEntry
 from tabularium.validations.spec.problems import Path, choose, listed, quoted
 from tabularium.validations.spec.targets.wanted_margins import Target
@@ -31,7 +31,7 @@ def check_targets(draft: Draft) -> None:
                 what = f"table {table.name} has no measure {quoted(target.measure)}"
                 hint = choose(target.measure, list(table.measures), "measures")
                 draft.add((*path, "measure"), what, hint)
-        elif sum(getattr(measure, kind) is not None for kind in KINDS) == 1:
+        else:
             _check_measure(draft, path, target, measure)
         if draft.reads(("tables", number, "dimensions")) and draft.reads(("tables", number, "levels")):
             _check_level(draft, path, target, table)
@@ -59,14 +59,14 @@ def _check_kind(draft: Draft, path: Path, target: Target) -> None:
 
 def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -> None:
     """Check what is wanted of a measure: of a sum as of a count, of a mean or rate at a number of records."""
-    if measure.form not in ("total", "pair") or measure.over is not None:
+    if not measure.plannable:
         what = f"no budget is planned for the margin of a {measure.kind}"
-        what += " over other numbers" if measure.over else ", which depends on where the values lie"
+        what += " over other numbers" if measure.denominator else ", which depends on where the values lie"
         draft.add((*path, "measure"), what, "remove this target; its share stays in proportion to the count")
     elif target.unreliable is not None:
         hint = 'write margin: 25, or of a sum relative: "10%" with at: 500'
         draft.add((*path, "unreliable"), "is for counts", hint)
-    elif measure.kind == "sum":
+    elif measure.linear:
         _check_kind(draft, path, target)
     elif target.relative is not None:
         hint = f"write the margin of the {measure.kind} as margin: 25"
@@ -75,7 +75,7 @@ def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -
         what = f"the margin of a {measure.kind} depends on how many records there are"
         draft.add(path, what, "write both, as in margin: 25, at: 500 (records in a cell)")
     elif target.value is not None and not (
-        measure.bottom <= target.value <= (measure.top if measure.test is None else measure.span)
+        measure.bottom <= target.value <= measure.bottom + max(measure.spans)
     ):
         hint = f"write a {measure.kind} that lies between them"
         draft.add((*path, "value"), "lies beyond the bounds of the measure", hint)

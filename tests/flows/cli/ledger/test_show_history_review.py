@@ -20,7 +20,7 @@ from tabularium.ledger.records import Charge
 from tabularium.mechanisms.accounting import epsilon_at
 from tabularium.tasks.runtime.home import Home
 from tests.flows.cli.ledger.test_ledger_cli import DIGEST, good, refused
-from tests.ledger.chain.long_chain import write_export
+from tests.ledger.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, reserve
 
 TODAY = datetime.now(UTC).date()

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import openpyxl
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from csvw import CSVW
 from rdflib import DCAT, DCTERMS, RDF, Graph, Namespace, URIRef
 
-from tabularium.tasks.publish.formats.dcat_catalogue import language_address
-from tests.tasks.publish.formats.a_release import a_release
+from tabularium.tasks.publish.dcat import language_address
+from tabularium.tasks.publish.formats.base import formats_of
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.spec.publication_formats import FORMATS
+from tests.tasks.publish.formats.a_release import a_release, with_all_measures
 
 TABLES = ("area_age_sex", "age_sex", "sizes_of_areas")
 Rows = list[tuple[Any, ...]]
@@ -140,49 +143,6 @@ def test_parquet_says_what_its_columns_mean(folder: Path) -> None:
     assert schema.field("margin").metadata[b"confidence"] == b"9/10"
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_xlsx(folder: Path, name: str) -> None:
-    header, expected = rows(folder, name)
-    book = openpyxl.load_workbook(folder / "tables.xlsx")
-    assert book.sheetnames == [*TABLES, "Notes"]
-    sheet = book[name]
-    assert sheet.freeze_panes == "A4"
-    title, about, *cells = sheet.iter_rows()
-    assert title[0].value == {"age_sex": "Ages and sexes", "sizes_of_areas": "Sizes"}.get(name, name)
-    assert ("Margins of error at a level of 90 %" in about[0].value) is (name != "sizes_of_areas")
-    assert sheet.auto_filter.ref == f"A3:{cells[-1][-1].coordinate}"
-    assert {cell.number_format for row in cells[1:] for cell in row if cell.data_type == "n"} <= {
-        "General",  # where nothing is
-        "#,##0",
-    }
-    assert [cell.value for cell in cells[0]] == header
-    assert [tuple(cell.value for cell in row) for row in cells[1:]] == expected
-    kinds = {
-        cell.data_type
-        for row in cells[1:]
-        for cell, column in zip(row, header, strict=True)
-        if column not in ("count", "margin", "size", "number")
-    }
-    assert kinds <= {"s", "inlineStr"}  # no "f": no formula
-    assert not any(cell.hyperlink for row in cells for cell in row)
-
-
-def test_xlsx_is_read_by_pandas_too(folder: Path) -> None:
-    header, expected = rows(folder, "age_sex")
-    frame = pd.read_excel(
-        folder / "tables.xlsx", "age_sex", header=2, dtype={"sex": str}, keep_default_na=False
-    )
-    assert list(frame.columns) == header
-    assert [None if v == "" else v for v in frame["count"]] == [row[6] for row in expected]
-
-
-def test_the_notes_say_what_the_columns_mean(folder: Path) -> None:
-    notes = openpyxl.load_workbook(folder / "tables.xlsx")["Notes"]
-    said = [tuple(row) for row in notes.iter_rows(values_only=True)]
-    assert ("Title", "", "Persons by age and sex, 2026") in [tuple(v or "" for v in row) for row in said]
-    assert any(row[1] == "margin" and "Margin of error" in str(row[2]) for row in said)
-
-
 @pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")  # by rdflib's own reader
 def test_the_catalogue_names_every_file_with_size_and_digest(folder: Path) -> None:
     base = "https://example.org/data/release/"
@@ -201,7 +161,7 @@ def test_the_catalogue_names_every_file_with_size_and_digest(folder: Path) -> No
     assert str(graph.value(dataset, DCTERMS.language)) == f"{languages}ENG"
     assert language_address("pt-BR") == f"{languages}POR"
     assert language_address("gsw") == f"{languages}GSW"
-    assert found == {f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")} | {"tables.xlsx"}
+    assert found == {f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")}
     assert not [
         node
         for triple in graph
@@ -220,3 +180,15 @@ def test_the_catalogue_names_every_file_with_size_and_digest(folder: Path) -> No
         "2026-12-31",
         "mailto:data@example.org",
     ]
+
+
+def test_every_format_of_rows_holds_the_margins_and_flags_of_measures(tmp_path: Path) -> None:
+    subject = Subject(with_all_measures(tmp_path, ", ".join(FORMATS)))
+    shape = subject.released.shape("area_age_sex")
+    assert {"mean_income_margin", "upper_margin"} < {*shape.numbers} and "upper_quality" in shape.flags
+    formats = formats_of(subject.released.spec)
+    held = [each.shape(shape) for each in formats if each.same]
+    assert all((each.numbers, each.flags) == (shape.numbers, shape.flags) for each in held)
+    judged = {each.what: each.outcome for each in verify_release(subject) if each.group == "Formats"}
+    assert {each.same for each in formats[1:] if each.same} < judged.keys()
+    assert set(judged.values()) == {"checked"}

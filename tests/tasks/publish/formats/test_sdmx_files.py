@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
@@ -15,61 +14,15 @@ import sdmx.reader.csv
 from lxml import etree
 from pysdmx.io import read_sdmx
 
-from tabularium.mechanisms.inference import Estimate
-from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.formats.format_files import files_of
-from tabularium.tasks.publish.formats.writers import write_formats
-from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
-from tabularium.validations.domains.sdmx_names import original_code
+from tabularium.tasks.publish.formats.base import write_formats, write_without_rows
+from tabularium.tasks.publish.formats.sdmx import cubes
+from tabularium.tasks.publish.formats.sdmx.cubes import original_code
+from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.spec.load import Loaded, load_spec
-from tests.validations.spec.spec_samples import write_spec
-
-AREAS = 'code,label,parent\n0,"Country & <all>",\nN/W,North,0\nS,South,0\nN1,Nörd,N/W\nN$2,Northfield,N/W\nS 1,Southbridge,S\n'
-SPEC = """\
-product: persons-2
-dataset: census
-period: "2026-H1"
-source: {path: persons.csv}
-privacy: {unit: record, relation: add-remove, budget: "1"}
-columns:
-  area: {hierarchy: areas.csv, levels: [nation, region, place], title: Where they live}
-  size: {integer: {from: 0, to: 99, edges: [5, 18]}, nulls: other, other: "?"}
-  Größe: {categories: {"1,5": small, "\\"2\\"": large, x: "it's"}}
-tables:
-  - {name: area_size, dimensions: [area, size], title: "Persons, by area & size"}
-  - {name: sizes, dimensions: [Größe, size]}
-histograms:
-  - {name: households, of: household, share: "1/10"}
-publication:
-  formats: [csv, sdmx]
-  quality: {unreliable: 3, suppress: 6}
-  sdmx: {agency: NSO.POP, version: "2.1.0"}
-about: {title: Persons, language: fr}
-"""
-
-
-def as_published(loaded: Loaded, *, whole: bool = True) -> dict[str, PublishedTable]:
-    """Tables of numbers that are drawn here; margins from zero to infinite."""
-    rng = np.random.default_rng(3)
-    tables = {}
-    for table in loaded.spec.tables:
-        layout = Layout.of(loaded, table)
-        values = rng.integers(0, 2_000_000_000_000, (layout.nodes, layout.cells)) / (1 if whole else 7)
-        half = rng.integers(0, 9, values.shape) / (1 if whole else 7)
-        half[0, 0] = np.inf
-        frame = published_table(
-            layout,
-            Estimate(values, np.ones(values.shape)),
-            half,
-            whole=whole,
-            quality=loaded.spec.publication.quality,
-        )
-        tables[table.name] = PublishedTable(table, layout, frame, "exact")
-    for histogram in loaded.spec.histograms:
-        layout = Layout.of_histogram(histogram)
-        frame = histogram_table(np.array([[7, 1], [2, 30], [1, 4]]))
-        tables[histogram.name] = PublishedTable(histogram, layout, frame, "none")
-    return tables
+from tabularium.validations.spec.publication_formats import files_of
+from tests.tasks.publish.formats.a_release import SPEC, as_published, written
+from tests.tasks.publish.formats.test_without_rows import ADDED, MEASURES
+from tests.validations.spec.spec_samples import changed, load, write_spec
 
 
 def read_by_sdmx1(path: Path, structure: Any = None) -> Any:
@@ -78,17 +31,6 @@ def read_by_sdmx1(path: Path, structure: Any = None) -> Any:
         if structure is not None:
             return sdmx.reader.csv.Reader().convert(file, structure=structure)
         return sdmx.read_sdmx(file)
-
-
-def written(
-    folder: Path, text: str = SPEC, *, whole: bool = True
-) -> tuple[Loaded, dict[str, PublishedTable], Path]:
-    loaded = load_spec(write_spec(folder, text, {"areas.csv": AREAS}))
-    tables = as_published(loaded, whole=whole)
-    aside = folder / "aside"
-    aside.mkdir()
-    write_formats(loaded, tables, aside)
-    return loaded, tables, aside
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +91,18 @@ def test_codes_keep_label_parent_and_what_they_were(published: Published) -> Non
     assert str(codes["S$201"].annotations[0].text) == "S 1"
     assert codes["S"].annotations == []
     assert 'xml:lang="fr"' in (aside / "structure.sdmx.xml").read_text()
+
+
+def test_ids_that_meet_in_one_structure_are_refused_without_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where those of measures are drawn up apart: the writer finds it, and so the dry run."""
+    text = changed("tables:\n", ADDED.replace("SHARES", MEASURES)).replace('"1/3"\n', '"7/30"\n')
+    loaded = load(tmp_path, f"{text}publication: {{formats: [csv, sdmx]}}\n")
+    write_without_rows(loaded, tmp_path)
+    monkeypatch.setattr(cubes, "dimension_ids", lambda spec: cubes.component_ids(spec.columns))
+    with pytest.raises(Exception, match="MEASURE_M"):
+        write_without_rows(loaded, tmp_path)
 
 
 def test_names_of_structures(published: Published) -> None:

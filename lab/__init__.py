@@ -1,0 +1,1 @@
+"""Synthetic data, comparison of mechanisms and the demo, on top of the product."""

@@ -1,0 +1,254 @@
+"""JSON-stat 2.0: ``<table>.jsonstat.json``, a dataset whose last dimension names its numbers.
+
+Source: "JSON-stat format", version 2.0 (json-stat.org/full). Margins of error are numbers of that dimension
+like counts and measures, quality flags are the status of each number, and what both mean stands under
+``extension``. Programs read such a file as a whole, so that it has a limit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tabularium.tasks.public_folder import document, named
+from tabularium.tasks.publish.data_dictionary import (
+    DataDictionaryEntry,
+    column_meanings,
+    title_of,
+    title_of_release,
+)
+from tabularium.tasks.publish.formats.base import TableFormat
+from tabularium.tasks.publish.frames import QUALITY, Shape, crossed
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.tasks.publish.row_writers import WriteRows
+from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.public_files import Unreadable
+from tabularium.validations.spec.checks.table_checks import table_rows
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import Histogram
+from tabularium.validations.spec.publication_formats import FileKind
+
+MOST_NUMBERS = 1 << 21
+_ROWS_AT_ONCE = 50_000
+
+
+class JsonStat(TableFormat):
+    """A dataset for each table and histogram."""
+
+    name = "jsonstat"
+    summary = (
+        "`<table>.jsonstat.json` (JSON-stat 2.0): margins of error as numbers beside counts, flags as the "
+        "status of each number; at most 2 097 152 numbers a table"
+    )
+    kinds = (FileKind(".jsonstat.json", "JSON-stat 2.0", "JSON-stat 2.0", "application/json", "JSON"),)
+    same = "JSON-stat datasets hold the same as the first format"
+
+    def check(self, draft: Draft) -> None:
+        """Check that no table has more numbers than programs read as a whole."""
+        added_up = draft.postprocessing is None or draft.postprocessing.consistency
+        for place, table in draft.tables:
+            path = ("tables", place)
+            if all(name in draft.domains for name in table.dimensions) and draft.reads((*path, "levels")):
+                columns = 2 + 2 * len(table.measures)
+                numbers = columns * table_rows(table, draft.domains, added_up=added_up)
+                if numbers > MOST_NUMBERS:
+                    what = f"has {numbers} numbers, and a JSON-stat file holds {MOST_NUMBERS}"
+                    draft.add(path, what, "take jsonstat out of publication.formats, or cross fewer columns")
+
+    @contextmanager
+    def writer(self, loaded: Loaded, name: str, table: PublishedTable, folder: Path) -> Iterator[WriteRows]:
+        """Open ``<table>.jsonstat.json``; the status of numbers is kept aside until they are written."""
+        layout = None if isinstance(table.entry, Histogram) else table.layout
+        shape = Shape.of(loaded.spec, name, layout)
+        metrics = _metrics(shape)
+        with (
+            (folder / f"{name}.jsonstat.json").open("w", encoding="utf-8", newline="\n") as file,
+            TemporaryFile("w+", encoding="ascii", dir=folder) as aside,
+        ):
+            head = json.dumps(_about(loaded, table, shape), ensure_ascii=False, indent=1)
+            file.write(head.removesuffix("\n}") + ',\n "value": [')
+            between = ["\n"]
+
+            def write(rows: pa.Table) -> None:
+                for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
+                    some = rows.slice(start, _ROWS_AT_ONCE)
+                    numbers = [some[each].to_pylist() for each in metrics]
+                    lines = [json.dumps(each)[1:-1] for each in zip(*numbers, strict=True)]
+                    file.write(between[0] + ",\n".join(lines))
+                    if shape.flagged:
+                        flags = [some[_flag_of(shape, each)].to_pylist() for each in metrics]
+                        lines = [json.dumps(each)[1:-1] for each in zip(*flags, strict=True)]
+                        aside.write(between[0] + ",\n".join(lines))
+                    between[0] = ",\n"
+
+            yield write
+            if shape.flagged:
+                file.write('\n ],\n "status": [')
+                aside.seek(0)
+                shutil.copyfileobj(aside, file)
+            file.write("\n ]\n}\n")
+
+    def shape(self, shape: Shape) -> Shape:
+        """Return codes, without levels and labels, which follow from them."""
+        return replace(shape, labels=tuple(each for each in shape.labels if each in shape.dimensions))
+
+    def read(
+        self,
+        loaded: Loaded,
+        folder: Path,
+        shape: Shape,
+        rows: Mapping[str, int],
+        columns: Collection[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, with the codes that the dataset names."""
+        name, metrics = f"{shape.name}.jsonstat.json", _metrics(shape)
+        found = document(folder, name)[1]
+        with named(name):
+            try:
+                yield from _batches(found, shape, metrics)
+            except (LookupError, TypeError, ValueError, AttributeError, pa.ArrowException):
+                raise Unreadable("is no JSON-stat dataset of its table") from None
+
+
+def _batches(found: dict[str, Any], shape: Shape, metrics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    *variables, last = found["id"]
+    codes = {name: found["dimension"][name]["category"]["index"] for name in variables}
+    wanted = list(shape.dimensions) if shape.layout is not None else ["size"]
+    if variables[:-1] != wanted or found["dimension"][last]["category"]["index"] != list(metrics):
+        raise Unreadable("has other dimensions than its table")
+    numbers, status = found["value"], found.get("status", [])
+    total = len(numbers) // len(metrics)
+    if len(numbers) != math.prod(found["size"]) or found["size"] != [*map(len, codes.values()), len(metrics)]:
+        raise Unreadable("has other sizes than its dimensions")
+    if len(status) != (len(numbers) if shape.flagged else 0):
+        raise Unreadable("has not one status for each number")
+    for first in range(0, total, _ROWS_AT_ONCE):
+        last_row = min(first + _ROWS_AT_ONCE, total)
+        columns: dict[str, pa.Array] = {}
+        for name, each in crossed(codes, first, last_row).items():
+            columns[name] = each if shape.layout is not None else each.cast(pa.string()).cast(pa.int64())
+        for place, name in enumerate(metrics):
+            here = slice(first * len(metrics) + place, last_row * len(metrics), len(metrics))
+            kind = pa.int64() if shape.whole and name not in shape.measures else pa.float64()
+            columns[name] = pa.array(numbers[here], kind)
+            if shape.flagged:
+                flags = pa.array(status[here], pa.string())
+                flag = _flag_of(shape, name)
+                if columns.setdefault(flag, flags) != flags:
+                    raise Unreadable(f"has another status of {name} than of its number")
+        yield pa.RecordBatch.from_pydict({name: columns[name] for name in shape.columns})
+
+
+def _metrics(shape: Shape) -> list[str]:
+    """Return the columns of numbers."""
+    return ["number"] if shape.layout is None else list(shape.numbers)
+
+
+def _flag_of(shape: Shape, column: str) -> str:
+    """Return the column with the flags of a number, or of the number that it is the margin of."""
+    if column not in shape.measures:
+        return QUALITY
+    return f"{shape.measures[shape.measures.index(column) // 2 * 2]}_{QUALITY}"
+
+
+def _about(loaded: Loaded, table: PublishedTable, shape: Shape) -> dict[str, Any]:
+    """Return all of a dataset but its numbers and their status."""
+    spec, about = loaded.spec, loaded.spec.about
+    meanings = {each.name: each for each in column_meanings(loaded, table)}
+    metrics, names = _metrics(shape), [*shape.dimensions] or ["size"]
+    period, contents = (_free(name, names) for name in ("period", "contents"))
+    dimension = {name: _dimension(table, shape, name, meanings[name]) for name in names}
+    dimension[period] = {"label": "Period", "category": {"index": [spec.period]}}
+    dimension[contents] = {
+        "label": "Contents",
+        "category": {
+            "index": metrics,
+            "label": {name: meanings[name].title for name in metrics},
+            "unit": {name: _unit(table, shape, meanings[name]) for name in metrics},
+            "note": {name: [meanings[name].description] for name in metrics if meanings[name].description},
+        },
+    }
+    found: dict[str, Any] = {
+        "version": "2.0",
+        "class": "dataset",
+        "label": title_of(table.entry),
+        "source": None if about.curator is None else about.curator.name,
+        "note": [about.description or title_of_release(loaded), *_notes(shape)],
+        "id": [*names, period, contents],
+        "size": [*(len(dimension[name]["category"]["index"]) for name in names), 1, len(metrics)],
+        "role": {"time": [period], "metric": [contents]},
+        "dimension": dimension,
+        "extension": _extension(loaded, shape, meanings),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    return name if name not in taken else _free(f"{name}_", taken)
+
+
+def _notes(shape: Shape) -> list[str]:
+    noted = ["Published under differential privacy: every number has noise."]
+    if "level" in shape.labels:
+        noted.append("Each level of a hierarchy counts all records again: choose one before adding up.")
+    return noted
+
+
+def _dimension(
+    table: PublishedTable, shape: Shape, name: str, meaning: DataDictionaryEntry
+) -> dict[str, Any]:
+    domain = meaning.domain
+    if domain is None:
+        sizes = [str(size) for size in table.frame.whole()["size"].to_pylist()]
+        return {"label": meaning.title, "category": {"index": sizes}}
+    codes, labels = domain.codes, domain.labels
+    category: dict[str, Any] = {"index": list(shape.dimensions[name])}
+    if isinstance(domain, HierarchyDomain):
+        codes, labels = domain.node_codes, domain.node_labels
+        there, below = set(category["index"]), dict[str, list[str]]()
+        for code, parent in zip(codes, domain.parents.tolist(), strict=True):
+            if parent >= 0 and code in there and codes[parent] in there:
+                below.setdefault(codes[parent], []).append(code)
+        category["child"] = below
+    texts = dict(zip(codes, labels, strict=True))
+    category["label"] = {code: texts[code] for code in category["index"]}
+    return {"label": meaning.title, "category": category}
+
+
+def _unit(table: PublishedTable, shape: Shape, meaning: DataDictionaryEntry) -> dict[str, Any]:
+    unit: dict[str, Any] = {} if meaning.unit is None else {"label": meaning.unit}
+    if meaning.name in shape.measures:
+        place = shape.measures.index(meaning.name) // 2 * 2
+        unit["decimals"] = table.layout.table.measures[shape.measures[place]].decimals
+    elif shape.whole:
+        unit["decimals"] = 0
+    return unit
+
+
+def _extension(loaded: Loaded, shape: Shape, meanings: Mapping[str, DataDictionaryEntry]) -> dict[str, Any]:
+    """Return what margins and flags mean, and the levels of codes in a hierarchy."""
+    margins = {each: each.removesuffix("_margin") for each in shape.measures[1::2]}
+    if shape.layout is not None:
+        margins = {"margin": "count", **margins}
+    found: dict[str, Any] = {
+        "release": title_of_release(loaded),
+        "margins": margins,
+        "confidence": str(loaded.spec.publication.confidence) if margins else None,
+        "status": {name: meanings[name].description for name in shape.flags} or None,
+    }
+    if "level" in shape.labels and shape.layout is not None and shape.layout.along is not None:
+        along = shape.layout.along
+        levels = np.array(along.levels)[along.depth[shape.nodes]].tolist()
+        found["levels"] = {along.name: dict(zip(shape.dimensions[along.name], levels, strict=True))}
+    return {"tabularium": {key: value for key, value in found.items() if value}}

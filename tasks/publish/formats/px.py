@@ -1,0 +1,400 @@
+"""PC-Axis: ``<table>.px``, a cube with its codes and texts, as PxWeb loads it.
+
+Source: "PC-Axis file format specification" of Statistics Sweden, AXIS-VERSION 2013. Every column of numbers
+is a value of the contents variable, side by side in a row; quality flags are numbers, which a note explains.
+Texts stand between quotes, which nothing inside can escape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tabularium.tasks.public_folder import named
+from tabularium.tasks.publish.data_dictionary import (
+    DataDictionaryEntry,
+    column_meanings,
+    confidence,
+    title_of,
+    title_with_period,
+)
+from tabularium.tasks.publish.formats.base import TableFormat
+from tabularium.tasks.publish.frames import QUALITY, Shape, crossed
+from tabularium.tasks.publish.published_tables import PublishedTable
+from tabularium.tasks.publish.quality import FLAGS
+from tabularium.tasks.publish.row_writers import WriteRows
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.public_files import MIB, Unreadable, open_plain
+from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.parts.table_parts import Histogram
+from tabularium.validations.spec.problems import quoted
+from tabularium.validations.spec.publication_formats import FileKind
+
+CONTENTS, PERIOD, SIZE = "contents", "period", "size"
+_LONGEST_CODE, _LONGEST_NAME, _LINE, _MOST_DECIMALS = 255, 20, 200, 15
+_ROWS_AT_ONCE = 50_000
+_BLANK = '".."'
+_NOT_IN_TEXT = re.compile(r'["\x00-\x1f\x7f-\x9f\u2028\u2029]')
+_KEYWORD = re.compile(r'([A-Z0-9-]+)(?:\[[^\]]*\])?(?:\(((?:"[^"]*",?)+)\))?=(.*)', re.DOTALL)
+#: A period as the spec has it -> the time scale, and how PC-Axis writes it.
+_SCALES = (
+    (re.compile(r"(\d{4})"), "A1"),
+    (re.compile(r"(\d{4})-[HS]([12])"), "H1"),
+    (re.compile(r"(\d{4})-Q([1-4])"), "Q1"),
+    (re.compile(r"(\d{4})-M?(0[1-9]|1[0-2])"), "M1"),
+    (re.compile(r"(\d{4})-W(0[1-9]|[1-4]\d|5[0-3])"), "W1"),
+)
+
+
+class Px(TableFormat):
+    """A file for each table and histogram, in UTF-8, which it declares."""
+
+    name = "px"
+    summary = (
+        "`<table>.px` (PC-Axis, for PxWeb): codes, labels and hierarchies, and each column of numbers as a "
+        "value of the variable `contents`; flags are codes, which a note explains"
+    )
+    kinds = (FileKind(".px", "PC-Axis, for PxWeb", "PC-Axis", "text/plain", "TXT"),)
+    same = "PC-Axis files hold the same as the first format"
+
+    def check(self, draft: Draft) -> None:
+        """Check that codes can stand between quotes."""
+        for name in {name for _, table in draft.tables for name in table.dimensions}:
+            codes = _codes(draft.domains[name]) if name in draft.domains else ()
+            wrong = next((code for code in codes if not _is_code(code)), None)
+            if wrong is not None:
+                what = f"has the code {quoted(wrong)}, which PC-Axis cannot write"
+                hint = "leave out quotes, double spaces, and more than 255 characters, or"
+                draft.add(("columns", name), what, f"{hint} take px out of publication.formats")
+
+    @contextmanager
+    def writer(self, loaded: Loaded, name: str, table: PublishedTable, folder: Path) -> Iterator[WriteRows]:
+        """Open ``<table>.px`` below its keywords."""
+        layout = None if isinstance(table.entry, Histogram) else table.layout
+        shape = Shape.of(loaded.spec, name, layout)
+        with (folder / f"{name}.px").open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line};\n" for line in _keywords(loaded, table, shape))
+            file.write("DATA=\n")
+
+            def write(rows: pa.Table) -> None:
+                for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
+                    some = rows.slice(start, _ROWS_AT_ONCE)
+                    columns = [_as_text(some[each]) for each in _contents(shape)]
+                    lines = pc.binary_join_element_wise(*columns, " ")
+                    file.write("\n".join([*lines.to_pylist(), ""]))
+
+            yield write
+            file.write(";\n")
+
+    def shape(self, shape: Shape) -> Shape:
+        """Return codes, without levels and labels, which follow from them."""
+        return replace(shape, labels=tuple(each for each in shape.labels if each in shape.dimensions))
+
+    def read(
+        self,
+        loaded: Loaded,
+        folder: Path,
+        shape: Shape,
+        rows: Mapping[str, int],
+        columns: Collection[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, with the codes that the keywords name."""
+        name = f"{shape.name}.px"
+        with named(name):
+            file = open_plain(folder / name, shape.largest_text + MIB)
+        with file, named(name):
+            found = _read_keywords(file)
+            names = [_text(each) for each in _variables(loaded, shape)]
+            if found.get(("STUB", "")) != names or found.get(("HEADING", "")) != [PERIOD, CONTENTS]:
+                raise Unreadable("has other variables than its table")
+            contents = found.get(("CODES", CONTENTS)), found.get(("CODES", PERIOD))
+            if contents != (_contents(shape), [_time(loaded.spec.period)[1]]):
+                raise Unreadable("has other contents than its table")
+            codes = {
+                column: found.get(("CODES", variable), [])
+                for column, variable in zip(shape.dimensions or ("size",), names, strict=True)
+            }
+            lines, done = _data_lines(file), 0
+            while some := [*islice(lines, _ROWS_AT_ONCE)]:
+                yield _batch(shape, codes, some, done)
+                done += len(some)
+
+
+def _codes(domain: Domain) -> Sequence[str]:
+    return domain.node_codes if isinstance(domain, HierarchyDomain) else domain.codes
+
+
+def _is_code(code: str) -> bool:
+    return 0 < len(code) <= _LONGEST_CODE and _text(code) == code
+
+
+def _text(text: str) -> str:
+    """Return a text that can stand between quotes: others for quotes, blanks for control characters."""
+    return " ".join(_NOT_IN_TEXT.sub(lambda found: "'" if found[0] == '"' else " ", text).split())
+
+
+def _contents(shape: Shape) -> list[str]:
+    """Return the columns of a table that are contents: counts first, flags behind their margins."""
+    columns = [each for each in shape.columns if each not in shape.labels]
+    if QUALITY in columns:
+        columns.remove(QUALITY)
+        columns.insert(2, QUALITY)
+    return columns if shape.layout is not None else ["number"]
+
+
+def _variables(loaded: Loaded, shape: Shape) -> list[str]:
+    """Return what the dimensions are called: their titles where these are unique, else their names."""
+    titles = {name: loaded.spec.columns[name].title or name for name in shape.dimensions}
+    taken = [*(_text(each) for each in titles.values()), PERIOD, CONTENTS]
+    return [title if taken.count(_text(title)) == 1 else name for name, title in titles.items()] or [SIZE]
+
+
+def _keywords(loaded: Loaded, table: PublishedTable, shape: Shape) -> Iterator[str]:
+    """Yield all keywords above the data, in the order of the specification."""
+    spec, about = loaded.spec, loaded.spec.about
+    meanings = {each.name: each for each in column_meanings(loaded, table)}
+    contents = _contents(shape)
+    decimals = {each: _decimals(table, shape, each) for each in contents}
+    product, title = title_with_period(about, spec.product, spec.period), title_of(table.entry)
+    yield 'CHARSET="ANSI"'
+    yield 'AXIS-VERSION="2013"'
+    yield 'CODEPAGE="utf-8"'
+    yield f"LANGUAGE={_quoted(about.language.partition('-')[0].lower())}"
+    yield f"DECIMALS={_MOST_DECIMALS if any(decimals.values()) else 0}"
+    yield f"SHOWDECIMALS={min(decimals.values())}"
+    yield f"MATRIX={_quoted(_short(shape.name))}"
+    yield "AGGREGALLOWED=NO"
+    yield f"SUBJECT-CODE={_quoted(_short(spec.product))}"
+    yield f"SUBJECT-AREA={_quoted(about.title or spec.product)}"
+    yield f"DESCRIPTION={_quoted(f'{title}. {product}')}"
+    yield f"TITLE={_quoted(f'{title}, {spec.period}')}"
+    yield "DESCRIPTIONDEFAULT=YES"
+    yield f"CONTENTS={_quoted(title)}"
+    yield f"UNITS={_quoted(_unit(meanings[contents[0]]))}"
+    variables = dict(zip(shape.dimensions or ("size",), map(_text, _variables(loaded, shape)), strict=True))
+    yield f"STUB={_list(variables.values())}"
+    yield f"HEADING={_list([PERIOD, CONTENTS])}"
+    yield f"CONTVARIABLE={_quoted(CONTENTS)}"
+    domains = {each.name: each for each in shape.domains}
+    values = {column: _values(table, shape, domains.get(column)) for column in variables}
+    for column, variable in variables.items():
+        yield f"VALUES({_quoted(variable)})={_list(_told_apart(values[column]))}"
+    yield f"VALUES({_quoted(PERIOD)})={_quoted(spec.period)}"
+    labels = dict(zip(contents, _told_apart([(c, meanings[c].title) for c in contents]), strict=True))
+    yield f"VALUES({_quoted(CONTENTS)})={_list(labels.values())}"
+    scale, when = _time(spec.period)
+    if scale:
+        yield f"TIMEVAL({_quoted(PERIOD)})=TLIST({scale}),{_quoted(when)}"
+    for column, variable in variables.items():
+        yield f"CODES({_quoted(variable)})={_list(code for code, _ in values[column])}"
+    yield f"CODES({_quoted(PERIOD)})={_quoted(when)}"
+    yield f"CODES({_quoted(CONTENTS)})={_list(contents)}"
+    for column, domain in domains.items():
+        if isinstance(domain, HierarchyDomain):
+            yield from _hierarchy(variables[column], domain, [code for code, _ in values[column]])
+    for each, label in labels.items():
+        if decimals[each] > min(decimals.values()):
+            yield f"PRECISION({_quoted(CONTENTS)},{_quoted(label)})={decimals[each]}"
+        yield f"UNITS({_quoted(label)})={_quoted(_unit(meanings[each]))}"
+    if about.curator is not None:
+        yield f"SOURCE={_quoted(about.curator.name)}"
+        if about.curator.email is not None:
+            yield f"CONTACT={_quoted(f'{about.curator.name}, {about.curator.email}')}"
+    yield f"NOTE={_quoted(_note(loaded, shape))}"
+    for each, label in labels.items():
+        if meanings[each].description:
+            text = meanings[each].description
+            yield f"VALUENOTE({_quoted(CONTENTS)},{_quoted(label)})={_quoted(text)}"
+
+
+def _note(loaded: Loaded, shape: Shape) -> str:
+    """Return what a reader of the numbers must know; ``#`` begins a line."""
+    noted = ["Published under differential privacy: every number has noise."]
+    if shape.layout is not None:
+        noted.append(f"Margins of error are at a level of {confidence(loaded)}.")
+    noted.append("Two dots stand where a number is suppressed or not known.")
+    if shape.flagged:
+        flags = ", ".join(f"{place} {flag}" for place, flag in enumerate(FLAGS))
+        noted.append(f"Codes of quality: {flags}.")
+    if "level" in shape.labels:
+        noted.append("Each level of a hierarchy counts all records again: choose one before adding up.")
+    return "#".join(noted)
+
+
+def _values(table: PublishedTable, shape: Shape, domain: Domain | None) -> list[tuple[str, str]]:
+    """Return codes and labels of a dimension, those that are published."""
+    if domain is None:
+        sizes = table.frame.whole()["size"].to_pylist()
+        return [(str(size), str(size)) for size in sizes]
+    labels = domain.node_labels if isinstance(domain, HierarchyDomain) else domain.labels
+    texts = dict(zip(_codes(domain), labels, strict=True))
+    return [(code, texts[code]) for code in shape.dimensions[domain.name]]
+
+
+def _told_apart(values: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the labels, with their code where several are the same or nothing is left of one."""
+    texts = [_text(label) for _, label in values]
+    counted = Counter(texts)
+    codes = (code for code, _ in values)
+    return [
+        f"{text} ({code})".strip() if not text or counted[text] > 1 else text
+        for text, code in zip(texts, codes, strict=True)
+    ]
+
+
+def _hierarchy(variable: str, domain: HierarchyDomain, codes: Sequence[str]) -> Iterator[str]:
+    """Yield the tree of a dimension, and its root as the value that holds all."""
+    parents = {code: int(parent) for code, parent in zip(domain.node_codes, domain.parents, strict=True)}
+    there = set(codes)
+    roots = [code for code in codes if parents[code] < 0]
+    if len(roots) != 1:
+        return
+    pairs = [
+        f"{_quoted(domain.node_codes[parents[code]])}:{_quoted(code)}"
+        for code in codes
+        if parents[code] >= 0 and domain.node_codes[parents[code]] in there
+    ]
+    depth = len({int(domain.depth[place]) for place, code in enumerate(domain.node_codes) if code in there})
+    if len(pairs) + 1 == len(codes):
+        yield f"HIERARCHIES({_quoted(variable)})={_lines([_quoted(roots[0]), *pairs])}"
+        yield f"HIERARCHYLEVELS({_quoted(variable)})={depth}"
+        yield f"HIERARCHYNAMES({_quoted(variable)})={_list(domain.levels[:depth])}"
+    label = dict(zip(domain.node_codes, domain.node_labels, strict=True))
+    told = _told_apart([(code, label[code]) for code in codes])
+    yield f"ELIMINATION({_quoted(variable)})={_quoted(told[codes.index(roots[0])])}"
+
+
+def _time(period: str) -> tuple[str, str]:
+    """Return the time scale of a period, empty where PC-Axis has none, and its code."""
+    for pattern, scale in _SCALES:
+        found = pattern.fullmatch(period)
+        if found is not None:
+            return scale, "".join(found.groups())
+    return "", _text(period)
+
+
+def _decimals(table: PublishedTable, shape: Shape, column: str) -> int:
+    if column not in shape.measures:
+        return 0 if shape.whole or column not in shape.numbers else 6
+    measure = shape.layout.table.measures[column.removesuffix("_margin")] if shape.layout else None
+    return min(0 if measure is None else measure.decimals, 6)
+
+
+def _unit(column: DataDictionaryEntry) -> str:
+    return column.unit or ("code" if column.name.endswith(QUALITY) else column.title)
+
+
+def _short(name: str) -> str:
+    """Return a name of at most 20 characters, no two the same."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 7]}_{sha256(name.encode()).hexdigest()[:6]}"
+
+
+def _quoted(text: str) -> str:
+    """Return a text between quotes, in pieces where it is long."""
+    text = _text(text)
+    pieces = [text[start : start + _LINE] for start in range(0, len(text), _LINE)] or [""]
+    return "\n".join(f'"{piece}"' for piece in pieces)
+
+
+def _list(texts: Collection[str] | Iterator[str]) -> str:
+    return _lines([f'"{_text(text)}"' for text in texts])
+
+
+def _lines(texts: Sequence[str]) -> str:
+    """Return texts with commas between them, in lines that are not long."""
+    lines, length = [""], 0
+    for place, text in enumerate(texts):
+        more = text if place == len(texts) - 1 else f"{text},"
+        if length and length + len(more) > _LINE:
+            lines.append("")
+            length = 0
+        lines[-1] += more
+        length += len(more)
+    return "\n".join(lines)
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.Array:
+    """Return numbers as PC-Axis writes them: no exponents, two dots where there is none; flags by place."""
+    column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        return column.indices.cast(pa.string())
+    if pa.types.is_integer(column.type):
+        return pc.fill_null(column.cast(pa.string()), _BLANK)
+    return pa.array(
+        [
+            _BLANK if each is None else np.format_float_positional(each, trim="-")
+            for each in column.to_pylist()
+        ],
+        pa.string(),
+    )
+
+
+def _read_keywords(file: BinaryIO) -> dict[tuple[str, str], list[str]]:
+    """Return (keyword, its variable) -> texts, and leave the file at the data."""
+    found: dict[tuple[str, str], list[str]] = {}
+    entry: list[str] = []
+    for raw in file:
+        line = raw.decode("utf-8", "replace").rstrip("\n")
+        if line == "DATA=" and not entry:
+            return found
+        entry.append(line)
+        if not line.endswith(";"):
+            continue
+        match = _KEYWORD.fullmatch("\n".join(entry)[:-1])
+        if match is None:
+            break
+        word, about, value = match.groups()
+        found[word, (about or "").strip('"')] = re.findall('"([^"]*)"', value)
+        entry = []
+    raise Unreadable("is not PC-Axis")
+
+
+def _data_lines(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines of numbers up to the end of the data."""
+    for raw in file:
+        line = raw.decode("ascii", "replace").strip()
+        if line == ";":
+            if file.read(1):
+                raise Unreadable("goes on behind its data")
+            return
+        yield line
+    raise Unreadable("ends within its data")
+
+
+def _batch(
+    shape: Shape, codes: Mapping[str, Sequence[str]], lines: Sequence[str], first: int
+) -> pa.RecordBatch:
+    """Return the rows that lines of numbers are."""
+    contents = _contents(shape)
+    fields = [line.split(" ") for line in lines]
+    if any(len(each) != len(contents) for each in fields):
+        raise Unreadable("has rows with other than one number for each of its contents")
+    texts = dict(zip(contents, zip(*fields, strict=True), strict=True))
+    columns: dict[str, pa.Array] = {}
+    try:
+        for name, each in crossed(codes, first, first + len(lines)).items():
+            columns[name] = each if shape.layout is not None else each.cast(pa.string()).cast(pa.int64())
+        for name, column in texts.items():
+            if name in shape.flags:
+                columns[name] = pa.array([FLAGS[int(each)] for each in column], pa.string())
+                continue
+            number = pa.int64() if shape.whole and name not in shape.measures else pa.float64()
+            blank = [None if each == _BLANK else each for each in column]
+            columns[name] = pa.array(blank, pa.string()).cast(number)
+    except (pa.ArrowException, ValueError, IndexError):
+        raise Unreadable("has a row that is not numbers") from None
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in shape.columns})
