@@ -64,8 +64,8 @@ class OneLevelTooFew(Privelet):
 class TheTotalIsKnown(Mwem):
     """The paper's n: the weights begin with the true number of records."""
 
-    def _ask(self, counts: Counts, mass: float, meta: dict[str, Any], rounds: int, channel: Channel) -> Any:
-        return Mwem._ask(self, counts, float(counts.sum()), meta, rounds, channel)
+    def _run_rounds(self, counts: Counts, mass: float, meta: dict[str, Any], rounds: int, channel: Channel) -> Any:
+        return Mwem._run_rounds(self, counts, float(counts.sum()), meta, rounds, channel)
 
 
 class RoundsByTheTrueTotal(Mwem):
