@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +15,12 @@ from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.channel.facade import facade
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.limits import LARGEST_COUNT
+from tabularium.mechanisms.linear_measurements.linear_measurement import (
+    LinearMeasurement,
+    NoisyCells,
+    noisy_counts,
+)
 from tabularium.mechanisms.measured import Array, Measured, Release
-
-if TYPE_CHECKING:
-    from tabularium.mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells
 
 Counts = NDArray[np.int64]
 
@@ -36,6 +38,8 @@ class Mechanism(ABC):
     definitions: ClassVar[tuple[Definition, ...]] = ("pure", "zcdp")
     releases_noisy_cells: ClassVar[bool] = False
     """Whether it releases every cell as it was measured: with noise of one distribution, and nothing else."""
+    noisy_cells_purpose: ClassVar[str | None] = None
+    """Of the draw of noise on every cell, the array ``cells``, where there is such a draw."""
 
     @abstractmethod
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -106,7 +110,7 @@ class Mechanism(ABC):
 
         They came before any merging, grouping or smoothing. The numbers in the arrays are not looked at.
         """
-        return None
+        return noisy_counts(measured, self.noisy_cells_purpose) if self.noisy_cells_purpose else None
 
     @property
     def components(self) -> tuple[str, ...]:

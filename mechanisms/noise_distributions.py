@@ -87,8 +87,7 @@ class Noise:
             beyond = exp(-step / (2 * self.scale))
             chance = np.exp(-away / self.scale) * (1 / beyond - beyond) / 2
             chance[half] = 1 - beyond
-        total: Floats = chance / chance.sum()
-        return total
+        return np.asarray(chance / chance.sum())
 
     def part(self, share: int, size: int, rng: np.random.Generator) -> NDArray[Any]:
         """Return independent draws of the distribution of which ``share`` added up give this one.
@@ -266,8 +265,7 @@ class NoiseCurve:
     def loss(self, precisions: Floats) -> Floats:
         """Return the loss that buys each precision; of Gaussian noise as if it were never coarse."""
         if self.definition == "pure":
-            result: Floats = 2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2))
-            return result
+            return np.asarray(2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2)))
         return precisions * self.sensitivity**2 / 2
 
     def slope(self, losses: Floats) -> Floats:

@@ -80,7 +80,8 @@ def epsilon_at(events: Iterable[Event], delta: float, *, group: int = 1, fixed_p
     if not fixed_plan:
         return min(bounds)
     steps = worst_case_steps(events)
-    bounds += [_pure(steps, group), zcdp_epsilon(_rho(steps, group), delta)]
+    total, rho = _sum_pure(steps), sum((step.rho for step in steps), Fraction(0))
+    bounds += [inf if total is None else _above(total * group), zcdp_epsilon(_above(rho * group**2), delta)]
     if delta > 0 and (distribution := _distribution(steps, group)) is not None:
         bounds.append(max(0.0, float(distribution.get_epsilon_for_delta(delta))))
     return min(bounds)
@@ -170,15 +171,6 @@ def _sum_pure(steps: list[Step]) -> Fraction | None:
             return None
         total += step.epsilon
     return total
-
-
-def _pure(steps: list[Step], group: int) -> float:
-    total = _sum_pure(steps)
-    return inf if total is None else _above(total * group)
-
-
-def _rho(steps: list[Step], group: int) -> float:
-    return _above(sum((step.rho for step in steps), Fraction(0)) * group**2)
 
 
 def _above(value: Fraction) -> float:

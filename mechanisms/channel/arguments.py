@@ -56,8 +56,10 @@ def check_integers(values: ArrayLike, where: str) -> NDArray[np.int64]:
 
 
 def on_lattice(values: ArrayLike, width: Fraction, where: str) -> NDArray[np.int64]:
-    """Return ``floor(values / width)`` as int64, clipped to ±2^52 steps."""
-    check_width(width, where)
+    """Return ``floor(values / width)`` as int64, clipped to ±2^52 steps; the width is 2^k, |k| <= 900."""
+    top, bottom = width.numerator, width.denominator
+    if top & (top - 1) or bottom & (bottom - 1) or max(top, bottom).bit_length() > 900:
+        raise MechanismError("a lattice width must be a power of two", where=where, hint="use 2^k or 1/2^k")
     array = np.asarray(values)
     if array.dtype not in (np.float64, np.float32):
         raise MechanismError(
@@ -68,13 +70,6 @@ def on_lattice(values: ArrayLike, width: Fraction, where: str) -> NDArray[np.int
     with np.errstate(over="ignore"):  # what overflows is clipped
         steps = np.floor(array.astype(np.float64) * float(1 / width))
     return np.clip(steps, -LARGEST_POINT, LARGEST_POINT).astype(np.int64)
-
-
-def check_width(width: Fraction, where: str) -> None:
-    """Refuse a lattice width that is not 2^k with -900 <= k <= 900."""
-    top, bottom = width.numerator, width.denominator
-    if top & (top - 1) or bottom & (bottom - 1) or max(top, bottom).bit_length() > 900:
-        raise MechanismError("a lattice width must be a power of two", where=where, hint="use 2^k or 1/2^k")
 
 
 def lattice_sensitivity(

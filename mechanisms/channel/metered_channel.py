@@ -60,7 +60,6 @@ class Channel:
         self._shared = transcript or SharedTranscript(source.label)
         self._place = place
         self._begun = self._shared.place()
-        self._events = EventBuilder(definition, place)
 
     @property
     def definition(self) -> Definition:
@@ -164,8 +163,8 @@ class Channel:
         """
         spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
         integers = check_integers(values, purpose)
-        event = self._events.laplace("discrete_laplace", spend, bound, integers.shape, purpose)
-        return self._source.laplace(integers, self._charge(event))
+        event = self._laplace_event("discrete_laplace", spend, bound, integers.shape, purpose)
+        return self._source.noise(integers, self._charge(event))
 
     def gaussian(self, values: ArrayLike, rho: Amount, *, sensitivity: Amount = 1, purpose: str) -> Integers:
         """Return integer ``values`` plus discrete Gaussian noise, σ² = sensitivity²/2ρ.
@@ -186,8 +185,8 @@ class Channel:
         """
         spend, bound = exact(rho, purpose), exact(sensitivity, purpose)
         integers = check_integers(values, purpose)
-        event = self._events.gaussian("discrete_gaussian", spend, bound, integers.shape, purpose)
-        return self._source.gaussian(integers, self._charge(event))
+        event = self._gaussian_event("discrete_gaussian", spend, bound, integers.shape, purpose)
+        return self._source.noise(integers, self._charge(event))
 
     def add_noise(self, values: ArrayLike, loss: Amount, *, touched: int = 1, purpose: str) -> Integers:
         """Return integers with the noise of this channel's definition: Laplace if pure, else Gaussian.
@@ -257,13 +256,10 @@ class Channel:
             squared=kind == "gaussian",
         )
         if kind == "laplace":
-            event = self._events.laplace("lattice_laplace", spend, bound, points.shape, purpose)
+            event = self._laplace_event("lattice_laplace", spend, bound, points.shape, purpose)
         else:
-            event = self._events.gaussian("lattice_gaussian", spend, bound, points.shape, purpose)
-        paid = self._charge(replace(event, width=step))
-        noisy = (
-            self._source.laplace(points, paid) if kind == "laplace" else self._source.gaussian(points, paid)
-        )
+            event = self._gaussian_event("lattice_gaussian", spend, bound, points.shape, purpose)
+        noisy = self._source.noise(points, self._charge(replace(event, width=step)))
         return noisy.astype(np.float64) * float(step)
 
     def pick(
@@ -299,7 +295,7 @@ class Channel:
                 "no such way to choose", where=purpose, hint="use permute_and_flip or exponential"
             )
         gaps, unit, bound = gaps_below_best(scores, bound, exact(error, purpose, zero=True), purpose)
-        event = self._events.choice(method, spend, bound, gaps.shape, purpose)
+        event = self._choice_event(method, spend, bound, gaps.shape, purpose)
         rate = spend / (2 * bound)  # a coin for a candidate: exp(-rate · gap in score)
         return int(self._source.pick(gaps, _ONE_GROUP, rate * unit, self._charge(event))[0])
 
@@ -336,7 +332,7 @@ class Channel:
         spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
         gaps, firsts = gaps_in_groups(scores, starts, purpose)
         shape = (firsts.size, gaps.size)
-        event = self._events.choice("permute_and_flip", spend, bound, shape, purpose)
+        event = self._choice_event("permute_and_flip", spend, bound, shape, purpose)
         return self._source.pick(gaps, firsts, spend / (2 * bound), self._charge(event))
 
     def partition(
@@ -381,8 +377,63 @@ class Channel:
                 where=purpose,
                 hint="spend more on it",
             )
-        event = self._events.choice("least_noisy_partition", spend, bound, cost.shape, purpose)
+        event = self._choice_event("least_noisy_partition", spend, bound, cost.shape, purpose)
         return self._source.partition(cost, start, stop, cells, self._charge(event))
+
+    def _laplace_event(
+        self, primitive: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        """Return a draw of Laplace noise of scale Δ/ε."""
+        scale = bound / epsilon
+        if scale > LARGEST_SCALE:
+            raise MechanismError("the noise scale would exceed 2^40", where=purpose, hint="spend more on it")
+        return self._event(
+            primitive,
+            purpose,
+            loss=self.pure_cost(epsilon),
+            sensitivity=bound,
+            scale_squared=scale**2,
+            shape=shape,
+        )
+
+    def _gaussian_event(
+        self, primitive: Primitive, rho: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        """Return a draw of Gaussian noise, σ² = Δ²/2ρ."""
+        if self._definition != "zcdp":
+            raise MechanismError(
+                "Gaussian noise is not pure differential privacy",
+                where=purpose,
+                hint="open the channel with definition zcdp, or use Laplace noise",
+            )
+        variance = bound**2 / (2 * rho)
+        if variance > LARGEST_VARIANCE:
+            raise MechanismError("the noise scale would exceed 2^26", where=purpose, hint="spend more on it")
+        return self._event(
+            primitive, purpose, loss=rho, sensitivity=bound, scale_squared=variance, shape=shape
+        )
+
+    def _choice_event(
+        self, method: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        """Return a choice by scores or by noisy costs, of scale 2Δ/ε."""
+        return self._event(
+            method,
+            purpose,
+            loss=self.pure_cost(epsilon),
+            sensitivity=bound,
+            scale_squared=(2 * bound / epsilon) ** 2,
+            shape=shape,
+        )
+
+    def _event(self, primitive: Primitive, purpose: str, **numbers: Any) -> Event:
+        return Event(
+            primitive=primitive,
+            definition=self._definition,
+            purpose=self._place.named(purpose),
+            branches=self._place.branches,
+            **numbers,
+        )
 
     def _child(self, meter: Meter, place: ScopePath) -> Channel:
         return Channel(meter, self._source, self._definition, transcript=self._shared, place=place)
@@ -407,69 +458,3 @@ class ScopePath:
     def named(self, purpose: str) -> str:
         """Return the whole path of ``purpose``."""
         return f"{self.path}/{purpose}" if self.path else purpose
-
-
-@dataclass(frozen=True, slots=True)
-class EventBuilder:
-    """Makes the events of one channel: losses in its definition, purposes and branches of its place."""
-
-    definition: Definition
-    place: ScopePath
-
-    def _cost(self, epsilon: Fraction) -> Fraction:
-        return epsilon if self.definition == "pure" else epsilon**2 / 2
-
-    def laplace(
-        self, primitive: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
-    ) -> Event:
-        """Return a draw of Laplace noise of scale Δ/ε."""
-        scale = bound / epsilon
-        if scale > LARGEST_SCALE:
-            raise MechanismError("the noise scale would exceed 2^40", where=purpose, hint="spend more on it")
-        return self._event(
-            primitive,
-            purpose,
-            loss=self._cost(epsilon),
-            sensitivity=bound,
-            scale_squared=scale**2,
-            shape=shape,
-        )
-
-    def gaussian(
-        self, primitive: Primitive, rho: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
-    ) -> Event:
-        """Return a draw of Gaussian noise, σ² = Δ²/2ρ."""
-        if self.definition != "zcdp":
-            raise MechanismError(
-                "Gaussian noise is not pure differential privacy",
-                where=purpose,
-                hint="open the channel with definition zcdp, or use Laplace noise",
-            )
-        variance = bound**2 / (2 * rho)
-        if variance > LARGEST_VARIANCE:
-            raise MechanismError("the noise scale would exceed 2^26", where=purpose, hint="spend more on it")
-        return self._event(
-            primitive, purpose, loss=rho, sensitivity=bound, scale_squared=variance, shape=shape
-        )
-
-    def choice(
-        self, method: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
-    ) -> Event:
-        """Return a choice by scores or by noisy costs, of scale 2Δ/ε."""
-        return self._event(
-            method,
-            purpose,
-            loss=self._cost(epsilon),
-            sensitivity=bound,
-            scale_squared=(2 * bound / epsilon) ** 2,
-            shape=shape,
-        )
-
-    def _event(self, primitive: Primitive, purpose: str, **numbers: Any) -> Event:
-        return Event(
-            primitive=primitive,
-            definition=self.definition,
-            purpose=self.place.named(purpose),
-            branches=self.place.branches,
-            **numbers,
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Protocol
 
-from tabularium.mechanisms.accounting.transcript import Event
+from tabularium.mechanisms.accounting.transcript import GAUSSIANS, Event
 from tabularium.mechanisms.arrays import Integers
 from tabularium.mechanisms.channel.least_noisy_partition import least_partition
 from tabularium.mechanisms.noise.choice import exponential, permute_and_flip
@@ -21,11 +21,8 @@ class Source(Protocol):
     label: str
     """Told apart from other sources' labels, but for seeded ones: it numbers the parallel scopes."""
 
-    def laplace(self, values: Integers, event: Event) -> Integers:
-        """Return ``values`` plus discrete Laplace noise of the event's scale."""
-
-    def gaussian(self, values: Integers, event: Event) -> Integers:
-        """Return ``values`` plus discrete Gaussian noise, σ² = the event's squared scale."""
+    def noise(self, values: Integers, event: Event) -> Integers:
+        """Return ``values`` plus the event's noise: discrete Gaussian, or Laplace, of its scale."""
 
     def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
         """Return one place in each group, with the event's primitive and coins of exp(-rate·gap)."""
@@ -44,15 +41,13 @@ class Sampler:
         self.insecure = self._stream.insecure
         self.label = self._stream.label
 
-    def laplace(self, values: Integers, event: Event) -> Integers:
-        """See ``tabularium.mechanisms.noise.discrete_laplace``."""
+    def noise(self, values: Integers, event: Event) -> Integers:
+        """See ``tabularium.mechanisms.noise``, ``discrete_laplace`` and ``discrete_gaussian``."""
+        if event.primitive in GAUSSIANS:
+            return add_gaussian(self._stream, values, event.scale_squared)
         scale = event.scale
         assert isinstance(scale, Fraction)  # noqa: S101 - a Laplace event's squared scale is a square
         return add_laplace(self._stream, values, scale)
-
-    def gaussian(self, values: Integers, event: Event) -> Integers:
-        """See ``tabularium.mechanisms.noise.discrete_gaussian``."""
-        return add_gaussian(self._stream, values, event.scale_squared)
 
     def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
         """See ``tabularium.mechanisms.noise.choice``."""
@@ -64,4 +59,4 @@ class Sampler:
         self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
     ) -> Integers:
         """See ``tabularium.mechanisms.channel.least_noisy_partition``."""
-        return least_partition(self.laplace(costs, event), starts, stops, cells)
+        return least_partition(self.noise(costs, event), starts, stops, cells)

@@ -31,7 +31,6 @@ from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.parameter_checks import whole_number
 from tabularium.mechanisms.limits import LARGEST_VALUE
-from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import variance_of
@@ -60,6 +59,7 @@ class BoundedSums(Mechanism):
     by_group: Sequence[int] | None = None
     axis: int = 0
     name: ClassVar[str] = "bounded_sums"
+    noisy_cells_purpose: ClassVar = "cells"
 
     def __post_init__(self) -> None:
         if type(self.largest) is not int or self.largest < 1:
@@ -108,10 +108,6 @@ class BoundedSums(Mechanism):
                 branch = scope.branch(places[own].reshape(-1), f"group {group}")
                 noisy[own] = _drawn(counts[own], branch, largest, self.levels)
         return {"cells": noisy}, {}
-
-    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
-        """Return the noisy numbers; None where groups have noise of their own."""
-        return noisy_counts(measured)
 
     def _cells(self, group: int) -> tuple[slice, ...]:
         """Return where the cells of a group stand."""

@@ -20,23 +20,28 @@ import numpy as np
 
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.inference import laplace_margin
-from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 
+class Cellwise(Mechanism):
+    """Noise on every cell."""
+
+    releases_noisy_cells: ClassVar = True
+    noisy_cells_purpose: ClassVar = "cells"
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Add noise of scale 1/ε, or σ² = 1/2ρ, to each cell, for the whole budget."""
+        return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
+
+
 @dataclass(frozen=True)
-class Identity(Mechanism):
+class Identity(Cellwise):
     """Discrete Laplace noise on every cell. No parameters."""
 
     name: ClassVar[str] = "identity"
     definitions: ClassVar = ("pure",)
-    releases_noisy_cells: ClassVar = True
-
-    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Add noise of scale 1/ε to each cell, for the whole budget."""
-        return {"cells": channel.laplace(counts, channel.remaining, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return the noisy cells, int64, in the shape of the counts."""
@@ -47,26 +52,17 @@ class Identity(Mechanism):
             scale=scale,
         )
 
-    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
-        """Return the noisy counts of all cells."""
-        return noisy_counts(measured)
-
     def accuracy(self, shape: tuple[int, ...], epsilon: Fraction, delta: float = 0.05) -> dict[str, float]:
         """Return error bounds that hold with probability 1 - δ; see ``laplace_accuracy``."""
         return laplace_accuracy(epsilon, prod(shape), delta)
 
 
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(Cellwise):
     """Discrete Gaussian noise on every cell. No parameters."""
 
     name: ClassVar[str] = "gaussian"
     definitions: ClassVar = ("zcdp",)
-    releases_noisy_cells: ClassVar = True
-
-    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Add noise of σ² = 1/2ρ to each cell, for the whole budget."""
-        return {"cells": channel.gaussian(counts, channel.remaining, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return the noisy cells, int64, in the shape of the counts."""
@@ -76,10 +72,6 @@ class Gaussian(Mechanism):
             gaussian_variance(parameter),
             scale=parameter**0.5,
         )
-
-    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
-        """Return the noisy counts of all cells."""
-        return noisy_counts(measured)
 
 
 def xiao_bound(cells: int, epsilon: float, delta: float) -> float:

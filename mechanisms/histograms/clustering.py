@@ -32,9 +32,7 @@ from tabularium.mechanisms.histograms.prevalence import odds, relative_errors
 from tabularium.mechanisms.kernels.compiled import compiled
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
-    NoisyCells,
     draws,
-    noisy_counts,
 )
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
@@ -51,6 +49,7 @@ class SortedParts(Mechanism):
     share: Fraction
     nonnegative: bool
     part: ClassVar[str]
+    noisy_cells_purpose: ClassVar = "order"
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Measure every cell, cut by what came out, and measure the sums of the parts."""
@@ -77,10 +76,6 @@ class SortedParts(Mechanism):
             **{f"{self.part}s": int(starts.size), f"largest_{self.part}": int(sizes.max())},
             **self._described(noisy.reshape(-1)[order], ranked, sizes, measured.transcript[-2]),
         )
-
-    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
-        """Return the noisy counts that decide order and parts."""
-        return noisy_counts(measured, "order")
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy sums of the parts, which were chosen by the noisy counts of all cells."""

@@ -164,8 +164,7 @@ class Dawa(Mechanism):
             sensitivity=_UNIT * _SENSITIVITY[self.deviation],
             purpose="partition",
         )
-        starts: Counts = intervals.starts[chosen]
-        return starts
+        return np.asarray(intervals.starts[chosen])
 
     def _merged(self, measured: Measured, widths: Counts) -> tuple[Floats, int]:
         """Return a mean for each interval, and the number of different parts."""

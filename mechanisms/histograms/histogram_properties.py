@@ -241,8 +241,7 @@ def _chebyshev_weights(support: float, records: float) -> Floats:
     chebyshev = np.polynomial.chebyshev.cheb2poly([0] * degree + [1])
     line = np.polynomial.Polynomial([-centre, half / records])  # ψ(x) in units of x·n
     result = np.polynomial.Polynomial(chebyshev)(line).coef / -top
-    weights: Floats = result * np.exp([lgamma(j + 1) for j in range(degree + 1)])
-    return weights
+    return np.asarray(result * np.exp([lgamma(j + 1) for j in range(degree + 1)]))
 
 
 def _missed(count: int, samples: int, records: float) -> float:
@@ -265,8 +264,7 @@ def _tails(ahead: float, records: float, largest: int) -> Floats:
         + j * log(chance) + (trials - j) * np.log1p(-chance)
         for j in range(trials + 1)
     ]  # fmt: skip
-    tails: Floats = np.exp(terms)[::-1].cumsum()[::-1]
-    return tails
+    return np.asarray(np.exp(terms)[::-1].cumsum()[::-1])
 
 
 def merged(pairs: NDArray[np.int64]) -> Runs:

@@ -32,9 +32,7 @@ from tabularium.mechanisms.inference.hierarchy import Hierarchy
 from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
-    NoisyCells,
     draws,
-    noisy_counts,
 )
 from tabularium.mechanisms.linear_measurements.noisy_tree import NoisyTree
 from tabularium.mechanisms.measured import Array, Measured, Release
@@ -83,6 +81,7 @@ class KdTree(Mechanism):
     risk: bool = False
 
     name: ClassVar[str] = "kd_tree"
+    noisy_cells_purpose: ClassVar = "cells"
 
     def __post_init__(self) -> None:
         cells, total = share_of_budget(self.cells, "cells"), share_of_budget(self.total, "total", zero=True)
@@ -137,10 +136,6 @@ class KdTree(Mechanism):
             scale_sums=fresh.scale,
             **(estimated_risk(cells, values, parts) if self.risk else {}),
         )
-
-    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
-        """Return the noisy counts of phase one."""
-        return noisy_counts(measured)
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the boxes' sums of phase two; the boxes were chosen by the cells and total of phase one."""

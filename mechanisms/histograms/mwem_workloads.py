@@ -225,8 +225,7 @@ class MarginalWorkload:
         return model
 
     def _marginal(self, table: NDArray[Any], kept: tuple[int, ...]) -> NDArray[Any]:
-        summed: NDArray[Any] = table.sum(axis=self._others(kept))
-        return summed
+        return np.asarray(table.sum(axis=self._others(kept)))
 
     def _others(self, kept: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(axis for axis in range(len(self.shape)) if axis not in kept)

@@ -26,7 +26,6 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.parameter_checks import one_of, switch, whole_number
 from tabularium.mechanisms.histograms.segmentation import segment, segment_into
 from tabularium.mechanisms.limits import LARGEST_VALUE
-from tabularium.mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
@@ -105,6 +104,7 @@ class NoiseFirst(Merging, Mechanism):
     risk_runs: int = 0
 
     name: ClassVar[str] = "noise_first"
+    noisy_cells_purpose: ClassVar = "cells"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,10 +114,6 @@ class NoiseFirst(Merging, Mechanism):
         """Add noise to each cell, for the whole budget."""
         self.check_shape(counts.shape)
         return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
-
-    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
-        """Return the noisy counts of all cells."""
-        return noisy_counts(measured)
 
     @property
     def per_cell_noise(self) -> bool:

@@ -123,8 +123,11 @@ class PHPartition(Mechanism):
         With ``sign`` ``"total"`` means below zero become zero, and the others smaller.
         """
         cells, starts = prod(measured.meta["shape"]), measured.arrays["starts"]
-        kept = self._prune(measured, cells) if not self.choice else starts
-        sums = np.add.reduceat(measured.arrays["sums"], np.searchsorted(starts, kept))
+        kept, sums, levels = starts, measured.arrays["sums"], measured.arrays["levels"]
+        if not self.choice:  # then cuts that the sums speak against are taken back
+            variance = variance_of(measured.transcript[-1])
+            kept = pruned(sums, starts, levels, cells, variance, max(2.0, log(starts.size)))
+        sums = np.add.reduceat(sums, np.searchsorted(starts, kept))
         sizes = np.diff(kept, append=cells)
         means = sums / sizes
         if self.unattributed:
@@ -199,13 +202,6 @@ class PHPartition(Mechanism):
         )
         costs = np.concatenate([[0], np.cumsum(changes)]) + charge
         return channel.pick(-costs, channel.pure_epsilon(share), sensitivity=SENSITIVITY, purpose="partition")
-
-    def _prune(self, measured: Measured, cells: int) -> Counts:
-        """Return the parts that remain when cuts that the sums speak against are taken back."""
-
-        sums, starts, levels = (measured.arrays[key] for key in ("sums", "starts", "levels"))
-        price = max(2.0, log(starts.size))
-        return pruned(sums, starts, levels, cells, variance_of(measured.transcript[-1]), price)
 
 
 class _Cuts:

@@ -254,8 +254,7 @@ def lower_medians(flat: Counts, starts: NDArray[np.int64]) -> Counts:
     """Return the lower median of each run of cells, shape (runs,): its (w-1)//2-th smallest from 0."""
     widths = np.diff(np.append(starts, flat.size))
     ordered = flat[np.lexsort((flat, np.repeat(np.arange(starts.size), widths)))]
-    middle: Counts = ordered[starts + (widths - 1) // 2]
-    return middle
+    return np.asarray(ordered[starts + (widths - 1) // 2])
 
 
 @dataclass(frozen=True)

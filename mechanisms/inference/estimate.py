@@ -59,8 +59,7 @@ def refuse_values(wrong: Callable[[Floats], Bools], values: Floats, what: str, h
 
 def infinite(values: Floats) -> Bools:
     """Return where values are not finite numbers."""
-    result: Bools = ~np.isfinite(values)
-    return result
+    return np.asarray(~np.isfinite(values))
 
 
 def into(out: Floats | None, values: Floats) -> Floats:

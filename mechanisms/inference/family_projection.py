@@ -70,18 +70,15 @@ class Families:
 
     def total(self, members: Floats) -> Floats:
         """Sum the members family by family."""
-        summed: Floats = np.add.reduceat(members, self.starts)
-        return summed
+        return np.asarray(np.add.reduceat(members, self.starts))
 
     def count(self, mask: Bools) -> Indices:
         """Count where the mask holds, family by family."""
-        counted: Indices = np.add.reduceat(mask, self.starts, dtype=np.intp)
-        return counted
+        return np.asarray(np.add.reduceat(mask, self.starts, dtype=np.intp))
 
     def positive(self, multiplier: Floats) -> Bools:
         """Say which members are above zero at the families' lam."""
-        above: Bools = self.values + self.to_members(multiplier) * self.weights > 0
-        return above
+        return np.asarray(self.values + self.to_members(multiplier) * self.weights > 0)
 
     def step(self, positive: Bools, otherwise: Floats) -> Floats:
         """Return the lam at which the positive members alone reach the total; ``otherwise`` without any."""

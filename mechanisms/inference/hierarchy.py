@@ -52,8 +52,7 @@ class Block:
 
     def total(self, rows: NDArray[Element]) -> NDArray[Element]:
         """Sum rows (members, cells) family by family: (families, cells)."""
-        summed: NDArray[Element] = np.add.reduceat(rows, self.starts, axis=0)
-        return summed
+        return np.asarray(np.add.reduceat(rows, self.starts, axis=0))
 
     def to_children(self, rows: NDArray[Element]) -> NDArray[Element]:
         """Give every child its family's row: (families, cells) to (members, cells)."""

@@ -63,8 +63,7 @@ def expected_below(noisy: Floats, above: Floats, parents: Integers, variance: fl
     whole = share.sum(axis=1, keepdims=True)
     share = np.divide(share, whole, out=np.full(share.shape, np.nan), where=whole > 0)
     share[~possible | (share > _ALL)] = np.nan
-    expected: Floats = np.maximum(others, 0.0) * share / (1 - share)
-    return expected
+    return np.asarray(np.maximum(others, 0.0) * share / (1 - share))
 
 
 def _to_siblings(sums: Floats, noise: Floats, parents: Integers, above: int) -> Floats:
@@ -80,5 +79,4 @@ def _to_siblings(sums: Floats, noise: Floats, parents: Integers, above: int) -> 
     # Of deviations from a mean of k one k-th of the noise is gone, and with it one in k of what is free.
     chance = (noise * (1 - 1 / number[parents])[:, None]).sum(axis=0)
     left = 1 - chance / np.maximum((away**2).sum(axis=0), 1e-300)
-    drawn: Floats = mean[parents] + np.clip(left, 0.0, 1.0) * away
-    return drawn
+    return np.asarray(mean[parents] + np.clip(left, 0.0, 1.0) * away)

@@ -139,8 +139,7 @@ def _scale(noisy: Floats, prior: Floats, variance: float) -> float:
 def _beyond_chance(found: Floats, variance: Floats) -> Floats:
     """Shrink estimates to 0 by the share of their squares that chance explains (James and Stein)."""
     square = np.maximum(found**2, 1e-300)
-    left: Floats = found * np.maximum(0.0, 1 - variance / square)
-    return left
+    return np.asarray(found * np.maximum(0.0, 1 - variance / square))
 
 
 def _classes(size: Floats, deviation: float) -> Integers:
@@ -157,8 +156,7 @@ def _classes(size: Floats, deviation: float) -> Integers:
         joined[item], cells = number, cells + int(sizes[item])
         if cells >= LEAST and sizes[:item].sum() >= LEAST:
             number, cells = number + 1, 0
-    classes: Integers = number - joined[of]
-    return classes
+    return np.asarray(number - joined[of])
 
 
 def _offsets(residuals: Floats, of: Integers, variance: float) -> Floats:
@@ -183,8 +181,7 @@ def _seen(grid: Grid, residuals: Floats, of: Integers) -> Integers:
     """Return how many residuals of each class lie at each point of the grid, (classes, points)."""
     points = len(grid.points)
     at: Integers = of * points + grid.places(residuals)
-    result: Integers = np.bincount(at, minlength=(int(of.max()) + 1) * points).reshape(-1, points)
-    return result
+    return np.asarray(np.bincount(at, minlength=(int(of.max()) + 1) * points).reshape(-1, points))
 
 
 def _between(rows: list[Floats], of: Integers, at: Floats) -> Floats:
@@ -192,8 +189,7 @@ def _between(rows: list[Floats], of: Integers, at: Floats) -> Floats:
     table = np.stack(rows)
     low = np.clip(np.floor(at), 0, table.shape[1] - 2).astype(np.int64)
     part = np.clip(at - low, 0.0, 1.0)
-    result: Floats = (1 - part) * table[of, low] + part * table[of, low + 1]
-    return result
+    return np.asarray((1 - part) * table[of, low] + part * table[of, low + 1])
 
 
 def _shown(
@@ -258,8 +254,7 @@ class Grid:
     def places(self, residuals: Floats) -> Integers:
         """Return the nearest point of each residual, those beyond the ends at them."""
         half = len(self.points) // 2
-        nearest: Integers = np.clip(np.rint(residuals / self.step), -half, half).astype(np.int64) + half
-        return nearest
+        return np.asarray(np.clip(np.rint(residuals / self.step), -half, half).astype(np.int64) + half)
 
     @property
     def laws(self) -> Floats:
@@ -271,8 +266,7 @@ class Grid:
             ]
             width *= _GROWTH
         made = np.stack(result)
-        law: Floats = made / made.sum(axis=1, keepdims=True)
-        return law
+        return np.asarray(made / made.sum(axis=1, keepdims=True))
 
     def with_noise(self, laws: Floats) -> Floats:
         """Return the laws of residuals behind which changes have these laws."""

@@ -87,6 +87,5 @@ def exponential(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction) -> 
         proposals = below(stream, gaps.size, batch)
         accepted = np.flatnonzero(bernoulli_exp_each(stream, gaps[proposals], rate))
         if accepted.size:
-            chosen: NDArray[np.int64] = proposals[accepted[:1]]
-            return chosen
+            return np.asarray(proposals[accepted[:1]])
         batch = min(2 * batch, _LARGEST_BATCH)

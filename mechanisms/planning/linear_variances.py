@@ -193,8 +193,7 @@ class LinearVariances:
 
 def _ratio(above: Floats, below: Floats | float) -> Floats:
     """Return a quotient, 0 where the divisor is 0."""
-    result: Floats = np.divide(above, below, out=np.zeros_like(above), where=np.asarray(below) != 0)
-    return result
+    return np.asarray(np.divide(above, below, out=np.zeros_like(above), where=np.asarray(below) != 0))
 
 
 class _Tree:

@@ -141,8 +141,7 @@ class BudgetProblem:
         result = brentq(beyond, min(0.0, away) - _SLACK, max(0.0, away) + _SLACK, xtol=1e-9)
         while beyond(result) < 0:
             result += 1e-9
-        enough: Floats = math.exp(result) * shape
-        return enough
+        return np.asarray(math.exp(result) * shape)
 
     def solve(self, near: Floats | None = None) -> Found:
         """Return the smallest budget, and what it is spent on.
@@ -267,8 +266,7 @@ class BudgetProblem:
         def slopes(logarithms: Floats) -> Floats:
             at = losses(logarithms)
             values, rates = self._held(at, cells, slopes=True)
-            result: Floats = (rates * at)[:, free] @ ties / values[:, None]
-            return result
+            return np.asarray((rates * at)[:, free] @ ties / values[:, None])
 
         made = minimize(
             lambda x: float(parts @ np.exp(ties @ x)),
@@ -319,8 +317,7 @@ class BudgetProblem:
         ties = self._ties.factors
         multipliers = nnls(((rates * losses) @ ties).T, losses @ ties)[0]
         parts = np.bincount(goals, multipliers, len(self.goals))
-        drives: Floats = parts / parts.sum()
-        return drives
+        return np.asarray(parts / parts.sum())
 
     def _gap(self, losses: Floats) -> float:
         """Return the largest part of the budget that could be saved, by linear programming on tangents."""
@@ -462,8 +459,7 @@ class Ties:
 
     def following(self, losses: Floats) -> Floats:
         """Return losses of which only those of heads count: the others are in proportion to them."""
-        result: Floats = losses[self.heads] * self.proportions
-        return result
+        return np.asarray(losses[self.heads] * self.proportions)
 
     def fitted(self, losses: Floats) -> Floats:
         """Return the tied losses that are nearest to some, in logarithms; what is zero stays so."""

@@ -150,8 +150,7 @@ def _upper_average(cells: SelectedCells, numbers: Floats, count: Floats, level: 
         weights = numbers - average[:, None]
         above, below = (np.maximum(item, 0) * cells.values for item in (weights, -weights))
         apart = np.maximum(above.sum(axis=1), 0) - np.maximum(below.sum(axis=1), 0)
-        result: Bools = np.abs(apart) > cells.weighted(weights, level).half
-        return result
+        return np.asarray(np.abs(apart) > cells.weighted(weights, level).half)
 
     inside = np.clip(cells.weighted(numbers, level).value / count, least, most)
     outside = np.maximum(inside, most)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.arrays import Bools, Floats, Index, Indices, Integers
+from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference import Hierarchy
 from tabularium.mechanisms.linear_measurements.linear_measurement import Sums
@@ -150,7 +150,7 @@ class CellClasses:
 
     of: Indices
     first: Indices
-    kept: Index | None = None
+    kept: Indices | None = None
 
     @cached_property
     def sizes(self) -> Integers:
@@ -167,10 +167,7 @@ class CellClasses:
         if used.all():
             return self
         kept = np.flatnonzero(used[self.of])
-        of = (np.cumsum(used) - 1)[self.of[kept]]
-        side_by_side = kept.size == 0 or kept[-1] - kept[0] == kept.size - 1
-        where = slice(kept[0], kept[-1] + 1) if side_by_side and kept.size else kept
-        return CellClasses(of, self.first[used], where)
+        return CellClasses((np.cumsum(used) - 1)[self.of[kept]], self.first[used], kept)
 
     @classmethod
     def of_plans(cls, attributes: Sequence[AnyAttribute], *plans: Plan) -> tuple[CellClasses, ...]:
@@ -468,7 +465,7 @@ class Rows:
         """Return the numbers (m, *axes) of the cells that have a kind."""
         for axis, item in enumerate(self._others, 1):
             if item.kept is not None:
-                values = values[(slice(None),) * axis + (item.kept,)]
+                values = np.take(values, item.kept, axis)
         return values
 
     @cached_property
@@ -501,8 +498,7 @@ class Rows:
     @property
     def number(self) -> Integers:
         """(rows,) how many cells each row sums."""
-        result: Integers = self.counted.sum(axis=1)
-        return result
+        return np.asarray(self.counted.sum(axis=1))
 
     def contracted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum the numbers of :meth:`kept` cells over the cells of each kind: (m, kinds)."""

@@ -33,13 +33,13 @@ class Recorder:
         self._force = force
         self.draws: list[Draw] = []
 
-    def laplace(self, values: Integers, event: Event) -> Integers:
+    def noise(self, values: Integers, event: Event) -> Integers:
         """Draw (or make up), and keep."""
-        return self._keep(values, event, self._sampler.laplace(values, event))
-
-    def gaussian(self, values: Integers, event: Event) -> Integers:
-        """Draw (or make up), and keep."""
-        return self._keep(values, event, self._sampler.gaussian(values, event))
+        drawn = self._sampler.noise(values, event)
+        made = self._force(event, values.copy(), drawn) if self._force else drawn
+        output = np.array(np.broadcast_to(np.asarray(made, dtype=np.int64), event.shape))
+        self.draws.append(Draw(event, values.copy(), output.copy()))
+        return output
 
     def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
         """Choose (or make up), and keep."""
@@ -65,12 +65,6 @@ class Recorder:
         self.draws.append(Draw(event, costs.copy(), chosen.copy(), Fraction(1), *ends, cells))
         return chosen
 
-    def _keep(self, values: Integers, event: Event, drawn: Integers) -> Integers:
-        made = self._force(event, values.copy(), drawn) if self._force else drawn
-        output = np.array(np.broadcast_to(np.asarray(made, dtype=np.int64), event.shape))
-        self.draws.append(Draw(event, values.copy(), output.copy()))
-        return output
-
 
 class Player:
     """A source that gives recorded outputs, as long as it is asked the recorded questions."""
@@ -83,11 +77,7 @@ class Player:
         self.inputs: list[Integers] = []
         self.diverged = ""
 
-    def laplace(self, values: Integers, event: Event) -> Integers:
-        """Return the recorded noisy values."""
-        return self._next(Draw(event, values, values))
-
-    def gaussian(self, values: Integers, event: Event) -> Integers:
+    def noise(self, values: Integers, event: Event) -> Integers:
         """Return the recorded noisy values."""
         return self._next(Draw(event, values, values))
 

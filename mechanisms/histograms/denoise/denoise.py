@@ -42,8 +42,6 @@ from tabularium.mechanisms.histograms.denoise_ranges.measure import draw_sums, f
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
-    NoisyCells,
-    noisy_counts,
 )
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
@@ -92,6 +90,7 @@ class Denoise(Mechanism):
     longest: int | None = None
 
     name: ClassVar[str] = "denoise"
+    noisy_cells_purpose: ClassVar = "cells"
 
     def __post_init__(self) -> None:
         one_of(self.form, ("auto", "mixture", "sparse", "wavelet"), "form")
@@ -133,10 +132,6 @@ class Denoise(Mechanism):
             result.values,
             **result.diagnostics,
         )
-
-    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
-        """Return the noisy counts of all cells; of ranges None if single cells were not worth measuring."""
-        return noisy_counts(measured)
 
     def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
         """Return the noisy cells; for ranges the noisy sums of all levels of the tree."""

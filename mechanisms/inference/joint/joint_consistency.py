@@ -269,8 +269,7 @@ class _Term:
         for axis in self.kept:
             full = full - full.mean(axis=axis, keepdims=True)
         order = (0, *self.kept, *self.away)
-        flat: Floats = full.transpose(order).reshape(len(table), -1)
-        return flat
+        return np.asarray(full.transpose(order).reshape(len(table), -1))
 
     def to_cells(self, rows: Floats) -> Floats:
         """Hand S_A / N back to (nodes, cells)."""

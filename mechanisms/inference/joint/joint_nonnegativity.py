@@ -207,8 +207,7 @@ class _Projection:
 def _longest(sums: Sequence[Floats]) -> Bools:
     """Mark the largest of several sets of conditions, laid end to end."""
     sizes = np.array([len(total) for total in sums])
-    marked: Bools = np.repeat(np.arange(len(sizes)) == sizes.argmax(), sizes)
-    return marked
+    return np.asarray(np.repeat(np.arange(len(sizes)) == sizes.argmax(), sizes))
 
 
 def _bounds(table_set: TableSet, marginals: MarginalTables, variances: MarginalTables) -> MarginalTables:
@@ -383,8 +382,7 @@ class _Problem:
 
     def total(self, per_number: Floats) -> Floats:
         """Add up every part's numbers (count,)."""
-        added: Floats = np.bincount(self.home, per_number, self.count).astype(np.float64)
-        return added
+        return np.asarray(np.bincount(self.home, per_number, self.count).astype(np.float64))
 
     def solver(self, diagonal: Floats) -> Callable[[Floats], Floats]:
         """Return the map from b to y with A D A' y = b, for a diagonal (numbers,)."""
@@ -401,8 +399,7 @@ class _Problem:
 
 def _ridged(diagonal: Floats) -> Floats:
     """Lift a diagonal a little: repeated conditions, and those of no number, must not divide by zero."""
-    lifted: Floats = np.where(diagonal > 0, (1.0 + RIDGE) * diagonal, 1.0)
-    return lifted
+    return np.asarray(np.where(diagonal > 0, (1.0 + RIDGE) * diagonal, 1.0))
 
 
 class _Factor:

@@ -330,8 +330,7 @@ def _batches(sizes: Indices, most: int) -> Indices:
     """Number parts of these sizes so that equal numbers add up to about ``most``."""
     before = np.cumsum(sizes) - sizes
     _, batch = np.unique(before // most if most > 1 else np.arange(len(sizes)), return_inverse=True)
-    numbered: Indices = batch.astype(np.intp)
-    return numbered
+    return np.asarray(batch.astype(np.intp))
 
 
 def _settle(values: Floats, conditions: Conditions) -> Integers:

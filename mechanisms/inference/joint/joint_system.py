@@ -89,8 +89,7 @@ def _precision(tree: Hierarchy, view: View, frame: TableShape, covariance: TreeL
     summed = View(frame, view.marginal, np.arange(tree.nodes)).gather(full)
     finite = summed[np.isfinite(summed)]
     least = FLOOR * (float(finite.max()) if finite.size else 1.0) or 1.0
-    precision: Floats = 1.0 / np.maximum(summed, least)
-    return precision
+    return np.asarray(1.0 / np.maximum(summed, least))
 
 
 Tables = dict[str, Floats]
@@ -351,8 +350,7 @@ def pseudo_inverse_root(system: Floats) -> Floats:
     scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     roots, vectors = np.linalg.eigh(scale[:, None] * (system + system.T) / 2 * scale)
     keep = roots > CUT * roots.max(initial=0.0)
-    half: Floats = (vectors[:, keep] / np.sqrt(roots[keep])).T * scale
-    return half
+    return np.asarray((vectors[:, keep] / np.sqrt(roots[keep])).T * scale)
 
 
 def exact_variances(joint: JointSystem) -> dict[str, Floats]:

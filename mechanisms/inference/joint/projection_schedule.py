@@ -49,8 +49,7 @@ class Condition:
 
     def sums(self, settled: Mapping[Marginal, NDArray[Number]]) -> NDArray[Number]:
         """Return what each group must add up to."""
-        flat: NDArray[Number] = settled[self.source][self.rows].ravel()
-        return flat
+        return np.asarray(settled[self.source][self.rows].ravel())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -72,8 +71,7 @@ class Step:
 
     def take(self, tables: Mapping[Marginal, NDArray[Number]]) -> NDArray[Number]:
         """Return the step's numbers, (rows x cells,)."""
-        flat: NDArray[Number] = tables[self.marginal][self.rows].ravel()
-        return flat
+        return np.asarray(tables[self.marginal][self.rows].ravel())
 
     def put(self, numbers: NDArray[Number], tables: Mapping[Marginal, NDArray[Number]]) -> None:
         """Set the step's numbers, (rows x cells,), in place."""

@@ -126,8 +126,7 @@ class View:
         if self._dropped == () and self._order == tuple(range(1, 1 + len(self._order))):
             return rows
         kept = rows.reshape(len(rows), *self._sizes).sum(axis=self._dropped)
-        ordered: NDArray[Number] = kept.transpose(0, *self._order).reshape(len(rows), -1)
-        return ordered
+        return np.asarray(kept.transpose(0, *self._order).reshape(len(rows), -1))
 
     def scatter(self, numbers: NDArray[Number], table: NDArray[Number]) -> None:
         """Add numbers (rows, groups) to every cell (nodes, cells) of their group, in place."""

@@ -108,5 +108,4 @@ def widen_to_cover(
         inside = np.ceil(low - 1e-9), np.floor(high + 1e-9)
         none = inside[0] > inside[1]
         low, high = np.where(none, np.floor(low), inside[0]), np.where(none, np.ceil(high), inside[1])
-    widths: Floats = np.maximum(np.maximum(at - low, high - at), 0.0)
-    return widths
+    return np.asarray(np.maximum(np.maximum(at - low, high - at), 0.0))

@@ -88,8 +88,7 @@ def error_classes(released: NDArray[Any]) -> Integers:
             break
         bounds.append(bound)
         left, wanted = below, 2 * wanted
-    classes: Integers = np.searchsorted(np.array(bounds[::-1]), flat, side="right").astype(np.int64)
-    return classes
+    return np.asarray(np.searchsorted(np.array(bounds[::-1]), flat, side="right").astype(np.int64))
 
 
 def class_errors(

@@ -142,8 +142,7 @@ def _deviations(tree: QuantileTree, rank: Fraction) -> tuple[float, ...]:
 
 def _excess(bins: Floats, rank: Fraction) -> Floats:
     """Return how much more than the part ``rank`` lies up to each position."""
-    result: Floats = np.cumsum(bins, axis=-1) - float(rank) * bins.sum(axis=-1, keepdims=True)
-    return result
+    return np.asarray(np.cumsum(bins, axis=-1) - float(rank) * bins.sum(axis=-1, keepdims=True))
 
 
 PARTS_BESIDE = 2
@@ -155,8 +154,7 @@ _LEAST_LEVEL = 0.8
 
 def chosen_position(rows: Floats) -> Floats:
     """Return the chosen positions of rows (..., numbers); not a number where nothing was measured."""
-    result: Floats = np.where(rows[..., 1] > 0, rows[..., 0], np.nan)
-    return result
+    return np.asarray(np.where(rows[..., 1] > 0, rows[..., 0], np.nan))
 
 
 def chosen_interval(rows: Floats, variances: Floats, bins: int, level: float) -> tuple[Floats, Floats]:

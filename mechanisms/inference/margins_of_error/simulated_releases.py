@@ -261,8 +261,7 @@ class Tally:
     def _weight(self) -> Floats:
         """Return by what the nodes of a depth, with their weights, fall short of all of them, (depths,)."""
         every = np.bincount(self._depth) * self._releases
-        weight: Floats = every / np.maximum(self._nodes, 1e-300)
-        return weight
+        return np.asarray(every / np.maximum(self._nodes, 1e-300))
 
 
 def _bin(error: Floats) -> Integers:
@@ -270,8 +269,7 @@ def _bin(error: Floats) -> Integers:
     whole = np.ceil(error - 1e-9)
     power = np.maximum(np.floor(np.log2(np.maximum(whole, 1) / _EXACT)), 0)
     bins = np.ceil(whole / 2**power) + power * _EXACT
-    kept: Integers = np.minimum(bins, _BINS - 1).astype(np.int64)
-    return kept
+    return np.asarray(np.minimum(bins, _BINS - 1).astype(np.int64))
 
 
 def _upper(index: int) -> float:

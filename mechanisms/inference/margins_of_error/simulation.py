@@ -142,8 +142,7 @@ def linear_half(
         nodes = slice(None) if made.nodes is None else made.nodes
         spread = deviations[nodes]
         there = (strata[nodes] == stratum) & (spread > 0)
-        ratios: Floats = np.abs(made.values[there]) / spread[there]
-        return ratios
+        return np.asarray(np.abs(made.values[there]) / spread[there])
 
     for stratum in np.unique(strata):
         samples, number = [], 0
@@ -324,5 +323,4 @@ class Pool:
 
 def _worth(total: Floats, doubled: Floats) -> Floats:
     """Return of how many errors of equal weight a mean would be known as well (Kish 1965)."""
-    worth: Floats = np.divide(total**2, doubled, out=np.zeros_like(total), where=doubled > 0)
-    return worth
+    return np.asarray(np.divide(total**2, doubled, out=np.zeros_like(total), where=doubled > 0))
