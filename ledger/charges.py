@@ -109,6 +109,7 @@ class Charges(Part):
             require_same_units(terms, charge.amount, unit, relation, definition, population)
             amounts.multiple(charge.amount, terms.quantum, field="amount")
             charge = _in_group(charge, partition, terms)
+            append.books.charge(charge.release_id)  # holds its last step to the rules
             known = queries.charge(append.connection, charge.release_id)
             if known is not None:
                 require_same("release", charge.release_id, _content(charge), _content(known))
@@ -301,6 +302,7 @@ class Charges(Part):
         charge = replace(charge, exact=exact, review=review)
         with self._appending(charging=True) as append:
             rules.require_account(append.books, charge.account)
+            append.books.charge(charge.release_id)  # holds its last step to the rules
             known = queries.charge(append.connection, charge.release_id)
             if known is not None:
                 require_same("release", charge.release_id, _content(charge), _content(known))

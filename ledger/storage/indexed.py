@@ -101,7 +101,6 @@ class IndexedBooks:
         found = queries.parts_before(self._connection, self._seq, account.terms.name, name)
         if not found:
             return None
-        self._follow(found.values())
         bound = int(_body(next(iter(found.values())))["contributions"])
         return bound, {part: _quanta(account, text, "part") for part, text in found.items()}
 

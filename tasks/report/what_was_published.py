@@ -108,7 +108,7 @@ def charts(released: Released, numbers: ReleasedCells) -> list[Chart]:
     made = [chart_of(numbers, titles, titled(table, table.name))]
     for name, measure in [*table.measures.items()][:_PICTURED]:
         of_it = f"{titled(table, table.name)}, {measure.title or name}"
-        least = None if measure.linear else float(measure.bottom)
+        least = None if measure.linear else measure.smallest
         own = ReleasedCells(released, table.name, name, flags=True)
         made.append(chart_of(numbers, titles, of_it, own, least=least))
     return [each for each in made if each is not None]

@@ -135,11 +135,14 @@ def _format(name: str) -> PublicationFormat:
             where=entry.value,
             hint="install the package that brings it anew, or take it out of publication.formats",
         ) from None
-    if not isinstance(found, PublicationFormat) or found.name != name:
+    kinds = getattr(found, "kinds", ())
+    whole = bool(kinds) and all(isinstance(each, FileKind) for each in kinds) and hasattr(found, "summary")
+    if not isinstance(found, PublicationFormat) or getattr(found, "name", None) != name or not whole:
         raise InputError(
-            f"what is registered as the format {quoted(name)} is not a TableFormat of this name",
+            f"what is registered as the format {quoted(name)} is not a TableFormat of this name, with a "
+            "summary and its kinds of files",
             where=entry.value,
-            hint="mend the entry point of the package that brings it",
+            hint="correct the class, or the entry point, in the package that brings it",
         )
     return found
 

@@ -129,7 +129,8 @@ def _known_keys(loc: Path, model: Any) -> list[str]:
 def _follow(loc: Path, model: Any) -> Any:
     """Return the annotation at ``loc``."""
     for part in loc:
-        model = _step(model, part)
+        if part not in _TAGS or part in TAGGED:
+            model = _step(model, part)
     return model
 
 

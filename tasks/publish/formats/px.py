@@ -155,10 +155,15 @@ def _contents(shape: Shape) -> list[str]:
 
 
 def _variables(loaded: Loaded, shape: Shape) -> list[str]:
-    """Return what the dimensions are called: their titles where these are unique, else their names."""
+    """Return what the dimensions are called: their titles where these are unique, else names that are."""
     titles = {name: loaded.spec.columns[name].title or name for name in shape.dimensions}
     taken = [*(_text(each) for each in titles.values()), PERIOD, CONTENTS]
-    return [title if taken.count(_text(title)) == 1 else name for name, title in titles.items()] or [SIZE]
+    called: list[str] = []
+    for name, title in titles.items():
+        others = (name, *(f"{name} ({number})" for number in range(2, len(titles) + 4)))
+        free = (each for each in others if _text(each) not in (*taken, *called))
+        called.append(title if taken.count(_text(title)) == 1 else next(free))
+    return called or [SIZE]
 
 
 def _keywords(loaded: Loaded, table: PublishedTable, shape: Shape) -> Iterator[str]:

@@ -75,6 +75,8 @@ def test_good_measures(tmp_path: Path, measures: str) -> None:
         ("a: {quantile: pay, at: 1/1001, from: 0, to: 9}", "a.at", "is no rank that can be measured"),
         ("a: {median: pay, at: 1/4, from: 0, to: 9}", "a.at", "a median has no rank"),
         ("a: {mean: pay, method: tree, from: 0, to: 9}", "a.method", "a mean has no `method`"),
+        ("a: {median: pay, method: chioce, from: 0, to: 9}", "a.method", "is no way to measure a quantile"),
+        ("a: 3", "a", "must hold `key: value` lines"),
         (
             "a: {median: pay, margin_share: 1/9, from: 0, to: 9}",
             "a.margin_share",

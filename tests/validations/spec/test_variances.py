@@ -95,3 +95,19 @@ def test_what_is_expected_narrows_with_records_and_widens_with_noise() -> None:
 def test_a_grid_so_fine_that_its_squares_are_too_large_is_refused() -> None:
     assert of({"variance": "pay", "from": 0, "to": 3162}).sensitivity <= 10**7
     assert of({"variance": "pay", "from": 0, "to": 3163}).sensitivity > 10**7
+
+
+@pytest.mark.parametrize("written", [VARIANCE, DEVIATION])
+def test_a_margin_does_not_vanish_where_records_are_very_many(written: dict[str, Any]) -> None:
+    """To first order: the error of the variance of N values is about that of one number over N T²."""
+    measure = of({**written, "from": 0, "to": 3162, "step": 1})
+    half = measure.expected_half(1e9, Noise(2 * 1e14, {}), 0.9) / max(measure.spans)
+    assert 1e-10 < half < 1e-6
+
+
+def test_of_groups_with_other_bounds_no_total_is_stated() -> None:
+    bounds = {"by": "sex", "values": {"f": 100, "m": 500}}
+    measure = of({**VARIANCE, "from": 0, "to": bounds})
+    parts = np.ones((2, 3))
+    roots = Numbers(parts[None], np.zeros(2), np.array(measure.spans))
+    assert np.isnan(measure.total(roots))

@@ -37,10 +37,12 @@ TAGGED: dict[str, type[Measure]] = {f"[{kind.__name__}]": kind for kind in KINDS
 
 
 def _one_kind(written: object) -> object:
+    if not isinstance(written, dict | Measure):
+        raise refuse("must hold `key: value` lines", f"write for instance {KEYS[0]}: income, and its bounds")
     if isinstance(written, dict):
         found = [key for key in KEYS if written.get(key) is not None]
         if len(found) != 1:
-            what = f"has {listed(found)}" if found else f"has none of {listed(KEYS)}"
+            what = f"has {listed(found)}" if found else f"has none of {listed(KEYS, len(KEYS))}"
             raise refuse(what, f"write one of them with the column it is of, as in {KEYS[0]}: income")
     return written
 

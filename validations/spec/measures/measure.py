@@ -256,6 +256,11 @@ class Measure(Part, ABC):
         return max(self.tops)
 
     @property
+    def smallest(self) -> float:
+        """The smallest number that can be published."""
+        return float(self.bottom)
+
+    @property
     def lows(self) -> tuple[int, ...]:
         """The smallest value of each group in steps."""
         return tuple(int(bottom / self.grid) for bottom in self.bottoms)

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tree_over
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.validations.spec.measures.measure import Noise, Numbers
 from tabularium.validations.spec.measures.of_rank import CELLS, OfRank
+from tabularium.validations.spec.values import refuse
+
+
+def _known_way(written: object) -> object:
+    if written != "tree":  # a choice is read by a class of its own
+        raise refuse("is no way to measure a quantile", "write tree or choice")
+    return written
 
 
 class Quantile(OfRank):
     """A median or quantile of a column, read off a tree that serves all quantiles of the same values."""
 
-    method: Literal["tree"] | None = Field(
+    method: Annotated[Literal["tree"], BeforeValidator(_known_way)] | None = Field(
         default=None,
         description="How a median or quantile is measured: by a `tree` of counts over the grid, which agrees "
         "with other tables, or by a private `choice` of one value; a tree when absent.",

@@ -20,12 +20,14 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from tabularium.mechanisms.arrays import Floats, Integers
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval
 from tabularium.validations.spec.measures.measure import OF_BOUNDS, Answer, Noise, Numbers
 from tabularium.validations.spec.measures.of_column import OfColumn
@@ -50,6 +52,19 @@ class Spread(OfColumn, ABC):
     @property
     def codes(self) -> tuple[str, ...]:
         return ("below_to_squared", "twice_both", "above_from_squared")
+
+    @property
+    def smallest(self) -> float:
+        return 0.0
+
+    @property
+    def noise_unit(self) -> Fraction:
+        """A squared step."""
+        return self.step**2
+
+    def total(self, roots: Numbers) -> float:
+        """Return it where the bounds are the same for all: squares of other steps do not add up."""
+        return math.nan if self.by is not None else super().total(roots)
 
     def change(self, low: int, width: int) -> int:
         return width**2
@@ -122,6 +137,21 @@ def interval_of_largest(parts: Floats, variances: Floats, level: float) -> tuple
     return low, np.clip(4 * (square_high - mean_low**2), low, 1.0)
 
 
+def least_half(parts: Floats, variances: Floats, level: float) -> Floats:
+    """Return the half-width to first order, in parts of the largest.
+
+    It counts where there are so many records that a double does not tell the ends of the interval apart.
+    """
+    below, both, above = np.moveaxis(np.maximum(parts, 0.0), -1, 0)
+    records, found = below + both + above, parts_of_largest(parts)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slopes = np.stack([4 * above, -2 * both, 4 * below], axis=-1) / records[..., None] ** 2
+        slopes = slopes - (2 * found / records)[..., None]
+        half = quantile(level) * np.sqrt((slopes**2 * variances).sum(axis=-1))
+    known: Floats = np.nan_to_num(half)
+    return known
+
+
 class Variance(Spread):
     """The variance of a column in every cell."""
 
@@ -139,7 +169,8 @@ class Variance(Spread):
 
     def reach(self, at: Floats, numbers: Numbers, level: float) -> Floats:
         low, high = interval_of_largest(numbers.parts, numbers.spread, level)
-        return np.maximum(np.maximum(at - numbers.span * low, numbers.span * high - at), 0.0)
+        half = numbers.span * least_half(numbers.parts, numbers.spread, level)
+        return np.maximum(np.maximum(at - numbers.span * low, numbers.span * high - at), half)
 
     @property
     def decimals(self) -> int:
@@ -164,7 +195,11 @@ class StandardDeviation(Spread):
 
     def reach(self, at: Floats, numbers: Numbers, level: float) -> Floats:
         low, high = map(np.sqrt, interval_of_largest(numbers.parts, numbers.spread, level))
-        return np.maximum(np.maximum(at - numbers.span * low, numbers.span * high - at), 0.0)
+        root = np.sqrt(parts_of_largest(numbers.parts))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            half = least_half(numbers.parts, numbers.spread, level) / (2 * root)
+        half = numbers.span * np.where(root > 0, half, 0.0)
+        return np.maximum(np.maximum(at - numbers.span * low, numbers.span * high - at), half)
 
     @property
     def in_words(self) -> str:
