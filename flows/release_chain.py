@@ -17,8 +17,8 @@
 
 A revision that is made from an earlier release's measurements takes these instead, and reads no input.
 
-*Read the input* is ingesting it, comparing it with the one that is bound, and validating it. To Prefect that
-is one task: which of them refused the data would tell whether they are the same as before.
+*Read the input* is ingesting it, comparing it with the one that is bound, and validating it. Prefect
+sees one task: as several, the one that failed would reveal whether the data are the same as before.
 
 Inside a Prefect flow every stage is a task of it; elsewhere the same stages are plain calls. Handles travel
 between them, never data. What is to be reviewed ends its run as a draft, its workspace gone: a later run, or

@@ -174,7 +174,7 @@ class Books(Protocol):
     def was_decided(self, account: str) -> bool:
         """Whether a spec was ever approved for an account."""
 
-    def said(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
+    def decisions(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
         """Return the entries of some kinds that are found by a subject, in order."""
 
     def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
@@ -197,7 +197,7 @@ class MemoryBooks:
         self._key_entries: list[Body] = []
         self.populations: set[str] = set()
         self.disjoint: set[tuple[str, str]] = set()
-        self._said: defaultdict[tuple[str, str | None], list[Body]] = defaultdict(list)
+        self._decisions: defaultdict[tuple[str, str | None], list[Body]] = defaultdict(list)
         self._measurements: dict[str, Measurement] = {}  # of those that were published
         self._reviews: defaultdict[tuple[str, ...], dict[str, ReviewedSpec]] = defaultdict(dict)
         self._turns: Counter[tuple[object, ...]] = Counter()
@@ -232,12 +232,14 @@ class MemoryBooks:
 
     def last_decisions(self) -> dict[tuple[str, str], str]:
         """Return the last decision on every spec in every account."""
-        said = (body for bodies in self._said.values() for body in bodies if body["kind"] in events.OF_SPECS)
+        said = (
+            body for bodies in self._decisions.values() for body in bodies if body["kind"] in events.OF_SPECS
+        )
         return {(body["account"], body["spec_digest"]): body["kind"] for body in said}
 
-    def said(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
-        """Return what was said about a subject."""
-        return [body for body in self._said.get((account, subject), ()) if body["kind"] in kinds]
+    def decisions(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
+        """Return the decisions on a subject of these kinds, in order."""
+        return [body for body in self._decisions.get((account, subject), ()) if body["kind"] in kinds]
 
     def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
         """Return the specs that are to be reviewed."""
@@ -270,7 +272,7 @@ class MemoryBooks:
                 (self.disjoint.add if event.kind == "disjoint" else self.disjoint.discard)(pair)
             case _:
                 fields = event.fields()
-                self._said[fields["account"], events.subject_of(fields)].append(fields)
+                self._decisions[fields["account"], events.subject_of(fields)].append(fields)
         if event.TURNS:
             self._turns[event.about(event.fields())] += 1
 

@@ -224,7 +224,7 @@ class Charges(Part):
         with self._appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             if charge.state == "published" and charge.publication_digest == digest:
-                require_same("release", release_id, {"statement": statement}, charge.fields())
+                require_same("release", release_id, {"statement": statement}, {"statement": charge.statement})
                 return charge
             if signed_by is not None:
                 require_active_release_key(append.books, signed_by)

@@ -2,8 +2,8 @@
 
 In sequence the amounts add up: ε by basic composition, ρ by Bun and Steinke 2016, Lemma 1.7. In parallel,
 over the parts of one *assignment* of privacy units to parts, a unit loses only what the parts that hold it
-lose. If it is in at most c parts (the assignment gives it to exactly one, or bounds c over their union), the
-whole group of charges costs the sum of its c dearest parts; inside a part charges add up. Under ``replace``
+lose. It is in at most c parts: c is 1, or the bound that the assignment keeps over all of them. So the whole
+group of charges costs the sum of its c dearest parts; inside a part charges add up. Under ``replace``
 a unit leaves parts and enters others, so twice as many count. An assignment holds within one period, because
 a person exists in every period; only where the privacy unit is itself a unit and a period (its name ends in
 ``-period``) may periods be parts.

@@ -175,7 +175,7 @@ class InParallel(_Strict):
 
     @model_validator(mode="after")
     def _may_be_charged(self) -> InParallel:
-        Partition(self.group.partition(" ")[0], self.part, self.contributions).checked()
+        Partition(self.group.partition(" ")[0], "part", self.contributions).checked()  # Name judges the part
         return self
 
 

@@ -139,7 +139,7 @@ def chain_broken(what: str) -> ChainBroken:
 
 def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, Any]) -> None:
     """Refuse what is in the ledger already with other content."""
-    other = [field for field in asked if asked[field] != known[field]]
+    other = [field for field in asked | known if asked.get(field) != known.get(field)]
     if other:
         raise Conflict(
             "is in the ledger with another " + ", ".join(other),

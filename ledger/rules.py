@@ -146,7 +146,9 @@ def _take_step(books: Books, entry: ChargeStep) -> tuple[_NeedsSignature | None,
             product=entry.product,
             exact=entry.exact,
             revises=entry.revises,
-            unreviewed=another_is_open(books, entry.account, entry.product, entry.period, entry.spec_digest),
+            unreviewed=another_is_open(
+                *(books, entry.account, entry.product, entry.period, entry.spec_digest), review=entry.review
+            ),
         )
     return needs, _add_up(books, account, entry, before)
 
@@ -266,7 +268,7 @@ def require_approved(
     """
     if not (unreviewed or terms.wants_approval(product=product, exact=exact, revises=revises)):
         return
-    last = approval_of(books.said(terms.name, spec_digest, *OF_SPECS), books.keys)
+    last = approval_of(books.decisions(terms.name, spec_digest, *OF_SPECS), books.keys)
     needed = terms.approvals_for(product)
     fault = "missing" if last is None else last.fault(amount, needed)
     if fault is None:
@@ -299,18 +301,21 @@ def require_approved(
     )
 
 
-def another_is_open(books: Books, account: str, product: str, period: str, spec_digest: str) -> bool:
+def another_is_open(
+    books: Books, account: str, product: str, period: str, spec_digest: str, *, review: bool = True
+) -> bool:
     """Whether another spec of a product and period was to be reviewed, measured, and not published.
 
-    Who may read its draft could choose by it what to publish instead.
+    Who may read its draft could choose by it what to publish instead. A charge that is not to be reviewed
+    itself (``review``) evades one of its own spec as well.
     """
     specs = books.reviewed(account, product, period)
-    return any(each.open for spec, each in specs.items() if spec != spec_digest)
+    return any(each.open for spec, each in specs.items() if spec != spec_digest or not review)
 
 
 def attempts_allowed(books: Books, account: str, release: str) -> int:
     """Return how often the drawing of a release may begin, as officers have said last."""
-    said = books.said(account, subject("attempts", release=release), "attempts")
+    said = books.decisions(account, subject("attempts", release=release), "attempts")
     return int(said[-1]["allowed"]) if said else ATTEMPTS
 
 
@@ -337,7 +342,10 @@ def require_attempt(books: Books, account: str, release: str, begun: int) -> Non
 def _add_up(
     books: Books, account: AccountState, entry: ChargeStep, before: ChargeState | None
 ) -> RunningSums:
-    """Return every sum that a charge counts in after its step; what begins passes no cap."""
+    """Return the sums after the step, and refuse a new charge that would exceed a cap.
+
+    What a charge in a group costs is in :mod:`tabularium.ledger.composition`.
+    """
     amount = account.quanta(entry.amount)
     if amount is None:
         fail("has an amount that is no multiple of its account's quantum")
@@ -439,7 +447,7 @@ _OFFICER_DECIDES = "let one run: tabularium ledger accept RELEASE --key FILE, or
 
 
 def _drafted(books: Books, account: str, release: str) -> Sequence[Body]:
-    return books.said(account, subject("drafted", release=release), "drafted", "acceptance")
+    return books.decisions(account, subject("drafted", release=release), "drafted", "acceptance")
 
 
 def _draft(books: Books, account: str, product: str, release: str) -> Draft | None:
@@ -610,7 +618,7 @@ def _withdraw(books: Books, entry: events.Withdrawing) -> None:
                 hint="see: tabularium ledger show",
             ),
         )
-    if books.said(entry.account, subject("withdrawn", release=entry.release), "withdrawn"):
+    if books.decisions(entry.account, subject("withdrawn", release=entry.release), "withdrawn"):
         fail("withdraws what was withdrawn before")
 
 
@@ -790,7 +798,7 @@ def _revoke(books: Books, entry: events.Revocation) -> None:
 def _decide(books: Books, entry: events.SpecApproval | events.SpecUnapproval) -> None:
     """An officer approves a spec, or takes back an approval that stands."""
     account = require_account(books, entry.account)
-    decisions = books.said(entry.account, entry.spec_digest, *OF_SPECS)
+    decisions = books.decisions(entry.account, entry.spec_digest, *OF_SPECS)
     if entry.kind == "unapproval" and not (decisions and decisions[-1]["kind"] == "approval"):
         fail(
             "takes back an approval that does not stand",

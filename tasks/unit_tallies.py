@@ -10,7 +10,7 @@ a tally is drawn with a declared sensitivity of m/k for each record. Its noise h
 m/ε, or the variance (m²/k²)/(2ρ/k²) = m²/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) = ρ: what the
 accounting says of the event for a group of k records. Tallies and main charge compose sequentially: their
 amounts add to the budget of the spec. To compare a noisy number with bounds, or with what was published
-before, is post- processing: anybody may be told that a rule failed.
+before, is post-processing: anybody may be told that a rule failed.
 
 A release draws a number once for each input and never again; an edited spec is another release, and pays for
 another number. An input that was mended is another one, and pays for another *attempt*: the name of its

@@ -135,9 +135,9 @@ class IndexedBooks:
         """Whether a spec was ever approved for an account."""
         return queries.any_decision(self._connection, account)
 
-    def said(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
-        """Return what was said about a subject."""
-        return queries.said(self._connection, account, subject, *kinds)
+    def decisions(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
+        """Return the decisions on a subject of these kinds, in order."""
+        return queries.decisions(self._connection, account, subject, *kinds)
 
     def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
         """Return the specs that are to be reviewed."""

@@ -25,7 +25,6 @@ from tabularium.ledger import durable_files
 from tabularium.ledger.records import Entry
 from tabularium.ledger.refusals import StorageFailed
 from tabularium.ledger.storage import postgres_guard, schema
-from tabularium.ledger.storage import postgres_guard as postgres_faults
 from tabularium.ledger.storage.backend import Backend, Held
 from tabularium.ledger.witness import Witness
 
@@ -133,7 +132,7 @@ class PostgreSQL(Backend):
     def guard(self, connection: Connection) -> None:
         """Create the functions and triggers, where nobody else's operators could become part of them."""
         place = _schema(connection)
-        reason = postgres_faults.exposed(connection, place)
+        reason = postgres_guard.exposed(connection, place)
         if reason is not None:
             raise StorageFailed(
                 f"cannot hold a ledger: {reason}",
@@ -146,7 +145,7 @@ class PostgreSQL(Backend):
 
     def guard_fault(self, connection: Connection) -> str | None:
         """Compare tables, triggers, functions and grants with what they were created from."""
-        return postgres_faults.fault(connection, _schema(connection))
+        return postgres_guard.fault(connection, _schema(connection))
 
     def lock(self, connection: Connection) -> None:
         """Lock the head's row, before anything is read: later statements see all that came before."""

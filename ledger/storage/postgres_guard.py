@@ -5,8 +5,7 @@ owner: it takes the right to append, checks the hash, works out the columns from
 disclosure officer write what is an officer's to decide, and takes neither an entry that breaks a rule
 (:mod:`tabularium.ledger.storage.postgres_rules`) nor one that is dated ahead of the server's clock, nor a
 charge or an account that is dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself
-a replica meets them too. What is missing of all this is found by
-:mod:`tabularium.ledger.storage.postgres_guard`.
+a replica meets them too. :func:`guard_fault` finds what is missing of all this.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ OFFICIAL = tuple(kind for kind, event in KINDS.items() if event.OFFICIAL)
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
 AHEAD_MINUTES = 5
 #: How far behind it a role may date a charge or an account: a machine whose clock is days behind would charge
-#: an account that has closed meanwhile. What only records, tightens or gives back needs no true clock.
+#: an account that has closed meanwhile. Entries that only record, tighten or give back may be dated behind.
 BEHIND_MINUTES = 10
 
 _KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
@@ -107,7 +106,7 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
     END IF;
-    -- What is signed is an officer's to decide, too, and to give up what is measured and to be reviewed.
+    -- An officer alone may also write what is signed, and abandon a measured charge that is to be reviewed.
     IF (k IN ({_KINDS}) OR b ? 'by' OR k = 'abandoned' AND b -> 'review' = 'true'
             AND jsonb_typeof(b -> 'measurement_digest') = 'string')
         AND session_user <> current_user AND NOT EXISTS (

@@ -2,9 +2,10 @@
 
 :mod:`tabularium.ledger.rules` has every rule; here are those about what a writer may write, steps of charges
 and drafts, each a look at the last entry of something by one step of an index: an entry costs the same
-however long the chain is. Of every entry the form, the chain and the sums are judged. What an officer decides
-nobody else may write, and whether it could be is left to the program and to verification, as signatures are.
-The tables of steps, of what they add and of fields come from where the program has them.
+however long the chain is. Of every entry the form, the chain and the sums are judged. Nobody but an
+officer may write an officer's decision; whether it was allowed, and whether its signature is good, the
+program and verification judge, and not this. The tables of steps, of what they add and of fields come from
+where the program has them.
 """
 
 from __future__ import annotations
@@ -487,7 +488,7 @@ BEGIN
             SELECT FROM %(schema)s.entries e, LATERAL (SELECT e.body::jsonb) AS s (body)
             WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL
                 AND s.body ->> 'product' = p_product AND s.body ->> 'period' = p_period
-                AND s.body -> 'spec_digest' <> b -> 'spec_digest'
+                AND (s.body -> 'spec_digest' <> b -> 'spec_digest' OR b -> 'review' IS DISTINCT FROM 'true')
             GROUP BY s.body -> 'spec_digest'
             HAVING bool_or(e.kind IN ({_MEASURED})) AND NOT bool_or(e.kind = 'published'))
     THEN

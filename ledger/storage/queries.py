@@ -350,7 +350,7 @@ def approval(
 
     ``before``: as it was when the entry of that number was written; ``None``: now.
     """
-    found = said(connection, account, spec_digest, *OF_SPECS)
+    found = decisions(connection, account, spec_digest, *OF_SPECS)
     earlier = [body for body in found if before is None or body["seq"] < before]
     return approval_of(earlier, keys(connection) if earlier else {}, before)
 
@@ -375,7 +375,7 @@ def reviewed_steps(connection: Connection, account: str, product: str, period: s
 
 def draft(connection: Connection, charge: Charge) -> Draft | None:
     """Return the draft of a release, if one was laid out, with who has accepted it."""
-    found = said(
+    found = decisions(
         connection, charge.account, subject("drafted", release=charge.release_id), "drafted", "acceptance"
     )
     known = account(connection, charge.account) if found else None
@@ -397,7 +397,7 @@ def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
     return sum(all(body[name] == fields[name] for name in event.SAME) for body in bodies)
 
 
-def said(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
+def decisions(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
     """Return the entries of some kinds that are found by a subject, in order."""
     asked = {"account": account, "subject": subject}
     found = [checked_body(text) for text in connection.execute(REVIEWED, asked).scalars()]

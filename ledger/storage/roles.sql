@@ -22,8 +22,8 @@
 -- be allowed to give them to others.
 --
 -- reader   reads every entry.
--- writer   reads, takes the right to append, and appends the steps of charges through ledger_append,
---          and nothing else: no INSERT, UPDATE, DELETE or TRUNCATE. The right to update the row in "locks" is
+-- writer   reads, takes the right to append, and appends through ledger_append: drafts, and the steps of charges
+--          but for voiding and withholding. Nothing else: no INSERT, UPDATE, DELETE or TRUNCATE. The right to update the row in "locks" is
 --          what SELECT … FOR UPDATE asks for; a trigger refuses any update.
 --          It also keeps the table of arrived drops, which is no part of the ledger.
 -- officer  a writer who may also open and change accounts, enrol keys, approve, and void charges.

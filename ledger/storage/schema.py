@@ -64,7 +64,7 @@ def _index(name: str, *columns: Column[Any], where: Any = None) -> None:
     Index(f"entries_{name}", *columns, sqlite_where=where, postgresql_where=where)
 
 
-# Each ends with ``seq``, to find the last entry of something: see ``last`` in ``entry_queries``.
+# Each ends with ``seq``, to find the last entry of something: see ``last`` in ``queries``.
 _c = entries.c
 _index("account", _c.account, _c.seq)
 _index("period", _c.account, _c.period, _c.seq)

@@ -82,8 +82,8 @@ class Privelet(Mechanism):
         noisy, axes = measured.arrays["coefficients"], measured.meta["axes"]
         variance = variance_of(measured.transcript[0])
         return measured.release(
-            np.ascontiguousarray(reduce(cells_from, axes, noisy.astype(np.float64))),
-            variance * _over_cells(noisy.shape, axes),
+            np.asarray(reduce(cells_from, axes, noisy.astype(np.float64)), order="C"),
+            np.asarray(variance * _over_cells(noisy.shape, axes)),
             axes=axes,
             touched=touched(noisy.shape, axes),
             noise_of_a_coefficient=variance**0.5,

@@ -475,7 +475,7 @@ class MeasuredAttribute(Attribute):
         raise query_error(
             at,
             f"{plain(self.name)} is a measure, by whose values no records were told apart",
-            f"ask for {self.offers}, with tests of columns that the table crosses",
+            f"ask for {self.offers or 'counts'}, with tests of columns that the table crosses",
         )
 
     def is_shown(self, query: Query) -> bool:
@@ -516,7 +516,8 @@ def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySou
         kind = "median" if query.measure == "quantile" else query.measure
         offers = dict.fromkeys(known.offers for _, _, known in own or of_column)
         what = f"no {kind} of {plain(query.of.text)} was measured"
-        raise query_error(query.of.at, what, f"ask for {' or '.join(offers)}")
+        hint = " or ".join(filter(None, offers))
+        raise query_error(query.of.at, what, f"ask for {hint}" if hint else "read it in its published table")
     if len({known.alike for _, _, known in able}) > 1:
         raise query_error(
             query.of.at,

@@ -36,8 +36,8 @@ def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) ->
     most
         The number of records a unit may contribute.
     key
-        Hexadecimal; the release's own. It stands in the statement, and needs no hiding: whatever it is, a
-        unit's records are chosen by themselves alone.
+        Hexadecimal; the release's own. It stands in the text of the query and need not be secret: for any
+        key, which records of a unit are kept depends on that unit alone.
 
     Notes
     -----

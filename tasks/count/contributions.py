@@ -1,7 +1,8 @@
 """What each record adds to the array of a measure: its value on the public grid, times its weight.
 
-The engine clamps and rounds, record by record; whole numbers are added up here, in 64 bits. A value or weight
-that is null adds nothing, and rejects no record; so does one that is no number, where a rule allows it.
+The engine clamps and rounds, record by record; whole numbers are added up here, in 64 bits. A null value
+or weight adds nothing and does not reject the record; the same holds of what is no number, where a rule
+allows it. (How many records of a unit count at all: :mod:`tabularium.tasks.count.bounding`.)
 Infinities are clamped. The value of a test is 1 or 0, and null where it is neither true nor false.
 """
 

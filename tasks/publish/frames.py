@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -202,6 +202,10 @@ class Shape:
         whole = spec.postprocessing.rounding
         own = tuple(column for each in layout.table.measures for column in (each, f"{each}_margin"))
         return cls(name, layout, nodes, labels, flagged, ("count", "margin", *own), whole=whole, measures=own)
+
+    def codes_alone(self) -> Shape:
+        """Return it without levels and labels, which follow from the codes."""
+        return replace(self, labels=tuple(each for each in self.labels if each in self.dimensions))
 
     @property
     def rows(self) -> int | None:

@@ -384,7 +384,7 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
     """
     answers = measure.answers
     if measure.by is not None or not measure.adds_up:
-        answers = answers[:1]
+        answers = answers[:1] if measure.query_shown is not None else ()
     values, unit = measure.query_values
     codes, numbers = tuple(shown_number(value) for value in values), np.array(values)
     return MeasuredAttribute(

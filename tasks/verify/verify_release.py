@@ -151,7 +151,8 @@ def looked(check: Check, subject: Any) -> Finding:
         raise
     except ImportError as error:  # of this installation; it says nothing of the release
         lacking = not_installed(error)
-        hint = f"repair {error.name}, which cannot be imported" if lacking is None else lacking.hint
+        missing = error.name or "a library"
+        hint = f"repair {missing}, which cannot be imported" if lacking is None else lacking.hint
         return Finding(check.group, check.what, "unchecked", hint, not_installed=True)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]

@@ -235,3 +235,12 @@ def test_an_account_that_was_ever_charged_is_not_retired(books: Ledger, ended: s
         books.retire_account("census", reason="misnamed")
     with pytest.raises(UnknownAccount):
         books.retire_account("nowhere", reason="misnamed")
+
+
+def test_an_account_of_more_officers_is_another(books: Ledger) -> None:
+    """Asked for on either terms, where it stands on the other."""
+    census(books, "two", approvals=2)
+    with pytest.raises(Conflict, match="is in the ledger with another approvals"):
+        census(books, "two")
+    with pytest.raises(Conflict, match="is in the ledger with another approvals"):
+        census(books, approvals=2)

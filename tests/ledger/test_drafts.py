@@ -139,6 +139,8 @@ def test_another_spec_does_not_evade_a_review(books: Ledger, officer: Ed25519Pri
         with pytest.raises(NotApproved, match="was to be reviewed, drawn, and not published"):
             another()
         with pytest.raises(NotApproved, match="was to be reviewed, drawn, and not published"):
+            reserve(books, "r6", review=False)  # of the same spec, whose draft is open
+        with pytest.raises(NotApproved, match="was to be reviewed, drawn, and not published"):
             books.precheck("census", amount=AMOUNT, spec_digest="unreviewed", product="p", period="2026")
         books.withhold("r1", draft="d", criterion="implausible", by=officer)
     reserve(books, "r3", spec_digest="unreviewed", period="2027")

@@ -194,7 +194,8 @@ class Code(Said):
     """What ran."""
 
     digest: Sha256 = Field(
-        description="Over all files of the program as installed: the lines of sha256sum, by name."
+        description="Over the files of the program as installed, without the lab: the lines of sha256sum, by "
+        "name."
     )
     mechanisms: Sha256 = Field(
         description="The same over mechanisms without mechanisms/queries: what audits are of."

@@ -7,6 +7,7 @@ another.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -126,12 +127,15 @@ class Draft:
 
     def _measures(self, path: Path, written: dict[str, Any], errors: list[Any]) -> dict[str, Any]:
         """Return the measures that read, without keys that are not theirs."""
-        kept = {name: dict(each) if isinstance(each, dict) else each for name, each in written.items()}
+        kept = deepcopy(written)
         for error in errors:
-            name, key = error["loc"][1], error["loc"][-1]
             if error["type"] == "extra_forbidden":
-                self.unread.add((*path, name, key))
-                kept.get(name, {}).pop(key, None)
+                inner: Any = kept
+                *above, key = error["loc"][1:]
+                for step in above:  # the tags of pydantic's unions are no keys
+                    inner = inner.get(step, inner)
+                inner.pop(key, None)
+                self.unread.add((*path, error["loc"][1], key))
         for error in errors:
             if error["type"] != "extra_forbidden":
                 self.unread.add((*path, error["loc"][1]))

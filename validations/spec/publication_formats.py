@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.draft import RESERVED, Draft
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import quoted
 
@@ -143,6 +143,15 @@ def _format(name: str) -> PublicationFormat:
             "summary and its kinds of files",
             where=entry.value,
             hint="correct the class, or the entry point, in the package that brings it",
+        )
+    ours = {(each.stem, each.ending) for known in _CLASSES for each in _format(known).kinds}
+    taken = next((e for e in kinds if (e.stem, e.ending) in ours or e.stem in RESERVED), None)
+    if taken is not None:
+        file = f"{taken.stem or '<table>'}{taken.ending}"
+        raise InputError(
+            f"the format {quoted(name)} writes {file}, which is a file of others",
+            where=entry.value,
+            hint="give its files another ending, in the package that brings it",
         )
     return found
 

@@ -64,8 +64,8 @@ def _key_of_another(entry: Any) -> tuple[str, str] | None:
         return None
     alike = next((kind.written_with for kind in having if kind.keys == TAGGED[tag].keys), None)
     kinds = listed(list(dict.fromkeys(key for kind in having for key in kind.keys)))
-    hint = f"it is for {kinds}" if alike is None else f"or write {alike}"
-    return f"a {TAGGED[tag].keys[0]} has no {quoted(name)}", f"remove it; {hint}"
+    hint = f"remove it; it is for {kinds}" if alike is None else f"remove it, or write {alike}"
+    return f"a {' or '.join(TAGGED[tag].keys)} has no {quoted(name)}", hint
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:

@@ -266,7 +266,9 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
             levels = f"levels {', '.join(about['levels'])}: " if about["levels"] else ""
             shown.add_row(escape(about["name"]), escape(f"{levels}{', '.join(values)}{more}"))
         for array in each.arrays:
-            shown.add_row(escape(array.measure), escape(f"{array.asks.offers}: {array.asks.about}"))
+            shown.add_row(
+                escape(array.measure), escape(": ".join(filter(None, (array.asks.offers, array.asks.about))))
+            )
         out.print(shown)
         if _is_bounded(release) or each.name in release.of_a_universe:
             _say(f"Totals of {each.name} count {_counted(release, each.name)}.")

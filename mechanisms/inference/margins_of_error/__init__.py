@@ -1,6 +1,7 @@
 """How far published numbers may lie from the truth, and how that is known.
 
 ``half_widths``: from the variance of the noise, for linear estimates. ``simulation``: from simulated
-releases, where non-negativity and rounding moved the numbers; ``tallies`` counts what such margins hold.
-``measured_error``: from a private measurement of the error, where a mechanism cannot tell its own.
+releases, where non-negativity and rounding moved the numbers. ``ratio_intervals`` and ``quantile_margins``:
+of means, rates and quantiles, cell by cell. ``measured_error``: from a private measurement of the error,
+where a mechanism cannot tell its own.
 """

@@ -31,7 +31,7 @@ from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FORMATS, PublicationFormat
+from tabularium.validations.spec.publication_formats import FORMATS, PublicationFormat, files_of
 
 Tables = Mapping[str, PublishedTable]
 """Name -> table or histogram, in the order of the spec."""
@@ -232,7 +232,12 @@ def _hand_over(table: PublishedTable, writes: Sequence[WriteRows], pool: Executo
 def write_without_rows(loaded: Loaded, folder: Path) -> None:
     """Write the tables of a spec in all its formats as if no number of them was known.
 
-    What no writer takes shows before anything is charged.
+    What no writer takes, and files that a format does not name, show before anything is charged.
+
+    Raises
+    ------
+    PublicationError
+        A format writes other files than it names, by which they are read and verified.
     """
     spec = loaded.spec
     tables: dict[str, PublishedTable] = {}
@@ -253,3 +258,10 @@ def write_without_rows(loaded: Loaded, folder: Path) -> None:
         layout = Layout.of_histogram(histogram)
         tables[histogram.name] = PublishedTable(histogram, layout, frame, "none")
     write_formats(loaded, tables, folder)
+    other = sorted({path.name for path in folder.iterdir()} ^ files_of(spec))
+    if other:
+        raise PublicationError(
+            f"a format writes other files than it names: {quoted(other[0])}",
+            where="publication.formats",
+            hint="correct `files` or `kinds` of the class, in the package that brings it",
+        )

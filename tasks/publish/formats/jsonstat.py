@@ -12,7 +12,6 @@ import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -101,7 +100,7 @@ class JsonStat(TableFormat):
 
     def shape(self, shape: Shape) -> Shape:
         """Return codes, without levels and labels, which follow from them."""
-        return replace(shape, labels=tuple(each for each in shape.labels if each in shape.dimensions))
+        return shape.codes_alone()
 
     def read(
         self,

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -100,7 +99,7 @@ class Px(TableFormat):
 
     def shape(self, shape: Shape) -> Shape:
         """Return codes, without levels and labels, which follow from them."""
-        return replace(shape, labels=tuple(each for each in shape.labels if each in shape.dimensions))
+        return shape.codes_alone()
 
     def read(
         self,
@@ -195,24 +194,24 @@ def _keywords(loaded: Loaded, table: PublishedTable, shape: Shape) -> Iterator[s
     domains = {each.name: each for each in shape.domains}
     values = {column: _values(table, shape, domains.get(column)) for column in variables}
     for column, variable in variables.items():
-        yield f"VALUES({_quoted(variable)})={_list(_told_apart(values[column]))}"
-    yield f"VALUES({_quoted(PERIOD)})={_quoted(spec.period)}"
-    labels = dict(zip(contents, _told_apart([(c, meanings[c].title) for c in contents]), strict=True))
-    yield f"VALUES({_quoted(CONTENTS)})={_list(labels.values())}"
+        yield f"VALUES({_key(variable)})={_list(_distinct(values[column]))}"
+    yield f"VALUES({_key(PERIOD)})={_quoted(spec.period)}"
+    labels = dict(zip(contents, _distinct([(c, meanings[c].title) for c in contents]), strict=True))
+    yield f"VALUES({_key(CONTENTS)})={_list(labels.values())}"
     scale, when = _time(spec.period)
     if scale:
-        yield f"TIMEVAL({_quoted(PERIOD)})=TLIST({scale}),{_quoted(when)}"
+        yield f"TIMEVAL({_key(PERIOD)})=TLIST({scale}),{_quoted(when)}"
     for column, variable in variables.items():
-        yield f"CODES({_quoted(variable)})={_list(code for code, _ in values[column])}"
-    yield f"CODES({_quoted(PERIOD)})={_quoted(when)}"
-    yield f"CODES({_quoted(CONTENTS)})={_list(contents)}"
+        yield f"CODES({_key(variable)})={_list(code for code, _ in values[column])}"
+    yield f"CODES({_key(PERIOD)})={_quoted(when)}"
+    yield f"CODES({_key(CONTENTS)})={_list(contents)}"
     for column, domain in domains.items():
         if isinstance(domain, HierarchyDomain):
             yield from _hierarchy(variables[column], domain, [code for code, _ in values[column]])
     for each, label in labels.items():
         if decimals[each] > min(decimals.values()):
-            yield f"PRECISION({_quoted(CONTENTS)},{_quoted(label)})={decimals[each]}"
-        yield f"UNITS({_quoted(label)})={_quoted(_unit(meanings[each]))}"
+            yield f"PRECISION({_key(CONTENTS)},{_key(label)})={decimals[each]}"
+        yield f"UNITS({_key(label)})={_quoted(_unit(meanings[each]))}"
     if about.curator is not None:
         yield f"SOURCE={_quoted(about.curator.name)}"
         if about.curator.email is not None:
@@ -221,7 +220,7 @@ def _keywords(loaded: Loaded, table: PublishedTable, shape: Shape) -> Iterator[s
     for each, label in labels.items():
         if meanings[each].description:
             text = meanings[each].description
-            yield f"VALUENOTE({_quoted(CONTENTS)},{_quoted(label)})={_quoted(text)}"
+            yield f"VALUENOTE({_key(CONTENTS)},{_key(label)})={_quoted(text)}"
 
 
 def _note(loaded: Loaded, shape: Shape) -> str:
@@ -248,15 +247,16 @@ def _values(table: PublishedTable, shape: Shape, domain: Domain | None) -> list[
     return [(code, texts[code]) for code in shape.dimensions[domain.name]]
 
 
-def _told_apart(values: Sequence[tuple[str, str]]) -> list[str]:
+def _distinct(values: Sequence[tuple[str, str]]) -> list[str]:
     """Return the labels, with their code where several are the same or nothing is left of one."""
-    texts = [_text(label) for _, label in values]
-    counted = Counter(texts)
-    codes = (code for code, _ in values)
-    return [
-        f"{text} ({code})".strip() if not text or counted[text] > 1 else text
-        for text, code in zip(texts, codes, strict=True)
-    ]
+    labels = [_text(label) or f"({code})" for code, label in values]
+    while len(set(labels)) < len(labels):  # codes differ, so that this ends
+        counted = Counter(labels)
+        labels = [
+            f"{label} ({code})" if counted[label] > 1 else label
+            for label, (code, _) in zip(labels, values, strict=True)
+        ]
+    return labels
 
 
 def _hierarchy(variable: str, domain: HierarchyDomain, codes: Sequence[str]) -> Iterator[str]:
@@ -267,18 +267,18 @@ def _hierarchy(variable: str, domain: HierarchyDomain, codes: Sequence[str]) -> 
     if len(roots) != 1:
         return
     pairs = [
-        f"{_quoted(domain.node_codes[parents[code]])}:{_quoted(code)}"
+        f"{_key(domain.node_codes[parents[code]])}:{_key(code)}"
         for code in codes
         if parents[code] >= 0 and domain.node_codes[parents[code]] in there
     ]
     depth = len({int(domain.depth[place]) for place, code in enumerate(domain.node_codes) if code in there})
     if len(pairs) + 1 == len(codes):
-        yield f"HIERARCHIES({_quoted(variable)})={_lines([_quoted(roots[0]), *pairs])}"
-        yield f"HIERARCHYLEVELS({_quoted(variable)})={depth}"
-        yield f"HIERARCHYNAMES({_quoted(variable)})={_list(domain.levels[:depth])}"
+        yield f"HIERARCHIES({_key(variable)})={_lines([_key(roots[0]), *pairs])}"
+        yield f"HIERARCHYLEVELS({_key(variable)})={depth}"
+        yield f"HIERARCHYNAMES({_key(variable)})={_list(domain.levels[:depth])}"
     label = dict(zip(domain.node_codes, domain.node_labels, strict=True))
-    told = _told_apart([(code, label[code]) for code in codes])
-    yield f"ELIMINATION({_quoted(variable)})={_quoted(told[codes.index(roots[0])])}"
+    labels = _distinct([(code, label[code]) for code in codes])
+    yield f"ELIMINATION({_key(variable)})={_key(labels[codes.index(roots[0])])}"
 
 
 def _time(period: str) -> tuple[str, str]:
@@ -315,8 +315,13 @@ def _quoted(text: str) -> str:
     return "\n".join(f'"{piece}"' for piece in pieces)
 
 
+def _key(text: str) -> str:
+    """Return a text that a keyword is about, between quotes and in one piece."""
+    return f'"{_text(text)}"'
+
+
 def _list(texts: Collection[str] | Iterator[str]) -> str:
-    return _lines([f'"{_text(text)}"' for text in texts])
+    return _lines([_key(text) for text in texts])
 
 
 def _lines(texts: Sequence[str]) -> str:

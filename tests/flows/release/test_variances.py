@@ -10,6 +10,7 @@ import pyarrow.csv
 import pytest
 
 import tabularium as tb
+from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, write_scene
@@ -17,6 +18,7 @@ from tests.flows.release.scene import publish, write_scene
 MEASURES = """\
     measures:
       spread: {variance: income, from: 0, to: 1000, step: 10, share: "1/4"}
+      grouped: {variance: income, from: 0, to: {by: sex, values: {"1": 500, "2": 900}}, step: 10, share: "1/8"}
       deviation: {standard_deviation: income, from: 0, to: 1000, step: 10, share: "1/4"}
 """
 
@@ -46,3 +48,8 @@ def test_they_are_published_verified_and_asked(tmp_path: Path) -> None:
     incomes = np.minimum([i * 37 % 1200 for i in range(900)], 1000)
     assert measures["spread"].total == pytest.approx(np.var(10 * np.rint(incomes / 10)), rel=0.02)
     assert release.query("average(spread)").value == pytest.approx(incomes.mean(), rel=0.05)
+    assert measures["grouped"].total is None
+    with pytest.raises(
+        InputError, match="no average of `grouped` was measured; read it in its published table"
+    ):
+        release.query("average(grouped)")

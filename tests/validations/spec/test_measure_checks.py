@@ -80,7 +80,7 @@ def test_good_measures(tmp_path: Path, measures: str) -> None:
         (
             "a: {median: pay, margin_share: 1/9, from: 0, to: 9}",
             "a.margin_share",
-            "a median has no `margin_share`",
+            "a median or quantile has no `margin_share`",
         ),
         (
             f"a: {HALF[:-1]}, share: 1/9}}, b: {HALF[:-1]}, share: 1/9}}",

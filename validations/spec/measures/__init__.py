@@ -1,1 +1,1 @@
-"""Measures of a table: sums and means of a column, beside its counts."""
+"""Measures of a table: numbers beside its counts, a class for each kind."""

@@ -1,4 +1,7 @@
-"""Means: each record adds its distances from both bounds, which change by T = ``to`` less ``from``."""
+"""Means: each record adds its distances from both bounds, which change by T = ``to`` less ``from``.
+
+Estimate, interval and margin are those of :mod:`tabularium.validations.spec.measures.pairs`.
+"""
 
 from __future__ import annotations
 

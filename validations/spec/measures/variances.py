@@ -11,8 +11,8 @@ the variance, with the number of records as the divisor,
 
     v = (b0·b2 - b1²/4)/(N·T²)²    in parts of (T steps)².
 
-Of true numbers b1² is at most 4·b0·b2 (Cauchy-Schwarz); where noise made it more, v is 0. The interval takes
-all v that the intervals of both means leave possible, each of which fails half as often as it may.
+Of true numbers b1² is at most 4·b0·b2 (Cauchy-Schwarz); where noise made it more, v is 0. The interval holds
+every v that fits the intervals of both means, each of which is made at half the allowed error.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Variance(Spread):
 
     @property
     def decimals(self) -> int:
-        """A hundredth of a squared step, as far as it has so few."""
+        """As many as a hundredth of a squared step has, and none where that is more than 1."""
         return max(0, 2 - math.floor(math.log10(self.step**2)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.report.downloads import downloads
 from tabularium.tasks.verify.findings import Finding
 from tabularium.tasks.verify.subject import Subject
@@ -63,6 +63,26 @@ class Tabs(TableFormat):
 
 class Misnamed(Tabs):
     name = "tabulators"
+
+
+class Kindless(Tabs):
+    name = "kindless"
+    kinds = ()
+
+
+class Thief(Tabs):
+    name = "thief"
+    kinds = (FileKind(".csv", "CSV"),)
+
+
+class Forger(Tabs):
+    name = "forger"
+    kinds = (FileKind(".json", "JSON", stem="certificate"),)
+
+
+class Silent(Tabs):
+    name = "silent"
+    kinds = (FileKind(".silent", "rows"),)
 """
 
 
@@ -77,6 +97,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (about / "entry_points.txt").write_text(
         "[tabularium.formats]\ntabs = agency_formats:Tabs\nbroken = agency_formats:Gone\n"
         "other = agency_formats:Misnamed\ncsv = agency_formats:Tabs\n"
+        "kindless = agency_formats:Kindless\nthief = agency_formats:Thief\n"
+        "forger = agency_formats:Forger\nsilent = agency_formats:Silent\n"
     )
     monkeypatch.syspath_prepend(str(place))
     _forget()
@@ -127,11 +149,25 @@ def test_it_says_what_it_cannot_write(installed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("broken", "`broken` cannot be loaded"), ("other", "`other` is not a TableFormat")]
+    ("name", "what"),
+    [
+        ("broken", "`broken` cannot be loaded"),
+        ("other", "`other` is not a TableFormat"),
+        ("kindless", "with a summary and its kinds of files"),
+        ("thief", "writes <table>.csv, which is a file of others"),
+        ("forger", "writes certificate.json, which is a file of others"),
+    ],
 )
 def test_a_broken_one_is_named(name: str, what: str, installed: Path) -> None:
     with pytest.raises(InputError, match=what):
         publication_formats.FORMATS[name]
+
+
+def test_one_that_writes_other_files_than_it_names_is_refused_before_a_charge(
+    installed: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(PublicationError, match="a format writes other files than it names"):
+        a_release(tmp_path / "made", "csv, silent")
 
 
 def test_ours_cannot_be_replaced(installed: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 from pyaxis import pyaxis
 
 from tabularium.tasks.publish.formats import px
+from tabularium.tasks.publish.formats.base import known_rows
+from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.quality import FLAGS
 from tests.tasks.publish.formats.a_release import SPEC, a_release, with_all_measures, written
 from tests.validations.spec.spec_samples import changed, problems_of
@@ -115,3 +117,30 @@ def test_measures_have_their_margins_and_flags(tmp_path: Path) -> None:
             number, told = next(numbers), row[column]
             told = FLAGS.index(told) if column.endswith("quality") else told
             assert (None if pd.isna(number) else float(number)) == told
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"area": "sex", "size": "area"},  # titles that are other columns' names
+        {"area": "period", "size": "contents"},  # or our own variables'
+        {"area": "The same", "size": "The same"},
+        {"area": 60 * "long "},
+    ],
+)
+def test_variables_have_names_of_their_own(columns: dict[str, str], tmp_path: Path) -> None:
+    text = SPEC.replace("[csv, sdmx]", "[csv, px]").replace(", title: Where they live", "")
+    for name, title in columns.items():
+        text = text.replace(f"  {name}: {{", f"  {name}: {{title: {title.strip()}, ")
+    loaded, tables, aside = written(tmp_path, text.replace('"\\"2\\""', "b"))
+    about, _ = parsed(aside / "area_size.px")
+    named = [*about["STUB"], *about["HEADING"]]
+    assert len(set(named)) == len(named) == 4
+    shape = px.Px().shape(Shape.of(loaded.spec, "area_size", tables["area_size"].layout))
+    rows = sum(batch.num_rows for batch in px.Px().read(loaded, aside, shape, known_rows(shape)))
+    assert rows == shape.rows
+
+
+def test_labels_that_are_the_same_are_told_apart_by_codes() -> None:
+    labels = px._distinct([("1", "x"), ("2", "x"), ("3", "x (1)"), ("4", ""), ("5", "y")])
+    assert len(set(labels)) == 5 and labels[-2:] == ["(4)", "y"]
