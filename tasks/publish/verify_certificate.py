@@ -49,6 +49,7 @@ from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.sdmx_code_lists import published_name
 from tabularium.validations.public_files import Unreadable, json_object
 from tabularium.validations.spec.checks.column_checks import check_columns
+from tabularium.validations.spec.checks.histogram_checks import MECHANISM
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.exact_facts import Neighbours, neighbours
 from tabularium.validations.spec.measures.measure import Measure
@@ -290,10 +291,11 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Certificate) -> N
         ):
             raise forged(path, f"tables.{table.name}.measures {_ITSELF}")
     for histogram in spec.histograms:
-        if tables[histogram.name].sizes_of != histogram.of:
-            raise forged(path, f"tables.{histogram.name}.sizes_of {_ITSELF}")
-        if tables[histogram.name].largest_size != histogram.largest_size(spec.privacy):
-            raise forged(path, f"tables.{histogram.name}.largest_size {_ITSELF}")
+        largest = histogram.largest_size(spec.privacy)
+        expected = {"mechanism": MECHANISM, "sizes_of": histogram.of, "largest_size": largest}
+        for field, value in expected.items():
+            if getattr(tables[histogram.name], field) != value:
+                raise forged(path, f"tables.{histogram.name}.{field} {_ITSELF}")
     for name, entry in entries.items():
         if tables[name].counted != counted_in(spec, entry):
             raise forged(path, f"tables.{name}.counted {_ITSELF}")
