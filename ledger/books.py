@@ -232,10 +232,10 @@ class MemoryBooks:
 
     def last_decisions(self) -> dict[tuple[str, str], str]:
         """Return the last decision on every spec in every account."""
-        said = (
+        decisions = (
             body for bodies in self._decisions.values() for body in bodies if body["kind"] in events.OF_SPECS
         )
-        return {(body["account"], body["spec_digest"]): body["kind"] for body in said}
+        return {(body["account"], body["spec_digest"]): body["kind"] for body in decisions}
 
     def decisions(self, account: str, subject: str, *kinds: str) -> Sequence[Body]:
         """Return the decisions on a subject of these kinds, in order."""

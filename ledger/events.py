@@ -429,7 +429,10 @@ class Revocation(_Signed):
 
 
 class SpecApproval(_OfAccount, _Signed):
-    """An officer approves a spec, up to an amount if one is named."""
+    """An officer approves a spec, up to an amount if one is named.
+
+    It is of one product, unless it was approved by its digest in an account whose products are all alike.
+    """
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
     TURNS = OF_SPECS
@@ -437,6 +440,7 @@ class SpecApproval(_OfAccount, _Signed):
 
     kind: Literal["approval"]
     amount: Amount | None
+    for_product: Name | None = None
     reason: Line | None
     spec_digest: Line
 

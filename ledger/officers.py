@@ -137,8 +137,9 @@ class Officers(Part):
         Where several officers must, the approvals of the same amount count together, since the last time that
         one was taken back; ``signers`` of what is returned are those.
 
-        ``amount``: the most that one charge for it may cost; ``None`` for any. ``product``: what the spec is
-        of, where that is known: it says how many officers must approve it.
+        ``amount``: the most that one charge for it may cost; ``None`` for any. ``product``: the spec's; the
+        approval is for this product alone. It may be ``None`` only where no product asks for more officers
+        than the account.
         """
         return self._decide_on_spec("approval", account, spec_digest, by, amount, reason, product)
 
@@ -164,11 +165,13 @@ class Officers(Part):
             most = None if amount is None else amounts.multiple(amount, terms.quantum, field="amount")
             rules.require_active(append.books, signer)
             last = queries.approval(append.connection, terms.name, digest)
-            stands = kind == "approval" and last is not None and last.approved and last.amount == most
+            of = None if product is None else names.check_label(product, field="product")
+            stands = kind == "approval" and last is not None and last.approved
+            stands = stands and last is not None and (last.amount, last.product) == (most, of)
             if not (stands and last is not None and _is_signed(last, terms, product, signer)):
                 text = None if most is None else amounts.text(most)
                 fields = {"account": terms.name, "amount": text, "reason": reason, "spec_digest": digest}
-                append.append(kind, fields, by)
+                append.append(kind, fields if kind == "unapproval" else {**fields, "for_product": of}, by)
         found = self.approval(terms.name, digest)
         if found is None:
             raise NotApproved("is not approved", where=f"spec {digest}", hint="approve it again")
@@ -405,8 +408,6 @@ def _in_review(append: Append, release_id: str, digest: str) -> tuple[Charge, Dr
 def _is_signed(stands: Approval, terms: Terms, product: str | None, signer: str) -> bool:
     """Whether an approval that stands has the signature of a key; refuse one more than it needs."""
     needed = terms.approvals_for(product)
-    if product is None:
-        needed = max(needed, *(number for _, number in terms.approvals_by_product), 1)
     counted = {each.key: each.officer for each in stands.signed_by(needed)}
     if len(counted) >= needed and signer not in counted:
         raise Conflict(

@@ -386,11 +386,15 @@ class Approval:
     at: str
     reason: str | None
     signers: tuple[Signer, ...] = ()
+    product: str | None = None
 
-    def fault(self, amount: Fraction, needed: int) -> str | None:
-        """Return why it allows no charge of ``amount``: it is withdrawn, or what of it is too little."""
+    def fault(self, amount: Fraction, terms: Terms, product: str | None) -> str | None:
+        """Return why it allows no charge of ``amount`` for a product: it is withdrawn, or too little."""
+        needed = terms.approvals_for(product)
         if not self.approved:
             return "withdrawn"
+        if self.product != product and (self.product is not None or terms.approvals_by_product):
+            return "product"
         if self.amount is not None and amount > self.amount:
             return "amount"
         return None if len(self.signed_by(needed)) >= needed else "signers"
@@ -695,7 +699,8 @@ def officer_keys_of(bodies: Iterable[Body]) -> dict[str, Key]:
 def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | None = None) -> Approval | None:
     """Return the last word of decisions on one spec, with all whose approvals stand together with it.
 
-    An approval of another amount begins anew, as one that follows a withdrawal: all have signed the same.
+    An approval of another amount or product starts the count again, as one after a withdrawal does: all have
+    signed the same.
 
     ``decisions``: what the entries say, in order. ``at``: the entry before which keys must not have been
     revoked; ``None``: now.
@@ -703,7 +708,7 @@ def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | No
     last: Body | None = None
     standing: list[Body] = []
     for body in decisions:
-        if body["kind"] == "unapproval" or (last is not None and last["amount"] != body["amount"]):
+        if body["kind"] == "unapproval" or (last is not None and _signed_for(last) != _signed_for(body)):
             standing = []
         if body["kind"] == "approval":
             standing.append(body)
@@ -723,7 +728,12 @@ def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | No
             Signer(keys[body["by"]].officer, body["by"], body["at"], body["seq"])
             for body in _of_each_officer(standing, keys, at)
         ),
+        last.get("for_product"),
     )
+
+
+def _signed_for(body: Body) -> tuple[object, object]:
+    return body["amount"], body.get("for_product")
 
 
 def draft_of(bodies: Sequence[Body], keys: Mapping[str, Key], needed: int = MOST_APPROVALS) -> Draft | None:

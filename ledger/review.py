@@ -228,8 +228,8 @@ class Reviewer:
         return [account for account in self._ledger.accounts() if not account.retired]
 
     def _clusters(self, accounts: Iterable[Account]) -> list[list[str]]:
-        said = [each for each in self._ledger.separations() if each.holds]
-        apart = {frozenset((each.population, each.other)) for each in said}
+        declared = [each for each in self._ledger.separations() if each.holds]
+        apart = {frozenset((each.population, each.other)) for each in declared}
         return clusters((account.population for account in accounts), apart)
 
     def _charges(self, name: str) -> list[ChargeGroup]:

@@ -88,8 +88,8 @@ def require_sums(event: Any, after: RunningSums) -> None:
     """Refuse an entry that does not repeat the sums after it."""
     for scope, sums in after.sums.items():
         place = event.in_parallel if scope == "part" else event
-        said = getattr(place, f"{scope}_reserved"), getattr(place, f"{scope}_spent")
-        if said != after.stated(sums):
+        stated = getattr(place, f"{scope}_reserved"), getattr(place, f"{scope}_spent")
+        if stated != after.stated(sums):
             fail(f"has a wrong running sum of its {scope}")
 
 
@@ -102,7 +102,7 @@ def follow(books: Books, event: Any) -> None:
         account, before = _continued(books, event)
         if before is None and event.remade is None:
             require_open(books, account.terms, event.at)
-        require_sums(event, _add_up(books, account, event, before))
+        require_sums(event, _sums_after(books, account, event, before))
         return
     known = books.account(event.account)
     if event.kind == "account" and known is not None:
@@ -150,7 +150,7 @@ def _take_step(books: Books, entry: ChargeStep) -> tuple[_NeedsSignature | None,
                 *(books, entry.account, entry.product, entry.period, entry.spec_digest), review=entry.review
             ),
         )
-    return needs, _add_up(books, account, entry, before)
+    return needs, _sums_after(books, account, entry, before)
 
 
 def _continued(books: Books, entry: ChargeStep) -> tuple[AccountState, ChargeState | None]:
@@ -270,7 +270,7 @@ def require_approved(
         return
     last = approval_of(books.decisions(terms.name, spec_digest, *OF_SPECS), books.keys)
     needed = terms.approvals_for(product)
-    fault = "missing" if last is None else last.fault(amount, needed)
+    fault = "missing" if last is None else last.fault(amount, terms, product)
     if fault is None:
         return
     signed = 0 if last is None or fault == "missing" else len(last.signed_by(needed))
@@ -285,12 +285,16 @@ def require_approved(
         what += "; another one of this product and period was to be reviewed, drawn, and not published"
     if fault == "withdrawn":
         what = "the approval of this spec was taken back"
+    if fault == "product" and last is not None:
+        what = f"this spec is approved for {last.product or 'no product'}, and is charged for {product}"
     if fault == "amount" and last is not None:
         what = f"this spec is approved for {last.amount} and asks {amount}"
     fewer = "fewer officers than must have" if needed > 1 and fault == "signers" else "no officer has"
     fail(
         "charges more than was approved for its spec"
         if fault == "amount"
+        else "charges for another product than its spec was approved for"
+        if fault == "product"
         else f"charges for a spec that {fewer} approved",
         NotApproved(
             what,
@@ -315,8 +319,8 @@ def another_is_open(
 
 def attempts_allowed(books: Books, account: str, release: str) -> int:
     """Return how often the drawing of a release may begin, as officers have said last."""
-    said = books.decisions(account, subject("attempts", release=release), "attempts")
-    return int(said[-1]["allowed"]) if said else ATTEMPTS
+    decisions = books.decisions(account, subject("attempts", release=release), "attempts")
+    return int(decisions[-1]["allowed"]) if decisions else ATTEMPTS
 
 
 def require_attempt(books: Books, account: str, release: str, begun: int) -> None:
@@ -339,7 +343,7 @@ def require_attempt(books: Books, account: str, release: str, begun: int) -> Non
     )
 
 
-def _add_up(
+def _sums_after(
     books: Books, account: AccountState, entry: ChargeStep, before: ChargeState | None
 ) -> RunningSums:
     """Return the sums after the step, and refuse a new charge that would exceed a cap.
@@ -451,10 +455,10 @@ def _drafted(books: Books, account: str, release: str) -> Sequence[Body]:
 
 
 def _draft(books: Books, account: str, product: str, release: str) -> Draft | None:
-    said, known = _drafted(books, account, release), books.account(account)
-    if not said or known is None:
+    drafted, known = _drafted(books, account, release), books.account(account)
+    if not drafted or known is None:
         return None
-    return draft_of(said, books.keys, known.terms.approvals_for(product))
+    return draft_of(drafted, books.keys, known.terms.approvals_for(product))
 
 
 def _require_accepted(books: Books, account: AccountState, entry: ChargeStep) -> None:
@@ -808,6 +812,15 @@ def _decide(books: Books, entry: events.SpecApproval | events.SpecUnapproval) ->
         )
     if entry.amount is not None and account.quanta(entry.amount) is None:
         fail("has an amount that is no multiple of its account's quantum")
+    if entry.kind == "approval" and entry.for_product is None and account.terms.approvals_by_product:
+        fail(
+            "approves a spec of no product where products ask for different numbers of officers",
+            BadValue(
+                f"is needed: account {entry.account} asks for more officers for some products",
+                where="product",
+                hint="name the spec's product: --product NAME",
+            ),
+        )
 
 
 def _allow_attempts(books: Books, entry: events.MoreAttempts) -> _NeedsSignature | None:

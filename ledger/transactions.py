@@ -88,16 +88,16 @@ class Append:
         """
         in_time = kind in IN_TIME if in_time is None else in_time
         at = next_time(self._now, self.start.at, self._tolerance if in_time else None)
-        said = {**fields, **({} if by is None else self._signed(kind, fields, by))}
+        content = {**fields, **({} if by is None else self._signed(kind, fields, by))}
         if TRANSITIONS.get(kind) == (None,):
-            said["reserved_at"] = at
-        self.books.expect(said)
+            content["reserved_at"] = at
+        self.books.expect(content)
         try:
-            event = event_of(make_body(self.head, kind, at, said))
+            event = event_of(make_body(self.head, kind, at, content))
         except NotAnEntry as error:
             raise BadValue(str(error), where=f"entry {kind}", hint="give it as it is documented") from None
         after = rules.apply(self.books, event)
-        body, entry = make_entry(self.head, kind, at, {**said, **after.texts()})
+        body, entry = make_entry(self.head, kind, at, {**content, **after.texts()})
         self.entry, self.head = (entry, columns(body)), Head(entry.seq, entry.hash)
         return body
 

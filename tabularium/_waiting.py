@@ -196,7 +196,8 @@ def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
     command = approving(run.spec, *asked, str(home.path))
     if amount is None:
         command = (
-            f"tabularium ledger approve {run.spec_digest} --account {account or 'ACCOUNT'} --key FILE"
+            f"tabularium ledger approve {run.spec_digest} --account {account or 'ACCOUNT'}"
+            f" --product {run.product} --key FILE"
             f"{home.option}  # {run.spec} has changed since, or cannot be read here"
         )
     about = account, run.product, run.period, amount, run.spec_digest, run.since, command

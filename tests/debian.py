@@ -36,6 +36,11 @@ def _chromium() -> Path | None:
     return None if there is None else Path(there)
 
 
+def _java() -> Path | None:
+    there = shutil.which("java")
+    return None if there is None else Path(there)
+
+
 def _r() -> Path | None:
     there, library = shutil.which("Rscript"), Path("/usr/lib/R/site-library/jsonlite")
     return None if there is None or not library.exists() else Path(there)
@@ -44,6 +49,7 @@ def _r() -> Path | None:
 PROGRAMS = {
     "postgresql": Program("the ledger is tested on a real server", _postgresql),
     "chromium": Program("a browser draws the pages", _chromium),
+    "default-jre-headless": Program("Spark counts on a cluster", _java),
     "r-cran-jsonlite": Program("the page for users of R is followed", _r),
 }
 

@@ -65,8 +65,8 @@ class IndexedBooks:
     @cached_property
     def disjoint(self) -> set[tuple[str, str]]:
         """The pairs of populations that stand as disjoint."""
-        said = queries.separations(self._connection)
-        return {pair for pair, last in said.items() if last.disjoint}
+        declared = queries.separations(self._connection)
+        return {pair for pair, last in declared.items() if last.disjoint}
 
     def expect(self, fields: Mapping[str, Any]) -> None:
         """Read at once what an entry with these ``fields`` follows."""

@@ -499,10 +499,16 @@ BEGIN
                 SELECT max(e.seq) FROM %(schema)s.entries e
                 WHERE e.account = p_account AND e.subject = p_subject AND e.part IS NULL
                     AND (e.kind = 'unapproval' OR e.kind = 'approval'
-                        AND e.body::jsonb -> 'amount' <> found -> 'amount')), 0));
+                        AND (e.body::jsonb -> 'amount' <> found -> 'amount' OR e.body::jsonb
+                            ->> 'for_product' IS DISTINCT FROM found ->> 'for_product'))), 0));
             IF officers < needed THEN
                 RETURN 'charges for a spec that fewer officers than must have approved';
             END IF;
+        END IF;
+        IF found ->> 'for_product' IS DISTINCT FROM p_product
+            AND (found ->> 'for_product' IS NOT NULL OR terms -> 'approvals_by_product' <> '{{}}')
+        THEN
+            RETURN 'charges for another product than its spec was approved for';
         END IF;
         p_account := '';
         p_subject := found ->> 'by';

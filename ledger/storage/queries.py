@@ -437,9 +437,9 @@ def separations(connection: Connection) -> dict[tuple[str, str], Separation]:
         body = checked_body(text)
         disjoint = body["kind"] == "disjoint"
         holds = disjoint and body["by"] in known and known[body["by"]].active
-        said = {name: body[name] for name in ("population", "other", "turn", "at", "reason")}
+        declared = {name: body[name] for name in ("population", "other", "turn", "at", "reason")}
         pair = (body["population"], body["other"])
-        found[pair] = Separation(disjoint=disjoint, holds=holds, key=body["by"], **said)
+        found[pair] = Separation(disjoint=disjoint, holds=holds, key=body["by"], **declared)
     return found
 
 

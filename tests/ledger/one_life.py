@@ -86,7 +86,7 @@ def _with_officers(books: Ledger, by: Ed25519PrivateKey) -> None:
     for _ in range(2):
         books.drawing("r7")
     books.allow_attempts("r7", reason="power cuts", by=by)
-    books.approve("strict", "s", by=by, amount=Fraction(1, 2))
+    books.approve("strict", "s", by=by, amount=Fraction(1, 2), product="p")
     reserve(books, "r5", "strict")
     books.void("r5", "mistake", by=by)
     books.approve("strict", "t", by=by, reason="validate_terms")
@@ -117,7 +117,7 @@ def _with_two_officers(books: Ledger, first: Ed25519PrivateKey, second: Ed25519P
     census(books, "both", approvals=2, by=first)
     books.change_account("both", approvals_by_product={"q": 3}, cap=Fraction(2), reason="decree", by=first)
     for by in (first, second):
-        books.approve("both", "both", by=by, amount=Fraction(1, 10))
+        books.approve("both", "both", by=by, amount=Fraction(1, 10), product="p")
     step(books, "both", "measured", "both", review=True, spec_digest="both")
     books.submit_draft("both", 1, digest="draft of both", criteria=CRITERIA)
     for by in (first, second):

@@ -167,10 +167,9 @@ def test_nobody_signs_what_as_many_as_must_have_approved(
     with pytest.raises(Conflict, match=r"spec s: is approved already by A\. Ro, B\. Ito, and nobody else"):
         books.approve("two", "s", by=third, product="q")
     assert books.head().seq == before
-    books.approve("two", "s", by=third)  # it may be of the product that asks for three
-    with pytest.raises(Conflict, match=r"C\. Li"):
-        books.approve("two", "s", by=enrolled(books, "D. Oz", first))
-    books.approve("two", "s", by=first, amount=TENTH)  # another decision, which begins anew
+    with pytest.raises(BadValue, match=r"product: is needed.*--product"):
+        books.approve("two", "s", by=third)
+    books.approve("two", "s", by=first, amount=TENTH, product="q")  # another decision starts the count again
     assert names(books) == ["A. Ro"]
     books.approve("census", "s", by=first)
     with pytest.raises(Conflict, match=r"by A\. Ro, and"):
@@ -187,12 +186,32 @@ def test_one_product_may_ask_for_more_than_its_account(
     first, second, _ = officers
     books.change_account("census", approvals_by_product={"p": 2}, reason="by decree")
     reserve(books, "other", product="q")
-    books.approve("census", "s", by=first)
+    books.approve("census", "s", by=first, product="p")
     with pytest.raises(NotApproved, match="1 of 2"):
         reserve(books)
-    books.approve("census", "s", by=second)
+    books.approve("census", "s", by=second, product="p")
     reserve(books)
     assert books.account("census").terms.approvals_for("p") == 2
+    books.verify()
+
+
+def test_an_approval_is_for_one_product(books: Ledger, officers: list[Ed25519PrivateKey]) -> None:
+    """Who charges a spec under another product's name does not get round the second officer."""
+    first, second, _ = officers
+    census(books, "strict", needs_approval=True, by=first)
+    books.approve("strict", "of any", by=first)
+    books.approve("strict", "s", by=first, product="p")
+    with pytest.raises(NotApproved, match="is approved for p, and is charged for q"):
+        reserve(books, "other", "strict", product="q")
+    books.change_account("strict", approvals_by_product={"p": 2}, reason="by decree", by=first)
+    with pytest.raises(NotApproved, match="is approved for p, and is charged for q"):
+        reserve(books, "other", "strict", product="q")
+    with pytest.raises(NotApproved, match="is approved for no product, and is charged for q"):
+        reserve(books, "other", "strict", product="q", spec_digest="of any")
+    books.approve("strict", "s", by=second, product="q")  # the count starts again
+    with pytest.raises(NotApproved, match="is approved for q, and is charged for p"):
+        reserve(books, "r", "strict")
+    reserve(books, "other", "strict", product="q")
     books.verify()
 
 
@@ -223,7 +242,7 @@ def test_a_draft_is_published_when_two_officers_have_accepted_it(
     first, second, again = officers
     books.change_account("census", approvals_by_product={"p": 2}, reason="by decree")
     for by in (first, second):
-        books.approve("census", "s", by=by)
+        books.approve("census", "s", by=by, product="p")
     fence = lay_out(books)
     assert books.draft("r1").signed == "0 of 2"  # type: ignore[union-attr]
     half = books.accept("r1", draft="d", by=first)

@@ -274,6 +274,10 @@ LIES: list[tuple[str, Lie]] = [
     ),
     ("charges more than was approved for its spec", (of("reserved", release_id="r5"), {"amount": "3/5"})),
     ("charges for a spec that no officer has approved", (of("reserved", release_id="r5"), {"spec_digest": "x"})),
+    (
+        "charges for another product than its spec was approved for",
+        (of("reserved", release_id="r5"), {"product": "q"}),
+    ),
     ("charges for a spec that no officer has approved", (of("reserved", **R1), {"revises": "late"})),
     (
         "charges for a spec that fewer officers than must have approved",

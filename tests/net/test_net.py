@@ -6,7 +6,6 @@ Where a change is meant, ``python -m tests.net.record`` writes the digests anew 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,6 +18,7 @@ import pytest
 from tabularium.tasks.margins import margins
 from tabularium.tasks.postprocess.postprocessing import ROUNDING, PostProcessor
 from tabularium.tasks.publish.certificate import sections
+from tests.debian import Unavailable
 from tests.ledger.storage.postgres import Server
 from tests.net import publishing, specs
 from tests.net.core_alone import Core
@@ -34,6 +34,7 @@ from tests.net.publishing import (
 from tests.net.record import recorded
 from tests.net.specs import SPECS
 from tests.tasks.engines import one_spec
+from tests.tasks.engines.spark_cluster import cluster, workers_used
 
 
 @pytest.fixture
@@ -134,14 +135,16 @@ def test_a_table_in_postgresql_gives_the_same(
         server.drop_database(database)
 
 
-@pytest.mark.audit
 @pytest.mark.filterwarnings("ignore")  # PySpark warns of libraries of its own
-def test_files_read_by_spark_give_the_same(tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_of_spark_gives_the_same(tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
     del patch
-    pytest.importorskip("pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("there is no Java")
-    require_as_recorded("any_engine", partial(from_files, one_spec.ON_SPARK), tmp_path)
+    try:
+        with cluster(tmp_path / "cluster") as master:
+            on_it = f"path: people.parquet, engine: spark, master: '{master}'"
+            require_as_recorded("any_engine", partial(from_files, on_it), tmp_path / "release")
+        assert workers_used(tmp_path / "cluster") == 2
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 # --- the net itself

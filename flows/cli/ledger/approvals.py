@@ -61,6 +61,10 @@ def approve(
     revises: Revises = None,
     measurements_of: MeasurementsOf = None,
     account: Account = None,
+    product: Annotated[
+        str | None,
+        typer.Option(help="The product of a digest, where products ask for more officers than the account."),
+    ] = None,
     amount: Annotated[
         str | None, typer.Option(help="The most each may cost; default: the spec's budget.")
     ] = None,
@@ -86,7 +90,10 @@ def approve(
         each: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
         by = read_private(key, passphrase())
         wanted: list[tuple[str | None, str, str, str | None]]
-        product: str | None = None
+        if account is None and product is not None:
+            raise InputError(
+                "a spec names its product itself", where="--product", hint="give it with a digest alone"
+            )
         if account is not None:
             wanted = [(None, *_named(spec, account, None, revises, measurements_of))]
         else:  # what is signed is what was shown, whatever becomes of the file meanwhile
@@ -114,9 +121,6 @@ def approve(
                 approved.append((period, found))
         finally:
             _say_approved(approved, needed, listed=len(wanted) > 1)
-        if product is None:
-            for other, number in terms.approvals_by_product:
-                say(f"If it is one of {other}, {number} officers must approve it.")
         if account is not None and not ledger.account(account).left:
             say(f"Account {account} has nothing left: it cannot pay, unless that is paid already.")
     enough = [each.spec_digest for _, each in approved if len(each.signed_by(needed)) >= needed]

@@ -7,6 +7,7 @@ it, takes it away, or signs anew with a key of his own, or one that he found (:f
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import os
@@ -280,6 +281,13 @@ def a_field(folder: Path, chance: random.Random) -> str:
     """Any value in the certificate but digests of files."""
     certificate = read(folder)
     steps = chance.choice([steps for steps in leaves(certificate) if steps[0] != "files"])
+    write(folder, with_another_value(certificate, steps, chance))
+    return ".".join(map(str, steps))
+
+
+def with_another_value(certificate: dict[str, Any], steps: Steps, chance: random.Random) -> dict[str, Any]:
+    """Return a certificate in which one value is another."""
+    certificate = copy.deepcopy(certificate)
     inner: Any = certificate
     for step in steps[:-1]:
         inner = inner[step]
@@ -292,8 +300,7 @@ def a_field(folder: Path, chance: random.Random) -> str:
         inner[steps[-1]] = old + chance.choice(("0", "x", " "))
     else:
         inner[steps[-1]] = ["more"]
-    write(folder, certificate)
-    return ".".join(map(str, steps))
+    return certificate
 
 
 def a_statement(folder: Path, chance: random.Random) -> str:

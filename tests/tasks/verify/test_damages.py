@@ -180,6 +180,22 @@ def test_two_thousand_random_damages_are_found(scene: Scene, tmp_path: Path, par
         print(kind, *(f"{name} {each[name]}" for name in ("tried", "key", "books", "alone", "listed")))
 
 
+@pytest.mark.audit
+def test_every_field_of_the_certificate_is_judged(scene: Scene, tmp_path: Path) -> None:
+    """Without a key and an export, too, but for those that are listed."""
+    folder, chance = scene.copy(tmp_path), random.Random(1)
+    (folder / STATEMENT).unlink()
+    certificate = damages.read(folder)
+    unseen = []
+    for steps in damages.leaves(certificate):
+        name = ".".join(map(str, steps))
+        if steps[0] == "files" or re.fullmatch(UNSEEN_FIELDS, name):
+            continue
+        damages.write(folder, damages.with_another_value(certificate, steps, chance))
+        unseen += [name] * (first_failure(folder, None) is None)
+    assert not unseen
+
+
 def test_an_older_export_does_not_vouch(scene: Scene) -> None:
     for books in scene.older.values():
         assert first_failure(scene.release, books) is not None

@@ -116,10 +116,12 @@ def test_two_officers_approve(home: Home, tmp_path: Path) -> None:
     for key in json.loads(good("keys", "--json")):
         assert key["enrolled_by"] == json.loads(good("keys", "--json"))[0]["key"]
     assert "enrolled by" in good("keys")
-    approving = ("approve", DIGEST, "--account", "census", "--amount", "1/10", "--key")
+    digest = ("approve", DIGEST, "--account", "census", "--amount", "1/10", "--key")
+    assert "product: is needed" in refused(*digest, first)
+    approving = (*digest[:-1], "--product", "p2", "--key")
     said = good(*approving, first)
     assert f"1 of 2 officers have approved spec {DIGEST}, for at most 1/10: A. Ro." in said
-    assert "is approved" not in said and "If it is one of p1, 3 officers must approve it." in said
+    assert "is approved" not in said
     assert "1 of 2 officers" in good(*approving, first)
     assert f"Spec {DIGEST} is approved for account census, for at most 1/10." in good(*approving, second)
     change = ("change", "census", "--reason", "x", "--key", first)
