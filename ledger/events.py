@@ -440,7 +440,7 @@ class SpecApproval(_OfAccount, _Signed):
 
     kind: Literal["approval"]
     amount: Amount | None
-    for_product: Name | None = None
+    for_product: Name | None
     reason: Line | None
     spec_digest: Line
 

@@ -275,6 +275,10 @@ LIES: list[tuple[str, Lie]] = [
     ("charges more than was approved for its spec", (of("reserved", release_id="r5"), {"amount": "3/5"})),
     ("charges for a spec that no officer has approved", (of("reserved", release_id="r5"), {"spec_digest": "x"})),
     (
+        "approves a spec of no product where products ask for different numbers of officers",
+        (of("approval", account="both"), {"for_product": None}),
+    ),
+    (
         "charges for another product than its spec was approved for",
         (of("reserved", release_id="r5"), {"product": "q"}),
     ),
