@@ -34,7 +34,7 @@ from tests.net.publishing import (
 from tests.net.record import recorded
 from tests.net.specs import SPECS
 from tests.tasks.engines import one_spec
-from tests.tasks.engines.spark_cluster import cluster, workers_used
+from tests.tasks.engines.spark_cluster import cluster, executors_used
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_cluster_of_spark_gives_the_same(tmp_path: Path, patch: pytest.MonkeyP
         with cluster(tmp_path / "cluster") as master:
             on_it = f"path: people.parquet, engine: spark, master: '{master}'"
             require_as_recorded("any_engine", partial(from_files, on_it), tmp_path / "release")
-        assert workers_used(tmp_path / "cluster") == 2
+        assert executors_used(tmp_path / "cluster") == 2
     except Unavailable as reason:
         pytest.skip(str(reason))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -363,6 +364,7 @@ def test_the_server_counts_the_officers_who_must_sign(lived: Ledger, log_in: Log
     first = enrolled(lived)
     second, again, third = (enrolled(lived, officer, first) for officer in ("B. Ito", "A. Ro", "C. Li"))
     census(lived, "two", approvals_by_product={"p": 2}, by=first)
+    approve = partial(lived.approve, "two", "s", product="p")
     sums = dict.fromkeys((f"{scope}_reserved" for scope in SCOPES), "1/10")
 
     def told(connection: psycopg.Connection, entry: Entry) -> str:  # type: ignore[type-arg]
@@ -377,17 +379,17 @@ def test_the_server_counts_the_officers_who_must_sign(lived: Ledger, log_in: Log
     with psycopg.connect(log_in("writer").replace("+psycopg", ""), autocommit=True) as connection:
         for decide, wanted in (
             (lambda: None, fewer),
-            (lambda: lived.approve("two", "s", by=first), fewer),
-            (lambda: lived.approve("two", "s", by=again), fewer),
-            (lambda: lived.approve("two", "s", by=second, amount=tenth), fewer),
-            (lambda: lived.approve("two", "s", by=first, amount=tenth), "taken"),
+            (lambda: approve(by=first), fewer),
+            (lambda: approve(by=again), fewer),
+            (lambda: approve(by=second, amount=tenth), fewer),
+            (lambda: approve(by=first, amount=tenth), "taken"),
             (lambda: lived.revoke_key(key_id(public_hex(second)), reason="left", by=first), fewer),
-            (lambda: lived.approve("two", "s", by=third, amount=tenth), "taken"),
-            (lambda: lived.approve("two", "s", by=third, amount=tenth / 2), fewer),
-            (lambda: lived.approve("two", "s", by=first, amount=tenth / 2), none),
+            (lambda: approve(by=third, amount=tenth), "taken"),
+            (lambda: approve(by=third, amount=tenth / 2), fewer),
+            (lambda: approve(by=first, amount=tenth / 2), none),
             (lambda: lived.unapprove("two", "s", by=first, reason="an error"), "charges for a spec that"),
-            (lambda: lived.approve("two", "s", by=first), fewer),
-            (lambda: lived.approve("two", "s", by=third), "taken"),
+            (lambda: approve(by=first), fewer),
+            (lambda: approve(by=third), "taken"),
         ):
             decide()
             assert wanted in told(connection, new(lived, account="two", **sums))

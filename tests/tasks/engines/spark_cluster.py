@@ -53,9 +53,9 @@ def cluster(folder: Path) -> Iterator[str]:
         yield master
 
 
-def workers_used(folder: Path) -> int:
-    """Return on how many workers executors ran."""
-    return len({path.parent.name for path in (folder / "work").glob("*/*")})
+def executors_used(folder: Path) -> int:
+    """Return how many executors ran: each worker has one core, and so at most one of them."""
+    return len(list((folder / "work").glob("app-*/*")))
 
 
 @contextmanager
