@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.verify.findings import Finding
 from tabularium.tasks.verify.subject import NotARelease, Subject
@@ -50,12 +51,12 @@ UNSEEN_FIELDS = (
 
 
 def first_failure(folder: Path, books: Path | None, key: Path | None = None) -> Finding | str | None:
-    """What is found first; a text where it is no release that can be read."""
+    """What is found first; a text where it is refused as a whole."""
     try:
         return next(
             (each for each in verify_release(Subject(folder, key, books)) if each.outcome == "failed"), None
         )
-    except NotARelease as error:
+    except (NotARelease, TabulariumError) as error:
         return str(error)
 
 
