@@ -158,6 +158,7 @@ class Officers(Part):
         product: str | None = None,
     ) -> Approval:
         digest = names.check_text(spec_digest, field="spec_digest")
+        product = None if product is None else names.check_label(product, field="product")
         reason = None if reason is None else _reason(reason)
         signer = key_id(public_hex(by))
         with self._appending() as append:
@@ -165,13 +166,11 @@ class Officers(Part):
             most = None if amount is None else amounts.multiple(amount, terms.quantum, field="amount")
             rules.require_active(append.books, signer)
             last = queries.approval(append.connection, terms.name, digest)
-            of = None if product is None else names.check_label(product, field="product")
-            stands = kind == "approval" and last is not None and last.approved
-            stands = stands and last is not None and (last.amount, last.product) == (most, of)
-            if not (stands and last is not None and _is_signed(last, terms, product, signer)):
+            same = last is not None and last.approved and (last.amount, last.product) == (most, product)
+            if kind == "unapproval" or last is None or not same or not _is_signed(last, terms, signer):
                 text = None if most is None else amounts.text(most)
                 fields = {"account": terms.name, "amount": text, "reason": reason, "spec_digest": digest}
-                append.append(kind, fields if kind == "unapproval" else {**fields, "for_product": of}, by)
+                append.append(kind, fields | ({"for_product": product} if kind == "approval" else {}), by)
         found = self.approval(terms.name, digest)
         if found is None:
             raise NotApproved("is not approved", where=f"spec {digest}", hint="approve it again")
@@ -405,9 +404,9 @@ def _in_review(append: Append, release_id: str, digest: str) -> tuple[Charge, Dr
     return charge, rules.require_draft(append.books, state, release_id, digest)
 
 
-def _is_signed(stands: Approval, terms: Terms, product: str | None, signer: str) -> bool:
+def _is_signed(stands: Approval, terms: Terms, signer: str) -> bool:
     """Whether an approval that stands has the signature of a key; refuse one more than it needs."""
-    needed = terms.approvals_for(product)
+    needed = terms.approvals_for(stands.product)
     counted = {each.key: each.officer for each in stands.signed_by(needed)}
     if len(counted) >= needed and signer not in counted:
         raise Conflict(

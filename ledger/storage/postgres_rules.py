@@ -505,7 +505,7 @@ BEGIN
                 RETURN 'charges for a spec that fewer officers than must have approved';
             END IF;
         END IF;
-        IF found ->> 'for_product' IS DISTINCT FROM p_product
+        IF found ->> 'kind' = 'approval' AND found ->> 'for_product' IS DISTINCT FROM p_product
             AND (found ->> 'for_product' IS NOT NULL OR terms -> 'approvals_by_product' <> '{{}}')
         THEN
             RETURN 'charges for another product than its spec was approved for';

@@ -196,7 +196,7 @@ def test_one_product_may_ask_for_more_than_its_account(
 
 
 def test_an_approval_is_for_one_product(books: Ledger, officers: list[Ed25519PrivateKey]) -> None:
-    """Who charges a spec under another product's name does not get round the second officer."""
+    """A charge of the same spec in another product's name does not avoid the second officer."""
     first, second, _ = officers
     census(books, "strict", needs_approval=True, by=first)
     books.approve("strict", "of any", by=first)

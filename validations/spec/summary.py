@@ -306,7 +306,7 @@ def _advice(loaded: Loaded) -> list[str]:
     epsilon = float(privacy.budget)
     if privacy.delta is not None:
         epsilon = zcdp_epsilon(epsilon, float(privacy.delta))
-    if epsilon > _LARGE_EPSILON:
+    if epsilon >= _LARGE_EPSILON:
         advice.append(
             f"a budget of {privacy.symbol} = {float(privacy.budget):g} gives hardly any protection; usual is "
             + ("1 or less" if privacy.definition == "pure" else "1/8 or less")

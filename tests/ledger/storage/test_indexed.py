@@ -393,6 +393,10 @@ def test_the_server_counts_the_officers_who_must_sign(lived: Ledger, log_in: Log
         ):
             decide()
             assert wanted in told(connection, new(lived, account="two", **sums))
+        census(lived, "strict for p", needs_approval=True, by=first)
+        lived.approve("strict for p", "s", by=first, product="p")
+        for product, wanted in (("q", "another product"), ("p", "taken")):
+            assert wanted in told(connection, new(lived, account="strict for p", product=product, **sums))
         measured(lived, "reviewed", account="two", amount=Fraction(1, 100))
         lived.submit_draft("reviewed", 1, digest="d", criteria=("c",))
         for by, wanted in ((first, "ends a draft without"), (third, "taken")):

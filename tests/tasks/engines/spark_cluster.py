@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import subprocess
@@ -10,6 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.debian import found
 
@@ -39,9 +40,9 @@ def cluster(folder: Path) -> Iterator[str]:
         "SPARK_WORKER_DIR": str(folder / "work"),
     }
     with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         for name, value in known.items():
-            stack.callback(_restore, name, os.environ.get(name))
-            os.environ[name] = value
+            patch.setenv(name, value)
         run = Path(known["SPARK_HOME"]) / "bin" / "spark-class"
         here = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         log = stack.enter_context(_started([run, f"{_CLASS}.master.Master", *here], folder / "master.log"))
@@ -66,7 +67,10 @@ def _started(words: list[str | Path], log: Path) -> Iterator[Path]:
         yield log
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(30)
+        finally:
+            process.kill()
 
 
 def _wait_for(pattern: str, log: Path) -> str:
@@ -76,10 +80,3 @@ def _wait_for(pattern: str, log: Path) -> str:
             return found[1]
         time.sleep(0.1)
     raise TimeoutError(log.read_text(errors="replace")[-2000:])
-
-
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value

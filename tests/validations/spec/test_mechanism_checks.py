@@ -150,6 +150,13 @@ def test_advice_on_rho_delta_and_margins(tmp_path: Path) -> None:
     assert "5 % of its budget to measure its error" in summary.advice[2]
 
 
+@pytest.mark.parametrize(("budget", "large"), [("10", True), ("99/10", False)])
+def test_advice_begins_at_an_epsilon_of_ten(tmp_path: Path, budget: str, large: bool) -> None:
+    summary = check(write_spec(tmp_path, changed('budget: "1"', f'budget: "{budget}"'))).summary
+    assert summary is not None
+    assert any("hardly any protection" in note for note in summary.advice) == large
+
+
 def test_the_listing_on_the_page_is_up_to_date() -> None:
     """If this fails: `python -m tabularium.validations.spec.mechanism_listing docs/reference/spec/mechanisms.md`."""
     text = (ROOT / "docs" / "reference" / "spec" / "mechanisms.md").read_text(encoding="utf-8")
