@@ -257,7 +257,7 @@ class Release(Mapping[str, Table], Shown):
         PublicationError
             A file of the release cannot be read.
         """
-        from tabularium.tasks.publish.documents.making import without_documents
+        from tabularium.tasks.publish.documents import without_documents
         from tabularium.tasks.publish.release_folder import well_formed
         from tabularium.tasks.report.report import report
 

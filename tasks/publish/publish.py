@@ -11,7 +11,7 @@
         prior-releases/<id>/                published tables that these were drawn towards, as they were
         rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
         <documents>                         made of all this: see
-        :mod:`tabularium.tasks.publish.documents.making` certificate.json                    names the digest
+        :mod:`tabularium.tasks.publish.documents` certificate.json                    names the digest
         of every other file, but the next statement.dsse.json                 signed over every file, if there
         is a key for releases
 """
@@ -41,7 +41,7 @@ from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVI
 from tabularium.tasks.postprocess.stages import CONFLICTS
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.certificate import Contents, certificate
-from tabularium.tasks.publish.documents.making import altered_document, without_documents, write_documents
+from tabularium.tasks.publish.documents import altered_document, without_documents, write_documents
 from tabularium.tasks.publish.draft_folder import target_folder
 from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.frames import Frame

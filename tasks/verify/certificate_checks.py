@@ -11,8 +11,8 @@ from pathlib import PurePath
 from typing import Any
 
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.publish.documents.making import DOCUMENTS, without_documents
-from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.tasks.publish.documents import DOCUMENTS, without_documents
+from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.tasks.publish.formats.base import formats_of
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate

@@ -34,7 +34,7 @@ from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.mechanisms.channel import Channel
 from tabularium.tasks.margins import margins
 from tabularium.tasks.publish.certificate.installed_code import code_told
-from tabularium.tasks.publish.documents.bill_of_materials import bill_of_materials
+from tabularium.tasks.publish.bill_of_materials import bill_of_materials
 from tabularium.tasks.publish.kept_documents import KEPT
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
 from tabularium.tasks.publish.release_folder import PLACE

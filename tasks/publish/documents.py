@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tabularium.tasks.publish.documents.bill_of_materials import bill_of_materials
-from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.tasks.publish.bill_of_materials import bill_of_materials
+from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.tasks.report.report import report
 from tabularium.validations.certificate import Certificate
 

@@ -17,7 +17,7 @@ from tabularium.tasks.publish.certificate.declared import domains, postprocessin
 from tabularium.tasks.publish.certificate.draws import audited, measured
 from tabularium.tasks.publish.certificate.sections import SIDE_CHANNELS, randomness, security
 from tabularium.tasks.publish.certificate.spending import allocation, composition, conversion
-from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.validations.certificate import AtDelta, Certificate, Cumulative, Fact, Unit
 from tabularium.validations.spec.load import published
 from tabularium.validations.spec.model import ReleaseSpec
