@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from tabularium._shown import Shown
 from tabularium._table import AnswerSource, Table
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.report.wording import several
+from tabularium.validations.redaction import os_errors_as
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -261,6 +263,37 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.tasks.publish.release_folder import well_formed
         from tabularium.tasks.report.report import report
 
+        with self._new_file(path, last) as place, well_formed(self.folder):
+            told = without_documents(self.certificate)
+            before = None if last is None else last.folder
+            place.write_bytes(report(self.folder, told, before, compared_with=self._compared_with(last)))
+
+    def registry_entry(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
+        """Write an entry for OpenDP's Differential Privacy Deployments Registry, from the certificate.
+
+        Its first line names what the registry asks for and the certificate does not say.
+
+        Parameters
+        ----------
+        path
+            A new file.
+        last
+            A release of an earlier period, which says that the product has many releases.
+
+        Raises
+        ------
+        InputError
+            This is a rehearsal, ``last`` is of another product, or the file is there or cannot be written.
+        """
+        from tabularium.tasks.report.registry_entry import registry_entry
+
+        certificate = self._published("registry_entry").certificate
+        with self._new_file(path, last) as place:
+            place.write_bytes(registry_entry(certificate, earlier=last is not None))
+
+    @contextmanager
+    def _new_file(self, path: str | os.PathLike[str], last: Release | None) -> Iterator[Path]:
+        """Give the path of a file that is to be written about this release, and maybe an earlier one."""
         place = Path(path)
         if os.path.lexists(place):
             raise InputError("there is such a file", where=str(place), hint="name a new file")
@@ -268,19 +301,8 @@ class Release(Mapping[str, Table], Shown):
             raise InputError(
                 "this is no other release of the same product", where=str(last.folder), hint="name one"
             )
-        before = None if last is None else last.folder
-        with well_formed(self.folder):
-            told = without_documents(self.certificate)
-            page = report(self.folder, told, before, compared_with=self._compared_with(last))
-        try:
-            place.write_bytes(page)
-        except OSError as error:
-            failure = InputError(
-                f"cannot be written ({error.strerror})", where=str(place), hint="name another file"
-            )
-        else:
-            return
-        raise failure
+        with os_errors_as(InputError, "cannot be written ({reason})", where=place, hint="name another file"):
+            yield place
 
     def _compared_with(self, last: Release | None) -> tuple[str, ...]:
         if self._made_up is not None:

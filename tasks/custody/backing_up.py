@@ -36,7 +36,7 @@ from tabularium.ledger.refusals import MeasurementDamaged
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.arrival.claims import Claims
 from tabularium.tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
-from tabularium.tasks.publish.kept_documents import KEPT
+from tabularium.tasks.publish.documents import KEPT
 from tabularium.tasks.publish.release_folder import (
     HEADS,
     PLACE,

@@ -348,7 +348,7 @@ def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents
         tried = [(number, each.release_id, each.attempts) for number, each in attempts(run, ledger)]
         told = certificate(run, measured, contents, ledger, tried)
         last = last_release(run, ledger)
-    write_documents(aside, told, last)
+    write_documents(aside, told, last, run.installation.cache)
     leave_head(run, measured.release_id, StampedHead.said(told.ledger.head))
     raw = told.model_copy(update={"files": _digests(aside, contents.files)}).written()
     (aside / CERTIFICATE).write_bytes(raw)

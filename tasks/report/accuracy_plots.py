@@ -1,190 +1,119 @@
-"""Plots of margins by size and level: SVG that takes its colours from the page, in light and in dark.
+"""Plots of margins by size and level, as the page draws them: one mark for each line of the table beside it.
 
 Levels are told apart by colour (Okabe and Ito's, which colour-blind readers tell apart), marker and place.
-The same numbers stand in a table beside each plot.
 """
 
 from __future__ import annotations
 
-import io
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
-from typing import Any
-from xml.etree import ElementTree
 
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
 from tabularium.tasks.report.accuracy import AccuracyLine
+from tabularium.tasks.report.cells_chart import MOST_SERIES, round_ticks
 from tabularium.tasks.report.wording import short, size_words
 
-_MARKERS = "osD^vP"
-_SVG = "http://www.w3.org/2000/svg"
-_LINK = "{http://www.w3.org/1999/xlink}href"
-# What matplotlib draws with, and what it becomes in the page.
-_INK, _FAINT = "#010101", "#020202"
-_SERIES = tuple(f"#0{number}0{number}0{number}" for number in range(3, 9))
-_BECOMES = {
-    _INK: "var(--ink)",
-    _FAINT: "var(--line)",
-    **{colour: f"var(--series-{number})" for number, colour in enumerate(_SERIES)},
-}
-_STYLE = {
-    "svg.hashsalt": "report",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.parse_math": False,  # names of levels are no formulas
-    "text.color": _INK,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": _FAINT,
-}
+WIDTH, HEIGHT = 460, 290
+_LEFT, _RIGHT, _TOP, _FOOT = 56, 8, 12, 48
+_TICKS = 6
+Pair = Callable[[AccuracyLine], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The median at (x, y), and up to where the line to the 95th percentile goes."""
+
+    series: int
+    x: float
+    y: float
+    top: float
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture, and what it shows in words."""
+    """A picture, and what it shows in words.
 
-    svg: str
+    Attributes
+    ----------
+    levels
+        What colours and markers stand for; one empty text where there is one.
+    sizes, ticks
+        Words and place of the classes of counts, number and place of lines across.
+    """
+
+    levels: list[str]
+    marks: list[Mark]
+    sizes: list[tuple[str, float]]
+    ticks: list[tuple[float, float]]
     alternative: str
 
 
-def plots_of(title: str, lines: list[AccuracyLine], prefix: str) -> list[Plot]:
-    """Return the plots of one table: margins, and margins as parts of the count.
-
-    Parameters
-    ----------
-    prefix
-        Begins every id in the pictures, so that no two of a page are the same.
-    """
-    import matplotlib as mpl
-
+def plots_of(title: str, lines: list[AccuracyLine]) -> list[Plot]:
+    """Return the plots of one table: margins, and margins as parts of the count."""
     known = [line for line in lines if line.size is not None and line.median is not None]
+    relative = [line for line in known if line.relative is not None]
     if len(known) < 2:
         return []
-    with mpl.rc_context(_STYLE):
-        made = [
-            _plot(known, f"{prefix}-margin", "margin of error", lambda line: (line.median, line.most), title),
-            _plot(
-                [line for line in known if line.relative is not None],
-                f"{prefix}-relative",
-                "margin in % of the count",
-                lambda line: (100 * (line.relative or 0), 100 * (line.relative_most or 0)),
-                title,
-            ),
-        ]
-    return [plot for plot in made if plot is not None]
+    plots = [_plot(known, "margin of error", lambda line: (line.median or 0, line.p95 or 0), title)]
+    if relative:
+        plots.append(_plot(relative, "margin in % of the count", _percent, title))
+    return plots
 
 
-def _plot(
-    lines: list[AccuracyLine],
-    prefix: str,
-    what: str,
-    pair: Callable[[AccuracyLine], tuple[float | None, float | None]],
-    title: str,
-) -> Plot | None:
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+def _percent(line: AccuracyLine) -> tuple[float, float]:
+    return 100 * (line.relative or 0), 100 * (line.relative_p95 or 0)
 
-    if not lines:
-        return None
-    levels = list(dict.fromkeys(line.level for line in lines))[: len(_MARKERS)]
+
+def _plot(lines: list[AccuracyLine], what: str, pair: Pair, title: str) -> Plot:
+    levels = list(dict.fromkeys(line.level for line in lines))[:MOST_SERIES]
+    lines = [line for line in lines if line.level in levels]
     sizes = [size for size in SIZES if any(line.size == size for line in lines)]
-    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
-    figure.patch.set_visible(False)
-    axes = figure.add_subplot()
-    axes.patch.set_visible(False)
-    ends: list[float] = []
-    for number, level in enumerate(levels):
-        own = [line for line in lines if line.level == level]
-        at = [sizes.index(line.size) + 0.13 * (number - (len(levels) - 1) / 2) for line in own if line.size]
-        low, high = zip(*(pair(line) for line in own), strict=True)
-        ends += [float(each) for each in (*low, *high)]
-        axes.vlines(at, low, high, color=_SERIES[number], linewidth=2)
-        axes.plot(
-            at,
-            low,
-            linestyle="none",
-            marker=_MARKERS[number],
-            markersize=6,
-            color=_SERIES[number],
-            label=level,
-        )
-    if min(ends) > 0 and max(ends) > 20 * min(ends):
-        axes.set_yscale("log")
-        axes.set_ylim(min(ends) / 1.6, max(ends) * 1.6)
+    ticks, up = _scale([number for line in lines for number in pair(line)])
+    step = (WIDTH - _LEFT - _RIGHT) / len(sizes)
+    marks = []
+    for line in lines:
+        series = levels.index(line.level)
+        beside = 0.13 * (series - (len(levels) - 1) / 2)
+        x = _LEFT + step * (sizes.index(line.size or SIZES[0]) + 0.5 + beside)
+        marks.append(Mark(series, round(x, 2), *(up(number) for number in pair(line))))
+    places = [(size_words(size), round(_LEFT + step * (at + 0.5), 2)) for at, size in enumerate(sizes)]
+    return Plot(
+        levels,
+        marks,
+        places,
+        [(each, up(each)) for each in ticks],
+        _in_words(lines, levels, what, pair, title),
+    )
+
+
+def _scale(numbers: list[float]) -> tuple[list[float], Callable[[float], float]]:
+    """Return the numbers of the lines across, and where a number stands; by logarithms if they vary much."""
+    low, high = min(numbers), max(numbers)
+    logarithmic = low > 0 and high > 20 * low
+    if logarithmic:
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        every = max(1, -(-(last - first) // _TICKS))
+        ticks = [10.0**power for power in range(first, last + every, every)]
     else:
-        axes.set_ylim(0, 1.12 * max(*ends, 1e-9))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xticks(range(len(sizes)), [size_words(size) for size in sizes])
-    axes.set_xlim(-0.6, len(sizes) - 0.4)
-    axes.set_xlabel("published count")
-    axes.set_ylabel(what)
-    if levels != [""]:
-        figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=9, handletextpad=0.2)
-    return Plot(_for_the_page(figure, prefix), _in_words(lines, levels, what, pair, title))
+        ticks = round_ticks(0.0, max(high, 1e-9))
+    place = math.log10 if logarithmic else float
+    bottom, top = place(ticks[0]), place(ticks[-1])
+
+    def up(number: float) -> float:
+        return round(HEIGHT - _FOOT - (HEIGHT - _TOP - _FOOT) * (place(number) - bottom) / (top - bottom), 2)
+
+    return ticks, up
 
 
-def _in_words(
-    lines: list[AccuracyLine],
-    levels: list[str],
-    what: str,
-    pair: Callable[[AccuracyLine], tuple[float | None, float | None]],
-    title: str,
-) -> str:
+def _in_words(lines: list[AccuracyLine], levels: list[str], what: str, pair: Pair, title: str) -> str:
     """Return what a picture shows, for those who do not see it."""
-    said = []
+    words = []
     for level in levels:
-        own = [line for line in lines if line.level == level and line.size is not None]
         parts = "; ".join(
-            f"counts of {size_words(line.size)}: {short(pair(line)[0])}, up to {short(pair(line)[1])}"
-            for line in own
-            if line.size
+            f"counts of {size_words(line.size)}: {', up to '.join(map(short, pair(line)))}"
+            for line in lines
+            if line.level == level
         )
-        said.append(f"{level}: {parts}" if level else parts)
-    return f"Plot of the median and the 95th percentile of the {what} in {title}. " + ". ".join(said) + "."
-
-
-def _for_the_page(figure: Any, prefix: str) -> str:
-    """Return the picture as an element of the page: its own ids, the page's colours, no fixed size."""
-    written = io.StringIO()
-    figure.savefig(written, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    root = ElementTree.fromstring(written.getvalue())  # noqa: S314 - it was drawn here
-    ElementTree.register_namespace("", _SVG)
-    for child in list(root):
-        if child.tag == f"{{{_SVG}}}metadata":
-            root.remove(child)
-    names = {each.attrib["id"]: f"{prefix}-{at}" for each, at in zip(_with_ids(root), count(), strict=False)}
-    for each in root.iter():
-        for key, value in list(each.attrib.items()):
-            if key == "id":
-                each.attrib[key] = names[value]
-            elif key == _LINK:
-                del each.attrib[key]
-                each.attrib["href"] = f"#{names[value[1:]]}"
-            else:
-                each.attrib[key] = _own(value, names)
-    for key in ("width", "height"):
-        del root.attrib[key]
-    root.attrib.update({"aria-hidden": "true", "focusable": "false"})
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _with_ids(root: ElementTree.Element) -> list[ElementTree.Element]:
-    return [each for each in root.iter() if "id" in each.attrib]
-
-
-def _own(value: str, names: dict[str, str]) -> str:
-    if value.startswith("url(#"):
-        return f"url(#{names[value[5:-1]]})"
-    for drawn, colour in _BECOMES.items():
-        value = value.replace(drawn, colour)
-    return value
+        words.append(f"{level}: {parts}" if level else parts)
+    return f"Plot of the median and the 95th percentile of the {what} in {title}. {'. '.join(words)}."

@@ -16,7 +16,6 @@ MOST_FILES = 60
 _DOCUMENTS = {
     ".cdx.json": "bill of materials (CycloneDX)",
     ".html": "report, for people",
-    ".yaml": "entry for the registry of deployments (YAML)",
     ".json": "JSON",
     ".txt": "text",
 }

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tabularium.tasks.report.opened import names_of
-from tabularium.tasks.report.order_statistics import OrderStatistics
-from tabularium.tasks.report.released_cells import Part, ReleasedCells
+from tabularium.tasks.report.released_cells import ReleasedCells
 
 READ_AS = {
     "exact": (
@@ -71,42 +67,26 @@ class Example:
         return self.count + self.margin
 
 
-class MiddleMargin:
-    """What finds a cell that is neither the surest nor the least sure: of those above zero, the middle one.
+_MIDDLE = """
+    with fit as materialized (
+        select row, number, margin, margin <= number / 2 as telling
+        from cells where margin > 0 and number > 0
+    ), middle as (
+        select quantile_disc(margin, 0.5) filter (telling) as telling, quantile_disc(margin, 0.5) as margin
+        from fit
+    )
+    select row, number, fit.margin from fit, middle
+    where fit.margin = coalesce(middle.telling, middle.margin) and (fit.telling or middle.telling is null)
+    order by row limit 1"""
 
-    Cells are ordered by margin; where several have the same, the first in the table is taken. It is seen part
-    by part (:class:`tabularium.tasks.report.released_cells.Look`).
+
+def worked_example(name: str, cells: ReleasedCells, method: str) -> Example | None:
+    """Return a cell that is neither the surest nor the least sure; None where none has a margin above zero.
+
+    Of those above zero it is the middle one by margin, and of several the first in the table; those with a
+    margin of no more than half the count go first.
     """
-
-    def __init__(self) -> None:
-        self._fit, self._telling = OrderStatistics(0.5), OrderStatistics(0.5)
-
-    def see(self, part: Part) -> None:
-        """See one part."""
-        for middle, telling in ((self._fit, False), (self._telling, True)):
-            if middle.found is None:
-                middle.see(part.margins[_chosen(part, telling=telling)])
-
-    def again(self) -> bool:
-        """Whether all parts must go by once more."""
-        return any([self._fit.again(), self._telling.again()])
-
-    def example(self, name: str, cells: ReleasedCells, method: str) -> Example | None:
-        """Return the cell once all is seen; None where no cell has a margin above zero."""
-        telling = self._telling.found is not None
-        middle = self._telling.found or self._fit.found
-        if middle is None:
-            return None
-        for part in cells.parts():
-            found = np.flatnonzero(_chosen(part, telling=telling) & (part.margins == middle[0]))
-            if len(found):
-                node, cell = cells.cell_of(part.first + int(found[0]))
-                count, margin = float(part.counts[found[0]]), float(part.margins[found[0]])
-                return Example(name, list(names_of(cells.layout, node, cell)), count, margin, method)
-        return None
-
-
-def _chosen(part: Part, *, telling: bool) -> NDArray[np.bool_]:
-    """Return the cells above zero that have a margin; ``telling``: of no more than half the count."""
-    fit = np.isfinite(part.margins) & (part.margins > 0) & (part.counts > 0)
-    return fit & (part.margins <= part.counts / 2) if telling else fit
+    for row, count, margin in cells.ask(_MIDDLE):
+        node, cell = cells.cell_of(row)
+        return Example(name, list(names_of(cells.layout, node, cell)), count, margin, method)
+    return None

@@ -11,8 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.publish.documents import DOCUMENTS, without_documents
-from tabularium.tasks.report.registry_entry import registry_entry
+from tabularium.tasks.publish.documents import DOCUMENTS
 from tabularium.tasks.publish.formats.base import formats_of
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
@@ -26,7 +25,6 @@ from tabularium.validations.spec.publication_formats import FORMATS, files_of
 _GROUP, _DOCUMENTS = "Certificate", "Documents"
 EXCEPTIONS = "rounding_exceptions.txt"
 _PROGRAM = "tabularium-dp"
-_REGISTRY = "registry.yaml"
 _BEGINS = {".html": b"<!doctype html>", ".xml": b"<?xml "}
 """Ending of a document -> how it begins; every other is JSON."""
 
@@ -101,17 +99,6 @@ def _of_this_release(subject: Subject) -> str:
     return f"{len(there)} documents"
 
 
-def _registry(subject: Subject) -> str:
-    """The entry for the registry is made of the certificate alone, and of whether it is the first release."""
-    made, told = subject.certificate.software.get(_PROGRAM), without_documents(subject.certificate)
-    if made != metadata.version(_PROGRAM):
-        raise CouldNot(f"the version that wrote it: install {_PROGRAM} {made}")
-    found = subject.read(_REGISTRY)
-    if all(registry_entry(subject.folder, told, last) != found for last in (None, subject.folder)):
-        raise Failed(f"{_REGISTRY} is not what the certificate gives")
-    return ""
-
-
 def text_of(value: Any) -> str:
     """Return a value in the one way of writing it, to compare it with another."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
@@ -123,5 +110,4 @@ CHECKS = (
     Check(_GROUP, "it names the files that such a release has, and no others", _names),
     Check(_GROUP, "it fits itself: what follows from spec, transcript and digests is what it says", _itself),
     Check(_DOCUMENTS, "they are of the kinds that their names say, and of this release", _of_this_release),
-    Check(_DOCUMENTS, "the entry for the registry says what the certificate says", _registry),
 )

@@ -7,7 +7,7 @@ name is that of the format and whose value is the class.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
@@ -69,12 +69,15 @@ class PublicationFormat:
         Every kind of file that it may write, that of a table's rows first.
     complete
         Whether every row and column is in its files exactly, so that all readers can do with it alone.
+    seekable
+        Whether rows can be read without those before them.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     kinds: ClassVar[tuple[FileKind, ...]]
     complete: ClassVar[bool] = False
+    seekable: ClassVar[bool] = False
 
     def files(self, spec: ReleaseSpec) -> set[str]:
         """Return the names of the files that it writes in a release of this spec."""
@@ -169,6 +172,15 @@ def _sound() -> Iterator[PublicationFormat]:
 def complete_formats() -> list[str]:
     """Return the names of formats of which a release needs one."""
     return [each.name for each in _sound() if each.complete]
+
+
+def read_first(names: Collection[str]) -> list[PublicationFormat]:
+    """Return the complete formats among these, the one that numbers are read from first.
+
+    That is one in which any rows can be read, if there is one; else the first that is registered.
+    """
+    known = [FORMATS[name] for name in FORMATS if name in names]
+    return sorted((each for each in known if each.complete), key=lambda each: not each.seekable)
 
 
 def files_of(spec: ReleaseSpec) -> set[str]:

@@ -31,7 +31,7 @@ from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FORMATS, PublicationFormat, files_of
+from tabularium.validations.spec.publication_formats import FORMATS, PublicationFormat, files_of, read_first
 
 Tables = Mapping[str, PublishedTable]
 """Name -> table or histogram, in the order of the spec."""
@@ -45,8 +45,6 @@ class TableFormat(PublicationFormat):
 
     Attributes
     ----------
-    seekable
-        Whether rows can be read without those before them.
     exact
         Whether numbers that are not whole keep every digit.
     last
@@ -56,7 +54,6 @@ class TableFormat(PublicationFormat):
         check (`check_files`); empty where there is none.
     """
 
-    seekable: ClassVar[bool] = False
     exact: ClassVar[bool] = True
     last: ClassVar[bool] = False
     same: ClassVar[str] = ""
@@ -133,6 +130,21 @@ class TableFormat(PublicationFormat):
         finalize(found, file.close)
         return found
 
+    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
+        """Return columns of codes, as text, and one of numbers, of a file that any release may have written.
+
+        Parameters
+        ----------
+        most
+            How many rows it may have.
+
+        Raises
+        ------
+        Unreadable, OSError, pyarrow.ArrowException, KeyError
+            It holds no such columns.
+        """
+        raise NotImplementedError
+
     def most_rows(self, folder: Path, name: str) -> int | None:
         """Return how many rows a table may have by the size of its file; None where that does not tell."""
         return None
@@ -167,14 +179,8 @@ def formats_of(spec: ReleaseSpec) -> list[TableFormat]:
 
 
 def first_format(spec: ReleaseSpec) -> TableFormat:
-    """Return the format that the others are compared with."""
-    return next(each for each in formats_of(spec) if each.complete)
-
-
-def reading_format(spec: ReleaseSpec) -> TableFormat:
-    """Return the format that is read for numbers: one in which any rows can be read, if there is one."""
-    complete = [each for each in formats_of(spec) if each.complete]
-    return next((each for each in complete if each.seekable), complete[0])
+    """Return the format that numbers are read from, and that the others are compared with."""
+    return cast(TableFormat, read_first(spec.publication.formats)[0])
 
 
 def write_formats(
