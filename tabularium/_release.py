@@ -14,7 +14,7 @@ from tabularium._shown import Shown
 from tabularium._table import AnswerSource, Table
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.report.wording import several
-from tabularium.validations.redaction import os_errors_as
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -239,6 +239,7 @@ class Release(Mapping[str, Table], Shown):
             text, answer, self.certificate.tables[answer.table].counted, is_rehearsal=self.is_rehearsal
         )
 
+    @bare_errors
     def report(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
         """Write the page for people anew: what was published, how sure it is, and what it cost.
 
@@ -268,6 +269,7 @@ class Release(Mapping[str, Table], Shown):
             before = None if last is None else last.folder
             place.write_bytes(report(self.folder, told, before, compared_with=self._compared_with(last)))
 
+    @bare_errors
     def registry_entry(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
         """Write an entry for OpenDP's Differential Privacy Deployments Registry, from the certificate.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabularium._shown import Shown
 from tabularium.mechanisms.errors import InputError
+from tabularium.validations.redaction import bare_errors
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -94,6 +95,7 @@ class Verdict(Shown):
         return found[found["outcome"] != "checked"]
 
 
+@bare_errors
 def verify(
     folder: str | os.PathLike[str],
     *,
@@ -128,5 +130,4 @@ def verify(
         found = [(subject, list(verify_release(subject))) for subject in subjects]
         return Verdict(found, verify_series(subjects, books) if since else [])
     except Unrecognised as error:
-        failure = NotARelease(str(error))
-    raise failure
+        raise NotARelease(str(error)) from None

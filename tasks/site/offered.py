@@ -28,6 +28,7 @@ from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.certificate.value_kinds import Line, ReleaseId, Sha256, Time
 from tabularium.validations.public_files import Unreadable, open_plain
+from tabularium.validations.redaction import bare_errors, os_errors_as
 from tabularium.validations.spec.kinds import PeriodName, ProductName
 from tabularium.validations.spec.model import ReleaseSpec
 
@@ -124,6 +125,7 @@ class _Unfit(Exception):
     """Why something cannot be shown."""
 
 
+@bare_errors
 def shelf(folder: Path, products: Collection[str] | None = None) -> Shelf:
     """Read all releases of a folder that holds ``PRODUCT/PERIOD/RELEASE``, or those of some products.
 
@@ -133,28 +135,24 @@ def shelf(folder: Path, products: Collection[str] | None = None) -> Shelf:
         The folder cannot be read, or no release lies in it that can.
     """
     found = Shelf()
-    try:
+    with os_errors_as(InputError, "cannot be read ({reason})", where=folder, hint="name a folder"):
         for product in _folders(folder):
             if products is not None and product.name not in products:
                 continue
             shown = product_in(product, found.not_shown)
             if shown is not None:
                 found.products.append(shown)
-    except OSError as error:
-        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), hint="name a folder")
-    else:
-        if found.products:
-            found.products.sort(key=lambda each: (each.title.casefold(), each.name))
-            return found
+    if not found.products:
         first = (
             f"; the first of {len(found.not_shown)}: {_line(found.not_shown[0])}" if found.not_shown else ""
         )
-        failure = InputError(
+        raise InputError(
             f"holds no release that can be shown{first}",
             where=str(folder),
             hint="name the folder that holds PRODUCT/PERIOD/RELEASE",
         )
-    raise failure
+    found.products.sort(key=lambda each: (each.title.casefold(), each.name))
+    return found
 
 
 def product_in(folder: Path, not_shown: list[NotShown]) -> Product | None:
