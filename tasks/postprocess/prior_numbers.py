@@ -6,7 +6,6 @@ Cells are found by the codes of their dimensions, not by their place: lists may 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +18,6 @@ from tabularium.tasks.public_folder import LONGEST_ROW, sha256_of
 from tabularium.validations.domains.prior_tables import PriorTable
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
 from tabularium.validations.spec.publication_formats import FORMATS
-
-if TYPE_CHECKING:
-    from tabularium.tasks.publish.formats.base import TableFormat
 
 _FEW_ROWS, _TIMES = 1 << 20, 16
 MOST_COUNTED = 1 << 53
@@ -80,8 +76,7 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
 def _rows(prior: PriorTable, layout: Layout, most: int) -> pa.Table:
     """Read the columns that tell a cell, and its count."""
     names = [*([] if layout.along is None else ["level"]), *layout.table.dimensions]
-    kind = cast("TableFormat", FORMATS[prior.format])
-    return kind.read_codes(prior.folder / prior.file, names, "count", most)
+    return FORMATS[prior.format].read_codes(prior.folder / prior.file, names, "count", most)
 
 
 def _places(rows: pa.Table, layout: Layout, nodes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,13 +11,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.spec.draft import RESERVED, Draft
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 GROUP = "tabularium.formats"
 _CLASSES = {
@@ -94,6 +98,21 @@ class PublicationFormat:
     def advice(self, spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Iterator[str]:
         """Yield what is allowed and may not be intended, a line each."""
         yield from ()
+
+    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
+        """Return columns of codes, as text, and one of numbers, of a file that any release may have written.
+
+        Parameters
+        ----------
+        most
+            How many rows it may have.
+
+        Raises
+        ------
+        Unreadable, OSError, pyarrow.ArrowException, KeyError
+            It holds no such columns.
+        """
+        raise NotImplementedError
 
 
 class _Formats(Mapping[str, PublicationFormat]):

@@ -130,21 +130,6 @@ class TableFormat(PublicationFormat):
         finalize(found, file.close)
         return found
 
-    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
-        """Return columns of codes, as text, and one of numbers, of a file that any release may have written.
-
-        Parameters
-        ----------
-        most
-            How many rows it may have.
-
-        Raises
-        ------
-        Unreadable, OSError, pyarrow.ArrowException, KeyError
-            It holds no such columns.
-        """
-        raise NotImplementedError
-
     def most_rows(self, folder: Path, name: str) -> int | None:
         """Return how many rows a table may have by the size of its file; None where that does not tell."""
         return None
