@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.tasks.report.opened import Level
-from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.released_cells import Level, ReleasedCells
 from tabularium.tasks.report.wording import whole
 
 MOST_ROWS = 30

@@ -15,8 +15,7 @@ from tabularium.tasks.report.accuracy_plots import Plot, plots_of
 from tabularium.tasks.report.cells_chart import Chart
 from tabularium.tasks.report.downloads import downloads
 from tabularium.tasks.report.moved_by_postprocessing import MovedLine, moved_in
-from tabularium.tasks.report.opened import MOST_TABLES, opened
-from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.released_cells import MOST_TABLES, ReleasedCells, opened
 from tabularium.tasks.report.since_last_period import (
     ComparedMeasure,
     ComparedTable,

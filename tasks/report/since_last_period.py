@@ -22,8 +22,7 @@ from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import ROWS
 from tabularium.tasks.publish.read_release import Released
-from tabularium.tasks.report.opened import in_words
-from tabularium.tasks.report.released_cells import Floats, ReleasedCells, ask
+from tabularium.tasks.report.released_cells import Floats, ReleasedCells, ask, in_words
 from tabularium.tasks.report.wording import listed
 from tabularium.validations.derivation.derived_columns import tested_by
 from tabularium.validations.derivation.derived_parts import Derivation

@@ -8,8 +8,7 @@ import numpy as np
 
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.cells_chart import Chart, chart_of
-from tabularium.tasks.report.opened import names_of
-from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.released_cells import ReleasedCells, names_of
 from tabularium.validations.certificate import Measure
 from tabularium.validations.spec.parts.column_part import Column
 from tabularium.validations.spec.parts.table_parts import Histogram, Table

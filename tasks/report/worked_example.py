@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tabularium.tasks.report.opened import names_of
-from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.released_cells import ReleasedCells, names_of
 
 READ_AS = {
     "exact": (
