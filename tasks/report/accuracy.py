@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
+from tabularium.tasks.report.cells_chart import MOST_SERIES, round_ticks
 from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.wording import short, size_words
 from tabularium.validations.certificate import Measure, Table
 
 _BY_SIZE = """
@@ -114,3 +117,113 @@ def measure_accuracy(cells: ReleasedCells, about: Measure) -> list[MeasureLine]:
 
 def _both(found: Iterable[float] | None) -> Iterable[float | None]:
     return found or (None, None)
+
+
+# JOINED accuracy_plots.py
+# Plots of margins by size and level, as the page draws them: one mark for each line of the table beside it.
+#
+# Levels are told apart by colour (Okabe and Ito's, which colour-blind readers tell apart), marker and place.
+
+WIDTH, HEIGHT = 460, 290
+_LEFT, _RIGHT, _TOP, _FOOT = 56, 8, 12, 48
+_TICKS = 6
+Pair = Callable[[AccuracyLine], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The median at (x, y), and up to where the line to the 95th percentile goes."""
+
+    series: int
+    x: float
+    y: float
+    top: float
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture, and what it shows in words.
+
+    Attributes
+    ----------
+    levels
+        What colours and markers stand for; one empty text where there is one.
+    sizes, ticks
+        Words and place of the classes of counts, number and place of lines across.
+    """
+
+    levels: list[str]
+    marks: list[Mark]
+    sizes: list[tuple[str, float]]
+    ticks: list[tuple[float, float]]
+    alternative: str
+
+
+def plots_of(title: str, lines: list[AccuracyLine]) -> list[Plot]:
+    """Return the plots of one table: margins, and margins as parts of the count."""
+    known = [line for line in lines if line.size is not None and line.median is not None]
+    relative = [line for line in known if line.relative is not None]
+    if len(known) < 2:
+        return []
+    plots = [_plot(known, "margin of error", lambda line: (line.median or 0, line.p95 or 0), title)]
+    if relative:
+        plots.append(_plot(relative, "margin in % of the count", _percent, title))
+    return plots
+
+
+def _percent(line: AccuracyLine) -> tuple[float, float]:
+    return 100 * (line.relative or 0), 100 * (line.relative_p95 or 0)
+
+
+def _plot(lines: list[AccuracyLine], what: str, pair: Pair, title: str) -> Plot:
+    levels = list(dict.fromkeys(line.level for line in lines))[:MOST_SERIES]
+    lines = [line for line in lines if line.level in levels]
+    sizes = [size for size in SIZES if any(line.size == size for line in lines)]
+    ticks, up = _scale([number for line in lines for number in pair(line)])
+    step = (WIDTH - _LEFT - _RIGHT) / len(sizes)
+    marks = []
+    for line in lines:
+        series = levels.index(line.level)
+        beside = 0.13 * (series - (len(levels) - 1) / 2)
+        x = _LEFT + step * (sizes.index(line.size or SIZES[0]) + 0.5 + beside)
+        marks.append(Mark(series, round(x, 2), *(up(number) for number in pair(line))))
+    places = [(size_words(size), round(_LEFT + step * (at + 0.5), 2)) for at, size in enumerate(sizes)]
+    return Plot(
+        levels,
+        marks,
+        places,
+        [(each, up(each)) for each in ticks],
+        _in_words(lines, levels, what, pair, title),
+    )
+
+
+def _scale(numbers: list[float]) -> tuple[list[float], Callable[[float], float]]:
+    """Return the numbers of the lines across, and where a number stands; by logarithms if they vary much."""
+    low, high = min(numbers), max(numbers)
+    logarithmic = low > 0 and high > 20 * low
+    if logarithmic:
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        every = max(1, -(-(last - first) // _TICKS))
+        ticks = [10.0**power for power in range(first, last + every, every)]
+    else:
+        ticks = round_ticks(0.0, max(high, 1e-9))
+    place = math.log10 if logarithmic else float
+    bottom, top = place(ticks[0]), place(ticks[-1])
+
+    def up(number: float) -> float:
+        return round(HEIGHT - _FOOT - (HEIGHT - _TOP - _FOOT) * (place(number) - bottom) / (top - bottom), 2)
+
+    return ticks, up
+
+
+def _in_words(lines: list[AccuracyLine], levels: list[str], what: str, pair: Pair, title: str) -> str:
+    """Return what a picture shows, for those who do not see it."""
+    words = []
+    for level in levels:
+        parts = "; ".join(
+            f"counts of {size_words(line.size)}: {', up to '.join(map(short, pair(line)))}"
+            for line in lines
+            if line.level == level
+        )
+        words.append(f"{level}: {parts}" if level else parts)
+    return f"Plot of the median and the 95th percentile of the {what} in {title}. {'. '.join(words)}."

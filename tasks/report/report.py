@@ -10,8 +10,14 @@ from pathlib import Path
 from tabularium.tasks.publish.data_dictionary import quality_in_words
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report import wording
-from tabularium.tasks.report.accuracy import AccuracyLine, MeasureLine, accuracy, measure_accuracy
-from tabularium.tasks.report.accuracy_plots import Plot, plots_of
+from tabularium.tasks.report.accuracy import (
+    AccuracyLine,
+    MeasureLine,
+    Plot,
+    accuracy,
+    measure_accuracy,
+    plots_of,
+)
 from tabularium.tasks.report.cells_chart import Chart
 from tabularium.tasks.report.downloads import downloads
 from tabularium.tasks.report.moved_by_postprocessing import MovedLine, moved_in
