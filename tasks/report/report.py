@@ -19,7 +19,6 @@ from tabularium.tasks.report.accuracy import (
     plots_of,
 )
 from tabularium.tasks.report.cells_chart import Chart
-from tabularium.tasks.report.downloads import downloads
 from tabularium.tasks.report.moved_by_postprocessing import MovedLine, moved_in
 from tabularium.tasks.report.released_cells import MOST_TABLES, ReleasedCells, opened
 from tabularium.tasks.report.since_last_period import (
@@ -30,8 +29,16 @@ from tabularium.tasks.report.since_last_period import (
     last_of,
 )
 from tabularium.tasks.report.templates import templates
-from tabularium.tasks.report.what_was_published import TableShown, charts, shown, titled
-from tabularium.tasks.report.worked_example import READ_AS, Example, worked_example
+from tabularium.tasks.report.what_was_published import (
+    READ_AS,
+    Example,
+    TableShown,
+    charts,
+    downloads,
+    shown,
+    titled,
+    worked_example,
+)
 from tabularium.validations.certificate import Certificate
 
 LARGEST_PAGE = 1_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.mechanisms.errors import InputError, PublicationError
-from tabularium.tasks.report.downloads import downloads
+from tabularium.tasks.report.what_was_published import downloads
 from tabularium.tasks.verify.findings import Finding
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
