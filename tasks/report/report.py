@@ -28,7 +28,6 @@ from tabularium.tasks.report.since_last_period import (
     compared_measures,
     last_of,
 )
-from tabularium.tasks.report.templates import templates
 from tabularium.tasks.report.what_was_published import (
     READ_AS,
     Example,
@@ -39,6 +38,7 @@ from tabularium.tasks.report.what_was_published import (
     titled,
     worked_example,
 )
+from tabularium.tasks.report.wording import templates
 from tabularium.validations.certificate import Certificate
 
 LARGEST_PAGE = 1_000_000

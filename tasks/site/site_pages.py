@@ -16,8 +16,8 @@ from tabularium.tasks.public_folder import sha256_of
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.cells_chart import Chart
 from tabularium.tasks.report.released_cells import ReleasedCells
-from tabularium.tasks.report.templates import templates
 from tabularium.tasks.report.what_was_published import Download, TableShown, charts, downloads, shown
+from tabularium.tasks.report.wording import templates
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.site.account_course import courses, entities
 from tabularium.tasks.site.offered import Offered, Shelf
