@@ -28,7 +28,8 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.tasks.publish import bill_of_materials
-from tabularium.tasks.publish.certificate import certifying, draws, installed_code
+from tabularium.tasks.publish.certificate import certifying, installed_code
+from tabularium.tasks.publish.certificate import spending as draws
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime import home
 from tabularium.tasks.sign import sign_release

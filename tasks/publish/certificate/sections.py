@@ -15,11 +15,12 @@ from tabularium.tasks.publish.certificate.declared import (
     tuning,
     validation,
 )
-from tabularium.tasks.publish.certificate.draws import audited, measured
 from tabularium.tasks.publish.certificate.spending import (
     allocation,
+    audited,
     composition,
     conversion,
+    measured,
     own_amount,
     rests_on,
     whole,

@@ -13,9 +13,14 @@ import yaml
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.tasks.publish.certificate.declared import domains, postprocessing, tuning, validation
-from tabularium.tasks.publish.certificate.draws import audited, measured
 from tabularium.tasks.publish.certificate.sections import SIDE_CHANNELS, randomness, security
-from tabularium.tasks.publish.certificate.spending import allocation, composition, conversion
+from tabularium.tasks.publish.certificate.spending import (
+    allocation,
+    audited,
+    composition,
+    conversion,
+    measured,
+)
 from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.validations.certificate import AtDelta, Certificate, Cumulative, Fact, Unit
 from tabularium.validations.spec.load import published
