@@ -44,7 +44,7 @@ from tabularium.tasks.publish.certificate import Contents, certificate
 from tabularium.tasks.publish.documents import altered_document, without_documents, write_documents
 from tabularium.tasks.publish.draft_folder import target_folder
 from tabularium.tasks.publish.formats.base import write_formats
-from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.frames import Frame, rows_into_parquet, run_parallel
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tabularium.tasks.publish.priors import copy_prior
 from tabularium.tasks.publish.published_tables import (
@@ -59,8 +59,6 @@ from tabularium.tasks.publish.release_folder import (
     files_in,
     new_folder,
 )
-from tabularium.tasks.publish.row_writers import rows_into_parquet
-from tabularium.tasks.publish.run_parallel import run_parallel
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.published_digits import all_in_digits
 from tabularium.tasks.published_heads import StampedHead, leave_head

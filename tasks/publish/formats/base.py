@@ -23,10 +23,8 @@ import pyarrow.parquet
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.frames import Shape
+from tabularium.tasks.publish.frames import RowWriter, Shape, WriteRows, threads
 from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
-from tabularium.tasks.publish.row_writers import RowWriter, WriteRows
-from tabularium.tasks.publish.run_parallel import threads
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec

@@ -28,9 +28,8 @@ from tabularium.tasks.publish.data_dictionary import (
     title_of_release,
 )
 from tabularium.tasks.publish.formats.base import TableFormat, Tables
-from tabularium.tasks.publish.frames import Shape
+from tabularium.tasks.publish.frames import RowWriter, Shape, rows_into_csv
 from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.row_writers import RowWriter, rows_into_csv
 from tabularium.validations.domains.csv_code_lists import LANGUAGE
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.sdmx_code_lists import published_name

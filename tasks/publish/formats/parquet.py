@@ -17,9 +17,8 @@ from tabularium.tasks.publish.data_dictionary import (
     title_of_release,
 )
 from tabularium.tasks.publish.formats.base import TableFormat
-from tabularium.tasks.publish.frames import Shape
+from tabularium.tasks.publish.frames import RowWriter, Shape, rows_into_parquet
 from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.row_writers import RowWriter, rows_into_parquet
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.publication_formats import FileKind
 
