@@ -30,8 +30,7 @@ from tabularium.tasks.publish.data_dictionary import (
 )
 from tabularium.tasks.publish.formats.base import TableFormat
 from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, crossed
-from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.quality import FLAGS
+from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
 from tabularium.validations.spec.draft import Draft
