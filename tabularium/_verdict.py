@@ -14,8 +14,7 @@ from tabularium.validations.redaction import bare_errors
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from tabularium.tasks.verify.findings import Finding
-    from tabularium.tasks.verify.subject import Subject
+    from tabularium.tasks.verify.subject import Finding, Subject
 
 
 class NotARelease(InputError):

@@ -25,9 +25,8 @@ from tabularium.tasks.publish.measurement_files import FOLDER, indexed
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import readable
 from tabularium.tasks.runtime.run import without_data
-from tabularium.tasks.verify.findings import CouldNot, Failed
 from tabularium.tasks.verify.remaking import parts_in
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import CouldNot, Failed, Subject
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.measures.array_owners import array_of
 

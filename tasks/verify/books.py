@@ -13,8 +13,7 @@ from tabularium.ledger.records import Reservation
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.publish.verify_certificate import head_in
 from tabularium.tasks.sign.judge_statement import PublishedUnder, published_under
-from tabularium.tasks.verify.findings import CouldNot, Failed
-from tabularium.tasks.verify.subject import STATEMENT, Subject, failing
+from tabularium.tasks.verify.subject import STATEMENT, CouldNot, Failed, Subject, failing
 from tabularium.validations.certificate import Certificate
 from tabularium.validations.public_files import open_plain
 

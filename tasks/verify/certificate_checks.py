@@ -15,8 +15,7 @@ from tabularium.tasks.publish.documents import DOCUMENTS
 from tabularium.tasks.publish.formats.base import formats_of
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Check, CouldNot, Failed, Subject
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
 from tabularium.validations.spec.load import spec_digest

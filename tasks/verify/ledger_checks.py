@@ -6,8 +6,7 @@ from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.verify.books import books_of, gathered
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Check, CouldNot, Failed, Subject
 from tabularium.validations.certificate import CERTIFICATE
 
 _GROUP = "Ledger"

@@ -15,9 +15,8 @@ from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
 from tabularium.tasks.publish.certificate.spending import own_amount
 from tabularium.tasks.publish.guarantee import FIXED_PLANS
 from tabularium.tasks.verify.certificate_checks import text_of
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed
 from tabularium.tasks.verify.remaking import described_in, transcript_of
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Check, CouldNot, Failed, Subject
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import Tally
 from tabularium.validations.spec.parts.table_parts import Table

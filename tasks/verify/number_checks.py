@@ -20,7 +20,6 @@ from tabularium.tasks.publish.measurement_files import FOLDER
 from tabularium.tasks.publish.published_tables import frame_of, histogram_table
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.certificate_checks import EXCEPTIONS
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed
 from tabularium.tasks.verify.published_rows import (
     numbers_of,
     read_rows,
@@ -28,7 +27,7 @@ from tabularium.tasks.verify.published_rows import (
     see_rows,
 )
 from tabularium.tasks.verify.remaking import described_in, remade
-from tabularium.tasks.verify.subject import Subject, failing
+from tabularium.tasks.verify.subject import Check, CouldNot, Failed, Subject, failing
 from tabularium.validations.spec.measures.array_owners import array_of
 
 _GROUP = "Tables"

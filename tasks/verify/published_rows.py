@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from tabularium.tasks.public_tables import longest_text
 from tabularium.tasks.publish.formats.base import first_format, known_rows
 from tabularium.tasks.publish.frames import Shape
-from tabularium.tasks.verify.findings import Failed
-from tabularium.tasks.verify.subject import Subject, failing
+from tabularium.tasks.verify.subject import Failed, Subject, failing
 
 _LONGEST_FLAG = 100  # bytes
 

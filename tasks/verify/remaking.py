@@ -38,8 +38,7 @@ from tabularium.tasks.public_tables import open_parquet
 from tabularium.tasks.publish.measurement_files import FOLDER, MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.run import without_data
-from tabularium.tasks.verify.findings import CouldNot, Failed
-from tabularium.tasks.verify.subject import Subject, failing
+from tabularium.tasks.verify.subject import CouldNot, Failed, Subject, failing
 from tabularium.validations.spec.checks.histogram_checks import MECHANISM
 from tabularium.validations.spec.model import ReleaseSpec
 

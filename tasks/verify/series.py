@@ -9,8 +9,7 @@ from pathlib import Path
 from tabularium.ledger import Head
 from tabularium.tasks.publish.certificate.sections import public_digests
 from tabularium.tasks.publish.verify_certificate import differences, head_in
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed, Finding
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Check, CouldNot, Failed, Finding, Subject
 from tabularium.tasks.verify.verify_release import looked
 from tabularium.validations.certificate import RestsOn
 from tabularium.validations.spec.load import measurement_plan

@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tabularium.mechanisms.errors import PublicationError, TabulariumError
 from tabularium.tasks import public_folder
 from tabularium.tasks.public_tables import MOST_CELLS
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.read_release import Released, TooManyCells
-from tabularium.tasks.verify.findings import CouldNot, Failed
 from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
 
@@ -178,3 +177,61 @@ class Subject:
             ) from None
         except PublicationError as error:
             raise Failed(error.what) from None
+
+
+# JOINED findings.py
+# What a check comes to: it was made, it could not be made, or it found something wrong.
+
+Outcome = Literal["checked", "unchecked", "failed"]
+
+
+class Failed(Exception):
+    """Something is not what the release says; the text is one line."""
+
+
+class CouldNot(Exception):
+    """A check could not be made; the text says what would be needed for it."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is looked at.
+
+    Attributes
+    ----------
+    group
+        Under which heading it is told.
+    what
+        What is checked, as a statement that holds or does not.
+    look
+        Takes the release (:mod:`tabularium.tasks.verify.subject`) and returns a remark, often an empty one;
+        raises ``Failed`` or ``CouldNot``. Whatever else it raises, of a folder that nobody vouches for, is a
+        failure as well.
+    """
+
+    group: str
+    what: str
+    look: Callable[[Any], str | None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check came to.
+
+    Attributes
+    ----------
+    said
+        A remark; what would be needed; or what is wrong.
+    not_installed
+        Whether it was not made for want of a library.
+    """
+
+    group: str
+    what: str
+    outcome: Outcome
+    said: str = ""
+    not_installed: bool = False
+
+    def as_dict(self) -> dict[str, str]:
+        """Return JSON-able values."""
+        return {"group": self.group, "what": self.what, "outcome": self.outcome, "said": self.said}

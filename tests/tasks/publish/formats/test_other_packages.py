@@ -10,8 +10,7 @@ import pytest
 
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.report.what_was_published import downloads
-from tabularium.tasks.verify.findings import Finding
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Finding, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.certificate import Certificate
 from tabularium.validations.spec import publication_formats
