@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.sign.judge_statement import ABSENT, NO_EXPORT, Judgement, judge_statement
-from tabularium.tasks.verify.books import books_of
+from tabularium.tasks.verify.ledger_checks import books_of
 from tabularium.tasks.verify.subject import STATEMENT, Check, CouldNot, Failed, Subject, failing
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import MIB, open_plain
