@@ -23,7 +23,7 @@ from tabularium.tasks.verify import (
     noise_checks,
     number_checks,
 )
-from tabularium.tasks.verify.published_rows import numbers_of, rows_in_parts, see_numbers, see_rows
+from tabularium.tasks.verify.number_checks import numbers_of, rows_in_parts, see_numbers, see_rows
 from tabularium.tasks.verify.subject import Check, CouldNot, Failed, Finding, NotARelease, Subject, failing
 from tabularium.validations.spec.publication_formats import FORMATS
 
