@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tabularium.mechanisms.queries.grammar import Query
     from tabularium.mechanisms.queries.measures import SizeHistogram
     from tabularium.tasks.publish.read_release import Released
-    from tabularium.tasks.query.cell_totals import Codes
+    from tabularium.tasks.query.query_release import Codes
     from tabularium.validations.certificate import Certificate, MadeUp
 
 
@@ -204,8 +204,7 @@ class Release(Mapping[str, Table], Shown):
         self, name: str, codes: Codes, *, confidence: float | None, source: AnswerSource | None
     ) -> Answer:
         from tabularium.tasks.publish.release_folder import well_formed
-        from tabularium.tasks.query.cell_totals import total_query
-        from tabularium.tasks.query.query_release import asked_release
+        from tabularium.tasks.query.query_release import asked_release, total_query
 
         if name not in self._released.layouts:
             raise InputError(
