@@ -17,8 +17,7 @@ from tabularium.tasks.public_folder import read, sha256_of
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
 from tabularium.tasks.publish.release_folder import Access, aside_of, make_readable_folder, readable
 from tabularium.tasks.site.offered import NotShown, Offered, Shelf, shelf
-from tabularium.tasks.site.site_catalogue import site_catalogue
-from tabularium.tasks.site.site_pages import name_of, pages, period_page
+from tabularium.tasks.site.site_pages import name_of, pages, period_page, site_catalogue
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.redaction import os_errors_as
