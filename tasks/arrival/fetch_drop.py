@@ -24,8 +24,7 @@ from tabularium.mechanisms.errors import (
 )
 from tabularium.tasks.arrival import kept_digests
 from tabularium.tasks.arrival.claims import Claims, Drop
-from tabularium.tasks.arrival.inbox_limits import has_room
-from tabularium.tasks.arrival.inboxes import Inbox, inbox_of
+from tabularium.tasks.arrival.inboxes import Inbox, has_room, inbox_of
 from tabularium.tasks.arrival.manifest import DropRefused, NamedFile
 from tabularium.tasks.arrival.places import Place, opened
 from tabularium.tasks.runtime.run import Run, drop_of

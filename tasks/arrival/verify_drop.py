@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from typing import IO
 
-from tabularium.tasks.arrival.inbox_limits import InboxLimits
+from tabularium.tasks.arrival.inboxes import InboxLimits
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, NamedFile, read_manifest
 from tabularium.tasks.arrival.places import Place, Seen, quoted
 from tabularium.validations.redaction import note_data_opened

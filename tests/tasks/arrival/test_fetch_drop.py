@@ -99,7 +99,7 @@ def test_it_has_to_fit_on_the_disk(
     arrived: tuple[Home, Inbox, Drop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, inbox, drop = arrived
-    monkeypatch.setattr("tabularium.tasks.arrival.inbox_limits._SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr("tabularium.tasks.arrival.inboxes._SPARE_BYTES", 1 << 60)
     with pytest.raises(DataRefused, match="does not fit"):  # which a flow tells at home alone
         fetched(home, inbox, drop)
 
