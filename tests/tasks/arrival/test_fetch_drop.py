@@ -14,8 +14,8 @@ from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import DataRefused, InputError, InputMissing, LedgerError
 from tabularium.tasks.arrival import drop_runs, inboxes
 from tabularium.tasks.arrival.claims import Drop
-from tabularium.tasks.arrival.fetch_drop import fetch
 from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.arrival.verify_drop import fetch
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request, opened
 from tests.tasks.arrival.drops import TEXT, seen, write_drop, write_inbox
