@@ -27,8 +27,7 @@ from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
 from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import EMPTY, chance_if_empty
 from tabularium.tasks.forecast.cell_sizes import CellSizes, small_of
-from tabularium.tasks.plan.array_margins import ArrayMargin
-from tabularium.tasks.plan.planned_model import PlannedModel, depends_on_data
+from tabularium.tasks.plan.planned_model import ArrayMargin, PlannedModel, depends_on_data
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import SIZES, Measure, Noise, noise_scale

@@ -39,12 +39,12 @@ from tabularium.tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_wor
 from tabularium.tasks.plan.bounds_like import bounds_like, with_bounds
 from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin
 from tabularium.tasks.plan.mechanism_proposals import proposals
-from tabularium.tasks.plan.planned_groups import left_out_of_account
 from tabularium.tasks.plan.planned_model import (
     Losses,
     PlannedModel,
     Shares,
     array_shares,
+    left_out_of_account,
     only_targeted,
     refuse_mechanisms,
     with_shares,
