@@ -38,7 +38,6 @@ from tabularium.mechanisms.planning.smallest_budget import (
 from tabularium.tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
 from tabularium.tasks.plan.bounds_like import bounds_like, with_bounds
 from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin
-from tabularium.tasks.plan.mechanism_proposals import proposals
 from tabularium.tasks.plan.planned_model import (
     Losses,
     PlannedModel,
@@ -51,7 +50,7 @@ from tabularium.tasks.plan.planned_model import (
     without_targets,
 )
 from tabularium.tasks.plan.public_counts import Counts, counts_like, counts_of_totals
-from tabularium.tasks.plan.rehearsal import factors, rehearse
+from tabularium.tasks.plan.rehearsal import factors, proposals, rehearse
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded
