@@ -14,8 +14,8 @@ import numpy as np
 
 from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.bounds_like import table_like
 from tabularium.tasks.plan.planned_model import PlannedModel
-from tabularium.tasks.plan.public_counts import table_like
 from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.domains.known_marginals import KnownMarginal

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.tasks.forecast.forecast import Expected, InCell
-from tabularium.tasks.plan.figures import in_figures
+from tabularium.tasks.plan.bounds_like import in_figures
 from tabularium.validations.spec.measures.measure import OF_SUM
 
 _TIMES = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.bounds_like import Counts, quantile_count
 from tabularium.tasks.plan.planned_model import PlannedModel
-from tabularium.tasks.plan.public_counts import Counts, quantile_count
 from tabularium.validations.spec.targets.wanted_margins import Target
 
 

@@ -36,7 +36,7 @@ from tabularium.mechanisms.planning.smallest_budget import (
     short_above,
 )
 from tabularium.tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
-from tabularium.tasks.plan.bounds_like import bounds_like, with_bounds
+from tabularium.tasks.plan.bounds_like import Counts, bounds_like, counts_like, counts_of_totals, with_bounds
 from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin
 from tabularium.tasks.plan.planned_model import (
     Losses,
@@ -49,7 +49,6 @@ from tabularium.tasks.plan.planned_model import (
     with_shares,
     without_targets,
 )
-from tabularium.tasks.plan.public_counts import Counts, counts_like, counts_of_totals
 from tabularium.tasks.plan.rehearsal import factors, proposals, rehearse
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.publish.read_release import Released

@@ -28,7 +28,7 @@ from tabularium.mechanisms.inference.margins_of_error.simulation import COARSE
 from tabularium.tasks.margins.bootstrap import Bootstrap
 from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.plan.aims import Aim, in_words
-from tabularium.tasks.plan.public_counts import Counts, added_up
+from tabularium.tasks.plan.bounds_like import Counts, added_up
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout

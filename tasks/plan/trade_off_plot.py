@@ -8,7 +8,7 @@ import numpy as np
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.aims import in_words
-from tabularium.tasks.plan.figures import in_figures
+from tabularium.tasks.plan.bounds_like import in_figures
 from tabularium.tasks.plan.finished_plan import Plan
 from tabularium.validations.redaction import bare_errors, os_errors_as
 
