@@ -40,7 +40,7 @@ class Check:
     @property
     def warnings(self) -> tuple[str, ...]:
         """A line for every number that noise will drown in a typical cell, with what would help."""
-        from tabularium.tasks.forecast.useless_numbers import warnings_of
+        from tabularium.tasks.forecast.told_of_check import warnings_of
 
         summary = self._checked.summary
         if summary is None:
