@@ -45,7 +45,7 @@ def account_for(home: Home) -> Iterator[Look]:
         *(_gone(base) for base in bases if not base.is_dir()),
         *_charges(charges, folders, bases, home),
         *_folders(charges, folders),
-        *_drops(charges, drops),
+        *_drops_that_arrived(charges, drops),
     ]
     yield from amiss
     if not amiss:
@@ -112,7 +112,7 @@ def _folders(charges: dict[str, Charge], folders: list[Path]) -> Iterator[Look]:
             )
 
 
-def _drops(charges: dict[str, Charge], drops: list[Drop]) -> Iterator[Look]:
+def _drops_that_arrived(charges: dict[str, Charge], drops: list[Drop]) -> Iterator[Look]:
     for drop in drops:
         named = f"drop {drop.id} of {drop.product}, period {drop.period or 'not told'}"
         charge = charges.get(drop.release_id or "")

@@ -23,7 +23,7 @@ _FINISH = (
     "them as they are, which is unbiased; others merge, smooth or drop, and are biased towards the cells "
     "that they merge, as their pages say."
 )
-_PRIOR = (
+_DRAWN_TOWARDS = (
     "The finest measured counts of some tables are drawn towards those that an earlier release published, as "
     "far as the noisy counts show that it is to be trusted. Biased: changes since that release look smaller "
     "than they are; `tables.NAME.prior.changes` says by how much on average."
@@ -131,7 +131,7 @@ def postprocessing(spec: ReleaseSpec, version: int) -> said.PostProcessing:
     towards = {each.prior for each in spec.tables} - {None}
     steps: list[tuple[said.StepName, bool, str]] = [("mechanism", True, _FINISH)]
     if towards - {ABOVE}:
-        steps.append(("prior", True, _PRIOR))
+        steps.append(("prior", True, _DRAWN_TOWARDS))
     if ABOVE in towards:
         steps.append(("above", True, _ABOVE))
     steps += [
