@@ -12,8 +12,15 @@ import yaml
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.tasks.publish.certificate.declared import domains, postprocessing, tuning, validation
-from tabularium.tasks.publish.certificate.sections import SIDE_CHANNELS, randomness, security
+from tabularium.tasks.publish.certificate.sections import (
+    SIDE_CHANNELS,
+    domains,
+    postprocessing,
+    randomness,
+    security,
+    tuning,
+    validation,
+)
 from tabularium.tasks.publish.certificate.spending import (
     allocation,
     audited,
