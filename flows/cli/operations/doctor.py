@@ -39,7 +39,7 @@ def doctor(
         with working("looking"):
             looks = [*looks_at(installation), *seen("server", lambda: looks_at_prefect(installation))]
             if account_for:
-                from tabularium.tasks.custody import account_for as accounts
+                from tabularium.tasks.custody import home_health as accounts
 
                 looks += seen("accounts", lambda: accounts.account_for(installation))
         failed = any(look.state == "fail" for look in looks)
