@@ -108,12 +108,11 @@ def _first_day(form: str, year: int, parts: list[int]) -> date:
     return date(year, (number - 1) * _MONTHS[form] + 1, 1)
 
 
-# JOINED due_deliveries.py
-# When data of a period should have been delivered into an inbox.
+# --- when data of a period should have been delivered into an inbox
 #
-# Nobody says when a delivery is due; a period of the calendar says when it has ended. Data count as due some
-# days after that: as many as the inbox was deployed with, otherwise as many as the period has, 30 at most. Of a
-# period that is none of the calendar's nothing is known.
+# Nobody says when a delivery is due; a period of the calendar says when it has ended. Data count as due
+# some days after that: as many as the inbox was deployed with, otherwise as many as the period has, 30 at
+# most. Of a period that is none of the calendar's nothing is known.
 
 _MOST_DAYS = 30
 

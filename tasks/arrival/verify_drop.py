@@ -213,11 +213,10 @@ def _read(file: IO[bytes], most: int) -> bytes:
     return b"".join(blocks)
 
 
-# JOINED fetch_drop.py
-# Fetching a drop: its files are copied into the workspace of a run, and are what was verified, bit for bit.
+# --- fetching a drop: its files are copied into the workspace of a run, and are what was verified
 #
-# Whoever writes into the inbox may have changed them since, or change them now. So what is counted is the copy,
-# which is hashed while it is written.
+# Whoever writes into the inbox may have changed them since, or change them now. So what is counted is the
+# copy, which is hashed while it is written.
 
 
 def fetch(run: Run) -> Path | None:

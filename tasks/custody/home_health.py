@@ -330,8 +330,7 @@ def _drops(home: Home, inbox: Inbox) -> Iterator[Look]:
         yield Look("drops", "warn" if hint else "ok", f"{inbox.product}: {told}", hint)
 
 
-# JOINED account_for.py
-# Whether the ledger, the publication folders and the drops tell the same story.
+# --- whether the ledger, the publication folders and the drops tell the same story
 #
 # ::
 #

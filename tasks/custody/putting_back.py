@@ -202,15 +202,14 @@ def _put_claims(path: Path, home: Home) -> None:
                 claims.take(drop)
 
 
-# JOINED scratch.py
-# Folders of the home in which backups are unpacked for a moment; what a killed process left is removed.
+# --- folders of the home in which backups are unpacked for a moment; what a killed process left is removed
 
 _PREFIX = ".unpacked-"
 _WAIT_SECONDS = 60
 
 
 @contextmanager
-def scratch(home: Home) -> Iterator[Path]:
+def scratch_folder(home: Home) -> Iterator[Path]:
     """Yield a new folder of the home; it is removed at the end, or by whoever comes next.
 
     Raises

@@ -285,12 +285,11 @@ class _Forecast:
         return float(variances[other.name][there].max())
 
 
-# JOINED cell_sizes.py
-# How many records a cell will have: from the size that a spec states, or from a published release.
+# --- how many records a cell will have: from the size that a spec states, or from a published release
 #
-# A *typical* cell has the records of its table divided by the cells of its level that somebody can be in; by
-# the counts of a release, the median of those that hold something. A *small* one has a tenth of that, and no
-# less than one record. Neither is ever taken from the source.
+# A *typical* cell has the records of its table divided by the cells of its level that somebody can be in;
+# by the counts of a release, the median of those that hold something. A *small* one has a tenth of that,
+# and no less than one record. Neither is ever taken from the source.
 
 SMALL = 0.1
 """Records of a small cell, in parts of those of a typical one."""

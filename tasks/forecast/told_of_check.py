@@ -234,12 +234,12 @@ def _nearest(privacy: Privacy, near: Neighbours) -> str:
     return f"a total is fixed: the smallest change that keeps it replaces {what}, which costs {cost}"
 
 
-# JOINED useless_numbers.py
-# Numbers that noise will drown in a typical cell, and what would help.
+# --- numbers that noise will drown in a typical cell, and what would help
 #
 # A count is of little use where its margin reaches a part of it, a sum likewise, of values half as large as
-# their bounds allow; a mean or quantile where it reaches half the width of the bounds, which are known without
-# a release; a rate where it reaches a quarter of all. A number that a release will not even show is of none.
+# their bounds allow; a mean or quantile where it reaches half the width of the bounds, which are known
+# without a release; a rate where it reaches a quarter of all. A number that a release will not even show is
+# of none.
 
 _TIMES = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0)
 

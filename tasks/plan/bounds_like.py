@@ -194,8 +194,7 @@ def _rounded(measure: Measure, width: float) -> tuple[int, Fraction]:
     return measure.bottom + whole, Fraction(math.gcd(step, measure.bottom) or 1)
 
 
-# JOINED public_counts.py
-# Public counts to judge a plan by: of a release that was published already, or spread from public totals.
+# --- public counts to judge a plan by: of a release that was published already, or spread from public totals
 
 Counts = dict[str, Floats]
 """Table -> (nodes, cells) counts that add up along its hierarchy."""
@@ -317,8 +316,7 @@ def quantile_count(counts: Floats, part: float) -> float:
     return float(ordered[min(math.floor(part * ordered.size), ordered.size - 1)])
 
 
-# JOINED figures.py
-# Numbers of a plan as people read them.
+# --- numbers of a plan as people read them
 
 
 def in_figures(size: float) -> str:

@@ -227,14 +227,13 @@ def refuse_mechanisms(loaded: Loaded) -> None:
         )
 
 
-# JOINED planned_groups.py
-# Which tables and arrays of a spec are made to agree, as the planner sees it.
+# --- which tables and arrays of a spec are made to agree, as the planner sees it
 #
-# Where every number that tables of one universe share is a sum of equally many of their cells, the variances
-# after consistency are worked out exactly (:mod:`tabularium.mechanisms.planning.linear_variances`). What is not
-# of that kind, such as nested codings whose groups are not of one size, is left out of account, and so are
-# cells that are exactly zero. That can only make margins wider than they will be: least squares over more
-# measurements has no larger variances.
+# Where every number that tables of one universe share is a sum of equally many of their cells, the
+# variances after consistency are worked out exactly
+# (:mod:`tabularium.mechanisms.planning.linear_variances`). What is not of that kind, such as nested codings
+# whose groups are not of one size, is left out of account, and so are cells that are exactly zero. That can
+# only make margins wider than they will be: least squares over more measurements has no larger variances.
 
 
 def separate_variances(loaded: Loaded, agreement: Agreement, *, agree: bool) -> SeparateVariances:
@@ -281,8 +280,7 @@ def _table(group: Together, name: str) -> PlannedTable:
     return PlannedTable(name, flat, frame.along, frame.tree, layout.cuts)
 
 
-# JOINED array_margins.py
-# From the variance of the numbers of an array to the margin of what is published of them, and back.
+# --- from the variance of the numbers of an array to the margin of what is published of them, and back
 #
 # A count, or a sum in steps of its grid, has the margin q·√V, q being the quantile of the stated level; of
 # others the kind of measure knows it.

@@ -165,8 +165,7 @@ def _runs(counts: Counts) -> int:
     return int(min(40, max(1, _CELLS // cells)))
 
 
-# JOINED mechanism_proposals.py
-# What other mechanisms would make of the same counts: each measures public ones with seeded noise.
+# --- what other mechanisms would make of the same counts: each measures public ones with seeded noise
 
 CANDIDATES = ("denoise", "ahp", "noise_first")
 BETTER = 0.9

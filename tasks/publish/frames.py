@@ -286,8 +286,7 @@ class Shape:
             )
 
 
-# JOINED row_writers.py
-# Files of rows, written a part at a time: CSV and Parquet, as releases have them.
+# --- files of rows, written a part at a time: CSV and Parquet, as releases have them
 
 _ROWS_AT_ONCE = 50_000
 
@@ -324,8 +323,7 @@ def rows_into_parquet(schema: pa.Schema, path: Path) -> Iterator[WriteRows]:
         yield lambda rows: writer.write_table(rows.cast(schema), ROWS)
 
 
-# JOINED run_parallel.py
-# Work on the files of a release, on several processors: what is written does not depend on that.
+# --- work on the files of a release, on several processors: what is written does not depend on that
 
 Result = TypeVar("Result")
 

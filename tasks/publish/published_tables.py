@@ -319,12 +319,11 @@ def _of_positions(shape: tuple[int, ...], first: int, last: int) -> dict[str, An
     }
 
 
-# JOINED quality.py
-# Flags of numbers, and numbers that are left blank: made of what is published alone, at no cost.
+# --- flags of numbers, and numbers that are left blank: made of what is published alone, at no cost
 #
-# A rule sees a published number and its margin of error and nothing else, least of all a true one; each kind of
-# number has limits of its own. What is left blank is too uncertain to be of use; it hides nobody, for the noise
-# has done that already.
+# A rule sees a published number and its margin of error and nothing else, least of all a true one; each
+# kind of number has limits of its own. What is left blank is too uncertain to be of use; it hides nobody,
+# for the noise has done that already.
 
 RELIABLE, UNRELIABLE, SUPPRESSED, UNKNOWN, ZERO, EXACT = range(6)
 FLAGS = ("reliable", "unreliable", "suppressed", "unknown", "zero", "exact")

@@ -24,7 +24,6 @@ from tabularium.mechanisms.queries import (
     NoisyTable,
     PublishedCells,
     PublishedTable,
-    TreeAttribute,
 )
 from tabularium.mechanisms.queries.attributes import AnyAttribute, TreeAttribute, listed, near, shown_number
 from tabularium.mechanisms.queries.grammar import Member, Query, Word, plain
@@ -452,8 +451,7 @@ def _along(
     return values, {place: at}
 
 
-# JOINED cell_totals.py
-# The sum of chosen cells of a published table, as the query that asks for it.
+# --- the sum of chosen cells of a published table, as the query that asks for it
 
 Codes = Mapping[str, "str | int | Iterable[str | int]"]
 _PLAIN = re.compile(r"[^\s()=<>!,'\"≤≥≠]+")

@@ -168,8 +168,7 @@ def _check(epsilon: float, cells: int, query_cells: int, delta: float) -> None:
         raise MechanismError("a query has between one cell and all of them", where="usefulness")
 
 
-# JOINED query_bounds.py
-# What could be promised of a query before anything was drawn: errors (Xiao et al. 2010) and privacy.
+# --- what could be promised of a query before anything was drawn: errors (Xiao et al. 2010) and privacy
 
 PRIOR = 0.1
 

@@ -119,10 +119,10 @@ def _both(found: Iterable[float] | None) -> Iterable[float | None]:
     return found or (None, None)
 
 
-# JOINED accuracy_plots.py
-# Plots of margins by size and level, as the page draws them: one mark for each line of the table beside it.
+# --- plots of margins by size and level, one mark for each line of the table beside them
 #
-# Levels are told apart by colour (Okabe and Ito's, which colour-blind readers tell apart), marker and place.
+# Levels are told apart by colour (Okabe and Ito's, which colour-blind readers tell apart), marker and
+# place.
 
 WIDTH, HEIGHT = 460, 290
 _LEFT, _RIGHT, _TOP, _FOOT = 56, 8, 12, 48

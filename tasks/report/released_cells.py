@@ -247,8 +247,7 @@ def misfit(path: Path) -> PublicationError:
     )
 
 
-# JOINED opened.py
-# A release as the report reads it: its levels, sizes of counts, and names of cells.
+# --- a release as the report reads it: its levels, sizes of counts, and names of cells
 
 MOST_TABLES = 24
 """Tables that are told of at length; a page of more would be too large to read."""

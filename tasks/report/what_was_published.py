@@ -139,8 +139,7 @@ def _rows(numbers: ReleasedCells, measures: list[ReleasedCells]) -> list[Row]:
     return rows
 
 
-# JOINED worked_example.py
-# One number of the release, read aloud with its margin.
+# --- one number of the release, read aloud with its margin
 
 READ_AS = {
     "exact": (
@@ -227,8 +226,7 @@ def worked_example(name: str, cells: ReleasedCells, method: str) -> Example | No
     return None
 
 
-# JOINED downloads.py
-# The files of a release as a page beside them links to them.
+# --- the files of a release as a page beside them links to them
 
 MOST_FILES = 60
 """Files that are listed; what is more lies in the folder, and in the certificate."""

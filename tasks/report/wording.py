@@ -84,8 +84,7 @@ def several(number: int, one: str, more: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
-# JOINED templates.py
-# The templates of pages for people: they escape all that they are given, and share words and style.
+# --- the templates of pages for people: they escape all that they are given, and share words and style
 
 
 @lru_cache
@@ -103,8 +102,7 @@ def templates(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("whole", "signed", "short", "share", "size_words", "amount", "file_size"):
-        made.filters[name] = getattr(wording, name)
-    made.filters["at_most"] = at_most
-    made.globals.update(several=wording.several, listed=wording.listed)
+    for word in (whole, signed, short, share, size_words, amount, file_size, at_most):
+        made.filters[word.__name__] = word
+    made.globals.update(several=several, listed=listed)
     return made

@@ -189,12 +189,11 @@ def _table(release: Offered, released: Released, name: str) -> TableNumbers:
         return TableNumbers(name, why_not=error.what)
 
 
-# JOINED site_catalogue.py
-# ``catalogue.jsonld`` of the site: every current release as a dataset with its files, for data portals.
+# --- ``catalogue.jsonld`` of the site: every current release as a dataset with its files, for data portals
 #
-# What a dataset and a file are said to be is in :mod:`tabularium.tasks.publish.dcat`; here
-# they are held together by a catalogue, and by a series for each product. A thousand releases are some hundred
-# thousand statements, which rdflib takes long to hold and to write: they are gathered and written here.
+# What a dataset and a file are said to be is in :mod:`tabularium.tasks.publish.dcat`; here they are held
+# together by a catalogue, and by a series for each product. A thousand releases are some hundred thousand
+# statements, which rdflib takes long to hold and to write: they are gathered and written here.
 
 
 class _Statements:

@@ -123,8 +123,7 @@ CHECKS = (
 )
 
 
-# JOINED books.py
-# What an exported ledger says of a release, gathered once; no ledger but the export is needed.
+# --- what an exported ledger says of a release, gathered once; no ledger but the export is needed
 
 
 @dataclass(frozen=True, eq=False)

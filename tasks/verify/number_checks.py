@@ -258,12 +258,11 @@ CHECKS = (
 )
 
 
-# JOINED published_rows.py
-# The rows of a published table, read part by part and held against what the spec says of them.
+# --- the rows of a published table, read part by part and held against what the spec says of them
 #
-# Which cell stands in which row, with which codes and labels, follows from the spec and the code lists. So a
-# table is read once, from the first of its formats, into bare numbers; every other format is compared with
-# these, and the measurements are as well.
+# Which cell stands in which row, with which codes and labels, follows from the spec and the code lists. So
+# a table is read once, from the first of its formats, into bare numbers; every other format is compared
+# with these, and the measurements are as well.
 
 _LONGEST_FLAG = 100  # bytes
 

@@ -179,8 +179,7 @@ class Subject:
             raise Failed(error.what) from None
 
 
-# JOINED findings.py
-# What a check comes to: it was made, it could not be made, or it found something wrong.
+# --- what a check comes to: it was made, it could not be made, or it found something wrong
 
 Outcome = Literal["checked", "unchecked", "failed"]
 

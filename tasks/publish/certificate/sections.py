@@ -259,8 +259,7 @@ def security(*, kept: bool) -> said.Security:
     return said.Security(workspace_mode="0700", workspace_kept=kept, words=_SECURITY)
 
 
-# JOINED declared.py
-# What was settled before the data were read: domains, rules, tuning; and what is done after the noise.
+# --- what was settled before the data were read: domains, rules, tuning; and what is done after the noise
 
 _TUNING = (
     "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or "

@@ -148,8 +148,7 @@ def whole(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:
     return spec.model_copy(update={"privacy": privacy})
 
 
-# JOINED draws.py
-# What was measured and how: mechanism, parameters, sensitivity, noise and scale of each measurement.
+# --- what was measured and how: mechanism, parameters, sensitivity, noise and scale of each measurement
 
 _LAPLACE = "integer noise z with P(z) ∝ exp(-|z|/scale)"
 _GAUSSIAN = "integer noise z with P(z) ∝ exp(-z²/(2·scale²))"
