@@ -34,7 +34,7 @@ from tabularium.validations.redaction import os_errors_as
 
 
 @dataclass(frozen=True)
-class PutBack:
+class RestoreResult:
     """What was put back.
 
     Attributes
@@ -50,7 +50,7 @@ class PutBack:
     publications: list[str]
 
 
-def restore(source: Path, home: Home, lock: Lock, publications: Path | None = None) -> PutBack:
+def restore(source: Path, home: Home, lock: Lock, publications: Path | None = None) -> RestoreResult:
     """Put a backup into a home that holds nothing else.
 
     Parameters
@@ -94,7 +94,7 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
             exported.restore(source / LEDGER, home.ledger_url)
         _put_claims(scratch / CLAIMS, home)
         _say_what_is_current(home, bases)
-    return PutBack(whole, len(moves), [str(base) for base in bases])
+    return RestoreResult(whole, len(moves), [str(base) for base in bases])
 
 
 def _bases(scratch: Path, publications: Path | None) -> list[Path]:

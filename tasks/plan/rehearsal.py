@@ -27,7 +27,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.simulation import COARSE
 from tabularium.tasks.margins.bootstrap import Bootstrap
 from tabularium.tasks.margins.error_model import LevelError
-from tabularium.tasks.plan.aims import Aim, in_words
+from tabularium.tasks.plan.aims import MarginTarget, in_words
 from tabularium.tasks.plan.bounds_like import Counts, added_up
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
@@ -82,7 +82,7 @@ def _stacked(errors: dict[str, list[Floats]]) -> Errors:
 
 
 def factors(
-    aims: Sequence[Aim],
+    aims: Sequence[MarginTarget],
     counts: Counts,
     errors: tuple[Errors, Errors],
     depths: dict[str, Indices],
@@ -134,7 +134,7 @@ def _half(errors: Floats, level: float) -> float:
     return max(float(np.quantile(errors, level, method="inverted_cdf")), root)
 
 
-def _cells(aim: Aim, counts: Floats, depth: Indices) -> Bools:
+def _cells(aim: MarginTarget, counts: Floats, depth: Indices) -> Bools:
     there = np.broadcast_to((depth == aim.depth)[:, None], counts.shape)
     if aim.at is not None:
         return there & (counts >= aim.at / 2) & (counts <= 2 * aim.at)

@@ -26,7 +26,7 @@ from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import readable
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.remaking import parts_in
-from tabularium.tasks.verify.subject import CouldNot, Failed, Subject
+from tabularium.tasks.verify.subject import Failed, Skipped, Subject
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.measures.array_owners import array_of
 
@@ -123,7 +123,7 @@ def unbiased(released: Released, name: str) -> pa.Table:
                 )
         try:
             parts = parts_in(Subject(released.folder))
-        except CouldNot as reason:
+        except Skipped as reason:
             raise InputError(f"needs {reason}", where=where, hint="use the published numbers") from None
         except Failed as reason:
             raise PublicationError(

@@ -23,7 +23,7 @@ from tabularium.tasks.report.what_was_published import Download, TableShown, cha
 from tabularium.tasks.report.wording import templates
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.site.account_course import courses, entities
-from tabularium.tasks.site.offered import Offered, Shelf
+from tabularium.tasks.site.offered import PublishedRelease, ReleaseCatalogue
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
@@ -38,7 +38,7 @@ PERIODS_SHOWN = 12
 _POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'self'"
 
 
-def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
+def pages(release_catalogue: ReleaseCatalogue, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield every page and what it needs: its path in the site, and its text.
 
     Parameters
@@ -48,11 +48,11 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
     """
     made = templates("tabularium.tasks.site", "tabularium.tasks.report")
     made.filters["at"] = partial(quote, safe="")
-    accounts = courses(shelf.releases)
+    accounts = courses(release_catalogue.releases)
     made.globals.update(
         statement=STATEMENT,
         policy=_POLICY,
-        name=name_of(shelf),
+        name=name_of(release_catalogue),
         tables=_tables,
         words=_words,
         symbols=SYMBOLS,
@@ -72,13 +72,13 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
         "index",
         "index.html",
         "products",
-        shelf=shelf,
+        release_catalogue=release_catalogue,
         shown=PERIODS_SHOWN,
-        periods=sum(len(each.periods) for each in shelf.products),
-        releases=sum(1 for _ in shelf.releases),
+        periods=sum(len(each.periods) for each in release_catalogue.products),
+        releases=sum(1 for _ in release_catalogue.releases),
     )
     yield page("budget", "budget.html", "budget", accounts=accounts, entities=entities(accounts))
-    for product in shelf.products:
+    for product in release_catalogue.products:
         yield page("product", f"products/{product.name}.html", product=product)
         for period in product.periods:
             own = {each.said.release_id: each for each in period.releases}
@@ -103,7 +103,7 @@ class _Files:
     signed: bool
 
 
-def _files(release: Offered) -> _Files:
+def _files(release: PublishedRelease) -> _Files:
     said = release.said
     listed = downloads(release.folder, said)
     titles = {each.name: title_of_table(each) for each in tables_of(release)}
@@ -119,19 +119,19 @@ def _files(release: Offered) -> _Files:
     return _Files([*tables.items()], others, len(said.files) - len(listed), signed)
 
 
-def period_page(release: Offered) -> str:
+def period_page(release: PublishedRelease) -> str:
     """Return the path of the page of a release's period."""
     return f"products/{release.said.product}/{release.said.period}.html"
 
 
-def name_of(shelf: Shelf) -> str:
+def name_of(release_catalogue: ReleaseCatalogue) -> str:
     """Return the name of the site: that of the agency, if there is one and no more."""
-    agencies = {each.newest.said.about.curator for each in shelf.products}
+    agencies = {each.newest.said.about.curator for each in release_catalogue.products}
     names = {each.name for each in agencies if each is not None}
     return f"Statistics of {names.pop()}" if len(names) == 1 else "Published statistics"
 
 
-def tables_of(release: Offered) -> list[Table | Histogram]:
+def tables_of(release: PublishedRelease) -> list[Table | Histogram]:
     """Return its tables, and then its histograms."""
     return [*release.spec.tables, *release.spec.histograms]
 
@@ -141,11 +141,11 @@ def title_of_table(entry: Table | Histogram) -> str:
     return entry.title or entry.name.replace("_", " ")
 
 
-def _tables(release: Offered) -> list[str]:
+def _tables(release: PublishedRelease) -> list[str]:
     return [title_of_table(each) for each in tables_of(release)]
 
 
-def _words(release: Offered) -> str:
+def _words(release: PublishedRelease) -> str:
     """Return titles of tables and of what they are by, for the search."""
     columns = {name for each in release.spec.tables for name in each.dimensions}
     named = [release.spec.columns[name].title or name for name in sorted(columns)]
@@ -166,7 +166,7 @@ class TableNumbers:
     why_not: str = ""
 
 
-def numbers_of(release: Offered) -> list[TableNumbers]:
+def numbers_of(release: PublishedRelease) -> list[TableNumbers]:
     """Return the first tables of a release; a file that is not what its certificate says is not shown."""
     names = [table.name for table in release.spec.tables[:MOST_TABLES]]
     try:
@@ -176,7 +176,7 @@ def numbers_of(release: Offered) -> list[TableNumbers]:
     return [_table(release, released, name) for name in names]
 
 
-def _table(release: Offered, released: Released, name: str) -> TableNumbers:
+def _table(release: PublishedRelease, released: Released, name: str) -> TableNumbers:
     file = released.format.table_file(name)
     try:
         if sha256_of(release.folder, file, release.largest) != release.said.files.get(file):
@@ -224,7 +224,7 @@ def _short(name: str) -> str:
     return str(name)
 
 
-def site_catalogue(shelf: Shelf, address: str, addresses: dict[str, str]) -> bytes:
+def site_catalogue(release_catalogue: ReleaseCatalogue, address: str, addresses: dict[str, str]) -> bytes:
     """Return the catalogue as JSON-LD, one line for each thing that is described.
 
     Parameters
@@ -239,10 +239,10 @@ def site_catalogue(shelf: Shelf, address: str, addresses: dict[str, str]) -> byt
     dcat = Namespace(str(DCAT))  # with the terms of version 3, which rdflib's own list lacks
     found, this = _Statements(), URIRef(f"{address}{NAME}#catalogue")
     found.add((this, RDF.type, dcat.Catalog))
-    found.add((this, DCTERMS.title, Literal(name_of(shelf), lang="en")))
+    found.add((this, DCTERMS.title, Literal(name_of(release_catalogue), lang="en")))
     found.add((this, DCTERMS.description, Literal("Releases under differential privacy.", lang="en")))
     found.add((this, dcat.landingPage, URIRef(f"{address}index.html")))
-    for product in shelf.products:
+    for product in release_catalogue.products:
         series, about = URIRef(f"{address}{NAME}#{quote(product.name)}"), product.newest.said.about
         found.add((series, RDF.type, dcat.DatasetSeries))
         found.add((series, DCTERMS.title, Literal(product.title, lang=about.language)))
@@ -268,7 +268,7 @@ def site_catalogue(shelf: Shelf, address: str, addresses: dict[str, str]) -> byt
     return f'{{"@context": {json.dumps(CONTEXT)},\n"@graph": [\n{lines}\n]}}\n'.encode()
 
 
-def _add_files(found: _Statements, base: str, folder: str, release: Offered) -> None:
+def _add_files(found: _Statements, base: str, folder: str, release: PublishedRelease) -> None:
     said = release.said
     titles = {each.name: title_of_table(each) for each in tables_of(release)}
     titles[""] = title_with_period(said.about, said.product, said.period)

@@ -15,7 +15,7 @@ from tabularium.tasks.publish.documents import DOCUMENTS
 from tabularium.tasks.publish.formats.base import formats_of
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
-from tabularium.tasks.verify.subject import Check, CouldNot, Failed, Subject
+from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
 from tabularium.validations.spec.load import spec_digest
@@ -66,7 +66,7 @@ def _names(subject: Subject) -> str:
         raise Failed(f"it does not name {missing[0]}")
     unknown = [name for name in spec.publication.formats if name not in FORMATS]
     if unknown:
-        raise CouldNot(f"the format {unknown[0]}: install the package that brings it")
+        raise Skipped(f"the format {unknown[0]}: install the package that brings it")
     foreign = sorted(named.keys() - wanted - DOCUMENTS.keys() - {EXCEPTIONS})
     if foreign:
         raise Failed(f"it names {foreign[0]!a}, which has no place in a release")

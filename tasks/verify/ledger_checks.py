@@ -15,7 +15,7 @@ from tabularium.tasks.public_folder import named
 from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
 from tabularium.tasks.publish.verify_certificate import head_in, verify_certificate
 from tabularium.tasks.sign.judge_statement import PublishedUnder, published_under
-from tabularium.tasks.verify.subject import STATEMENT, Check, CouldNot, Failed, Subject, failing
+from tabularium.tasks.verify.subject import STATEMENT, Check, Failed, Skipped, Subject, failing
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.public_files import open_plain
 
@@ -24,7 +24,7 @@ _GROUP = "Ledger"
 
 def _chain(subject: Subject) -> str:
     if subject.export is None:
-        raise CouldNot("an export of the ledger: give --export")
+        raise Skipped("an export of the ledger: give --export")
     books = gathered(subject, subject.export)
     return f"{books.entries:,} entries; compare the head with one got elsewhere: {books.head.hash}"
 
@@ -172,15 +172,15 @@ def books_of(subject: Subject) -> Books:
 
     Raises
     ------
-    CouldNot
+    Skipped
         No export is at hand, or it was found wrong already.
     """
     if subject.export is None:
-        raise CouldNot("an export of the ledger: give --export")
+        raise Skipped("an export of the ledger: give --export")
     try:
         return gathered(subject, subject.export)
     except (LedgerError, Failed):
-        raise CouldNot(
+        raise Skipped(
             "an export of the ledger that is whole and holds the head of this certificate"
         ) from None
 
@@ -192,13 +192,13 @@ def gathered(subject: Subject, export: Path) -> Books:
     ------
     LedgerError
         Its chain is not whole, or it lacks the head that the certificate names.
-    CouldNot
+    Skipped
         It lies in the release.
     """
-    subject.see_got_elsewhere(export, "an export")
+    subject.require_outside_folder(export, "an export")
     with failing(), named(str(export)), open_plain(export, links=True):
         pass
-    return subject.once("books", lambda: _gather(subject, export))
+    return subject.cached("books", lambda: _gather(subject, export))
 
 
 def _gather(subject: Subject, export: Path) -> Books:

@@ -24,7 +24,7 @@ from tabularium.tasks.publish.published_tables import frame_of, histogram_table
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.certificate_checks import EXCEPTIONS
 from tabularium.tasks.verify.remaking import described_in, remade
-from tabularium.tasks.verify.subject import Check, CouldNot, Failed, Subject, failing
+from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, failing
 from tabularium.validations.spec.measures.array_owners import array_of
 
 _GROUP = "Tables"
@@ -188,8 +188,8 @@ def _kept(subject: Subject) -> str:
     if blank:
         try:
             made = remade(subject)
-        except CouldNot:
-            raise CouldNot(
+        except Skipped:
+            raise Skipped(
                 f"the {blank:,} counts that quality rules left blank; sums with them cannot be added up"
             ) from None
         for name, shown in published.items():
@@ -318,7 +318,7 @@ def numbers_of(subject: Subject, name: str) -> Read:
             batches = first.read(released.loaded, subject.folder, shape, known_rows(shape))
             return read_rows(first.label(name), batches, shape)
 
-    return subject.once(f"numbers of {name}", read)
+    return subject.cached(f"numbers of {name}", read)
 
 
 def read_rows(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Read:

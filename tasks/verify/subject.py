@@ -121,11 +121,11 @@ class Subject:
         try:
             return self.read_spec()
         except TabulariumError:
-            raise CouldNot("a spec and code lists that can be read") from None
+            raise Skipped("a spec and code lists that can be read") from None
 
     def read_spec(self) -> Released:
         """Return the same, or raise why it cannot be read."""
-        return self.once("released", lambda: Released.read(self.folder, self.certificate, self.digest))
+        return self.cached("released", lambda: Released.read(self.folder, self.certificate, self.digest))
 
     @cached_property
     def index(self) -> dict[str, Any]:
@@ -133,12 +133,12 @@ class Subject:
 
         Raises
         ------
-        CouldNot
+        Skipped
             They are withheld.
         """
         withheld = self.certificate.measurements.withheld
         if withheld is not None:
-            raise CouldNot(f"the noisy measurements, which are withheld: {withheld}")
+            raise Skipped(f"the noisy measurements, which are withheld: {withheld}")
         return self.document(f"{FOLDER}/{INDEX}")
 
     @property
@@ -147,7 +147,7 @@ class Subject:
         spec = self.released.spec
         return [*(table.name for table in spec.tables), *(each.name for each in spec.histograms)]
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def cached(self, name: str, make: Callable[[], T]) -> T:
         """Return what ``make`` makes, made once; where it raised, what it raised."""
         if name not in self._made:
             try:
@@ -161,17 +161,17 @@ class Subject:
         found: T = made
         return found
 
-    def see_got_elsewhere(self, path: Path, what: str) -> None:
+    def require_outside_folder(self, path: Path, what: str) -> None:
         """See that a key or an export does not lie in the release: whoever wrote that could write it too."""
         if path.resolve().is_relative_to(self.folder.resolve()):
-            raise CouldNot(f"{what} got elsewhere: one that lies in the release is no reason to believe it")
+            raise Skipped(f"{what} got elsewhere: one that lies in the release is no reason to believe it")
 
     def bounded(self) -> None:
         """See, before a table is made in memory, that it is no larger than files of the folder show."""
         try:
             self.released.bounded()
         except TooManyCells as error:
-            raise CouldNot(
+            raise Skipped(
                 f"a machine and software that hold more than {MOST_CELLS:,} cells in memory; "
                 f"{CERTIFICATE}: {error.what}"
             ) from None
@@ -188,7 +188,7 @@ class Failed(Exception):
     """Something is not what the release says; the text is one line."""
 
 
-class CouldNot(Exception):
+class Skipped(Exception):
     """A check could not be made; the text says what would be needed for it."""
 
 
@@ -204,7 +204,7 @@ class Check:
         What is checked, as a statement that holds or does not.
     look
         Takes the release (:mod:`tabularium.tasks.verify.subject`) and returns a remark, often an empty one;
-        raises ``Failed`` or ``CouldNot``. Whatever else it raises, of a folder that nobody vouches for, is a
+        raises ``Failed`` or ``Skipped``. Whatever else it raises, of a folder that nobody vouches for, is a
         failure as well.
     """
 

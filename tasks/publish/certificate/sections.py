@@ -17,7 +17,7 @@ from tabularium.tasks.publish.certificate.spending import (
     measured,
     own_amount,
     rests_on,
-    whole,
+    with_total_budget,
 )
 from tabularium.tasks.publish.guarantee import privacy_section
 from tabularium.validations import certificate as said
@@ -36,7 +36,7 @@ _PUBLIC = ("codes/", "figures/", "invariants/")
 _PRIOR = f"{prior_tables.FOLDER}/"
 
 
-def stated(
+def build_certificate(
     spec: ReleaseSpec, near: Neighbours, contents: Contents, charged: Charged, told: Told
 ) -> Certificate:
     """Return a certificate of all its sections.
@@ -125,7 +125,7 @@ def _privacy(spec: ReleaseSpec, near: Neighbours, events: list[Event], charged: 
     """Return whose protection is promised, and what the promise is."""
     purposes = {tally.purpose for tally in spec.tallies}
     again = [event for event in events if event.purpose in purposes] * (len(charged.tried) - 1)
-    paid = whole(spec, charged)
+    paid = with_total_budget(spec, charged)
     return privacy_section(
         paid,
         near,

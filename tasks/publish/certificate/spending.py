@@ -141,7 +141,7 @@ def rests_on(spec: ReleaseSpec, measurements: str) -> said.RestsOn | None:
     return said.RestsOn(release_id=spec.measurements_of, measurements=measurements, amount=spec.main_amount)
 
 
-def whole(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:
+def with_total_budget(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:
     """Return the spec with the budget that all charges of the release cost: every further try adds to it."""
     more = spec.tally_amount * max(len(charged.tried) - 1, 0)
     privacy = spec.privacy.model_copy(update={"budget": spec.privacy.budget + more})

@@ -34,7 +34,7 @@ from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.mechanisms.channel import Channel
 from tabularium.tasks.margins import margins
 from tabularium.tasks.publish.bill_of_materials import bill_of_materials
-from tabularium.tasks.publish.certificate.installed_code import code_told
+from tabularium.tasks.publish.certificate.installed_code import code_provenance
 from tabularium.tasks.publish.documents import KEPT
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
 from tabularium.tasks.publish.release_folder import PLACE
@@ -128,7 +128,7 @@ def import_ahead(folder: Path) -> None:
     for name in names.read_text().splitlines():
         if name not in sys.modules:
             importlib.import_module(name)
-    code_told()
+    code_provenance()
     bill_of_materials(folder, made_up(), None)
     assert threading.active_count() == 1, "a process with threads must not be forked"
 

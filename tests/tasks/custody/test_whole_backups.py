@@ -18,7 +18,7 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims
 from tabularium.tasks.custody import putting_back
 from tabularium.tasks.custody.backing_up import backup
-from tabularium.tasks.custody.home_health import looks_at
+from tabularium.tasks.custody.home_health import health_checks
 from tabularium.tasks.custody.putting_back import restore
 from tabularium.tasks.custody.upkeep_steps import sweep_workspaces
 from tabularium.tasks.runtime.home import Home
@@ -44,7 +44,7 @@ def test_a_missing_part_of_a_measurement_is_no_backup_and_no_health(folder: Path
     next(iter(sorted(home.measurements.glob("*/part-*")))).unlink()
     with pytest.raises(InputError, match="missing or damaged, so no backup was made"):
         backup(home, folder / "again", CLOSED)
-    (look,) = (look for look in looks_at(home) if look.thing == "measurements")
+    (look,) = (look for look in health_checks(home) if look.thing == "measurements")
     assert look.state == "fail" and "1 of 1 are missing or damaged" in look.said
 
 
