@@ -11,7 +11,7 @@ from tabularium.ledger import export as exported
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.refusals import ChainBroken
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.custody.putting_back import remove_remains, scratch_folder
+from tabularium.tasks.custody.restore import remove_remains, scratch_folder
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.workspace import sweep
 

@@ -71,7 +71,7 @@ def restore(
     """
     from tabularium.ledger import Ledger
     from tabularium.ledger.transactions import CONFIRM
-    from tabularium.tasks.custody import putting_back
+    from tabularium.tasks.custody import restore as putting_back
     from tabularium.tasks.custody.sealing import Lock
 
     with one_line_errors():
