@@ -32,7 +32,7 @@ from tabularium.tasks.arrival.claims import LIVE, Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox, inboxes
 from tabularium.tasks.arrival.manifest import MANIFEST
 from tabularium.tasks.arrival.places import is_drop
-from tabularium.tasks.custody.backing_up import is_whole
+from tabularium.tasks.custody.backup import is_whole
 from tabularium.tasks.publish.release_folder import publication_folders
 from tabularium.tasks.runtime.extras import EXTRAS
 from tabularium.tasks.runtime.home import Home

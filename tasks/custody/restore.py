@@ -25,7 +25,7 @@ from tabularium.ledger.refusals import Conflict, LockTimeout
 from tabularium.ledger.verify import Verified
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims, Drop
-from tabularium.tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about
+from tabularium.tasks.custody.backup import ACCESS, BASES, CLAIMS, LEDGER, read_about
 from tabularium.tasks.custody.sealing import Lock, unseal
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.release_folder import HEADS, PLACE, PUBLIC, Access, make_readable_folder

@@ -32,7 +32,7 @@ def backup(
     All but the ledger's export is encrypted: with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, or one that
     is asked for, or to a public key. Releases may go on meanwhile. The folder appears only when it is whole.
     """
-    from tabularium.tasks.custody import backing_up
+    from tabularium.tasks.custody import backup as backing_up
     from tabularium.tasks.custody.sealing import Lock
 
     with one_line_errors():

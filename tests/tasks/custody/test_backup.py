@@ -11,7 +11,7 @@ import pytest
 
 from tabularium.ledger import Ledger, ReadOnly
 from tabularium.mechanisms.errors import InputError, TabulariumError
-from tabularium.tasks.custody.backing_up import backup
+from tabularium.tasks.custody.backup import backup
 from tabularium.tasks.custody.restore import restore
 from tabularium.tasks.custody.sealing import Lock
 from tabularium.tasks.runtime.home import Home

@@ -17,7 +17,7 @@ from tabularium.ledger.refusals import Conflict
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims
 from tabularium.tasks.custody import restore as putting_back
-from tabularium.tasks.custody.backing_up import backup
+from tabularium.tasks.custody.backup import backup
 from tabularium.tasks.custody.home_health import health_checks
 from tabularium.tasks.custody.restore import restore
 from tabularium.tasks.custody.upkeep_steps import sweep_workspaces
