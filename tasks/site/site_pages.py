@@ -22,7 +22,7 @@ from tabularium.tasks.report.released_cells import ReleasedCells
 from tabularium.tasks.report.what_was_published import Download, TableShown, charts, downloads, shown
 from tabularium.tasks.report.wording import templates
 from tabularium.tasks.sign.statement import STATEMENT
-from tabularium.tasks.site.account_course import courses, entities
+from tabularium.tasks.site.account_history import courses, entities
 from tabularium.tasks.site.offered import PublishedRelease, ReleaseCatalogue
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable

@@ -18,7 +18,7 @@ from rdflib import DCAT, DCTERMS, RDF, Graph, Literal, Namespace, URIRef
 
 import tabularium as tb
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.site.account_course import courses, entities
+from tabularium.tasks.site.account_history import courses, entities
 from tabularium.tasks.site.offered import release_catalogue
 from tabularium.tasks.site.write_site import MARK, write_site
 from tests.tasks.report.reported import HOSTILE, lines
