@@ -327,14 +327,14 @@ def rows_into_parquet(schema: pa.Schema, path: Path) -> Iterator[WriteRows]:
 
 Result = TypeVar("Result")
 
-MOST = 4
+MOST_THREADS = 4
 """Pieces of work at once: each holds a part of a table in memory."""
 
 
 @contextmanager
-def threads(most: int = MOST) -> Iterator[ThreadPoolExecutor]:
+def threads(most: int = MOST_THREADS) -> Iterator[ThreadPoolExecutor]:
     """Give threads, as many as there are processors but no more than that; end when their work has ended."""
-    with ThreadPoolExecutor(max(1, min(MOST, len(os.sched_getaffinity(0)), most))) as pool:
+    with ThreadPoolExecutor(max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)), most))) as pool:
         yield pool
 
 

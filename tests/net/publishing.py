@@ -28,8 +28,7 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.tasks.publish import bill_of_materials
-from tabularium.tasks.publish.certificate import certifying, installed_code
-from tabularium.tasks.publish.certificate import spending as draws
+from tabularium.tasks.publish.certificate import certifying, installed_code, spending
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime import home
 from tabularium.tasks.sign import sign_release
@@ -110,7 +109,7 @@ def settled() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(installed_code, "code_digest", lambda *_, **__: "0" * 64)
         patch.setattr(installed_code, "commit", lambda: None)
         patch.setattr(installed_code, "packages_digest", lambda: ("0" * 64, 1))
-        patch.setattr(draws, "audits", dict)
+        patch.setattr(spending, "audits", dict)
         patch.setattr(bill_of_materials, "of_this_installation", lambda *_: ({"metadata": {}}, []))
         for name in ("HOME", "LEDGER", "WITNESS", "WORKSPACES"):
             patch.delenv(f"TABULARIUM_{name}", raising=False)

@@ -1,7 +1,7 @@
 """The certificate: what was published, what it cost, and what a reviewer can check without the data.
 
 Its sections are made by the modules of this folder from the spec, the transcript, the ledger and the files of
-the release, and nothing else: :func:`build_certificate` puts them together, and makes them again from a certificate to
+the release, and nothing else: :func:`build_certificate` puts them together, and again from a certificate, to
 see that it fits itself. What each of them holds: :mod:`tabularium.validations.certificate`.
 """
 

@@ -16,7 +16,7 @@ from tabularium.ledger import AwaitingReview, Ledger
 from tabularium.ledger.refusals import Conflict
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims
-from tabularium.tasks.custody import restore as putting_back
+from tabularium.tasks.custody import restore as restoring
 from tabularium.tasks.custody.backup import backup
 from tabularium.tasks.custody.home_health import health_checks
 from tabularium.tasks.custody.restore import restore
@@ -108,7 +108,7 @@ def test_a_restore_that_was_killed_leaves_no_secret_behind(how: str, folder: Pat
     home = Home.at(tmp_path / "home")
     child = os.fork()
     if child == 0:
-        putting_back._put = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        restoring._put = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
         restore(folder / "kept", home, OPENED, tmp_path / "releases")
     os.waitpid(child, 0)
     assert len(list(home.path.rglob("secret"))) == 1
