@@ -229,7 +229,7 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
 
     place = Path(os.path.abspath(folder))  # noqa: PTH100 - links stay
     not_shown: list[NotShown] = []
-    with os_errors_as(InputError, "cannot be read ({reason})", where=folder, hint="name a folder"):
+    with os_errors_as(InputError, "cannot be read ({reason})", where=place, hint="name a folder"):
         product = product_in(place, not_shown)
     if not_shown:
         first = not_shown[0]

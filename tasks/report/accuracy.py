@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
@@ -67,12 +67,10 @@ def accuracy(cells: ReleasedCells, about: Table) -> list[AccuracyLine]:
         _BY_SIZE.format(flagged=_FLAGGED[cells.flags])
     ):
         level, size = cells.levels[place].name, None if number < 0 else SIZES[number]
-        lines.append(
-            AccuracyLine(
-                *(level, size, count, *_both(margins), *_both(relative)),
-                *(None if size is None else wide, flagged, None if size is None else held.get((level, size))),
-            )
-        )
+        shown = None if size is None else wide
+        simulated = None if size is None else held.get((level, size))
+        both = (*_both(margins), *_both(relative))
+        lines.append(AccuracyLine(level, size, count, *both, shown, flagged, simulated))
     return lines
 
 
@@ -115,8 +113,8 @@ def measure_accuracy(cells: ReleasedCells, about: Measure) -> list[MeasureLine]:
     return lines
 
 
-def _both(found: Iterable[float] | None) -> Iterable[float | None]:
-    return found or (None, None)
+def _both(found: list[float] | None) -> tuple[float | None, float | None]:
+    return (found[0], found[1]) if found else (None, None)
 
 
 # --- plots of margins by size and level, one mark for each line of the table beside them

@@ -52,7 +52,7 @@ def ask(sql: str, parts: Iterable[Mapping[str, NDArray[Any]]]) -> list[tuple[Any
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.register("cells", pa.RecordBatchReader.from_batches(first.schema, chain([first], stream)))
         try:
-            return connection.execute(sql).fetchall()
+            return list(connection.execute(sql).fetchall())
         except duckdb.Error:
             if not raised:
                 raise
