@@ -3,7 +3,7 @@
 ``python -m benchmarks.bench_formats [--cells N] [--times T]``
 
 A table of three levels, two of its dimensions with labels, as a census has them. ``csv before`` spells out
-200 000 rows at once, ``csv`` and ``sdmx`` what :func:`tabularium.tasks.publish.row_writers.rows_into_csv` does; ``parquet
+200 000 rows at once, ``csv`` and ``sdmx`` what :func:`tabularium.tasks.publish.frames.rows_into_csv` does; ``parquet
 before`` has no metadata of its columns. The fastest of T rounds counts. XLSX holds 1 048 573 rows at most and
 takes the first of them.
 """

@@ -59,8 +59,7 @@ def publish(folder: Path, records: int, meshblocks: int, formats: str) -> tuple[
 
 def by_group(release: Path, books: Path) -> None:
     """Verify in this process, and print what each group of checks took."""
-    from tabularium.tasks.verify.findings import Check
-    from tabularium.tasks.verify.subject import Subject
+    from tabularium.tasks.verify.subject import Check, Subject
     from tabularium.tasks.verify.verify_release import verify_release
 
     took: dict[str, tuple[float, float, int]] = {}

@@ -52,6 +52,7 @@ from tabularium.tasks.ledger_stages import (
 from tabularium.tasks.margins.margins import find_margins
 from tabularium.tasks.measure import measure
 from tabularium.tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
+from tabularium.tasks.publish.documents import keep_documents
 from tabularium.tasks.publish.draft_folder import (
     DraftLocation,
     publish_draft,
@@ -59,7 +60,6 @@ from tabularium.tasks.publish.draft_folder import (
     remove_draft,
     require_accepted,
 )
-from tabularium.tasks.publish.kept_documents import keep_documents
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.publish import PublishedHandle, publish
 from tabularium.tasks.publish.rebuild import is_lost, rebuild

@@ -40,7 +40,7 @@ class Check:
     @property
     def warnings(self) -> tuple[str, ...]:
         """A line for every number that noise will drown in a typical cell, with what would help."""
-        from tabularium.tasks.forecast.useless_numbers import warnings_of
+        from tabularium.tasks.forecast.describe_check import warnings_of
 
         summary = self._checked.summary
         if summary is None:
@@ -61,7 +61,7 @@ class Check:
         """Return what Rich prints."""
         from rich.text import Text
 
-        from tabularium.tasks.forecast.told_of_check import render
+        from tabularium.tasks.forecast.describe_check import render
         from tabularium.validations.spec.problems import format_problems
 
         summary = self._checked.summary

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 from tabularium.mechanisms.errors import InputError
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 
+@bare_errors
 def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
     """Write a first spec from the names and types of the columns of a file. No record of it is read.
 
@@ -42,15 +44,13 @@ def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
     file = Path(data)
     target = Path(f"{product_of(file)}.yaml" if out is None else out)
     text = first_spec(outline_of(file), os.path.relpath(file, target.absolute().parent))
-    try:
-        with target.open("x", encoding="utf-8") as written:
-            written.write(text)
-    except FileExistsError:
-        failure = InputError("this file exists", where=str(target), hint="name a new one with --out")
-    except OSError as error:
-        failure = InputError(
-            f"cannot be written ({error.strerror})", where=str(target), hint="name another with --out"
-        )
-    else:
-        return target
-    raise failure
+    if target.exists():
+        raise InputError("this file exists", where=str(target), hint="name a new one with --out")
+    with (
+        os_errors_as(
+            InputError, "cannot be written ({reason})", where=target, hint="name another with --out"
+        ),
+        target.open("x", encoding="utf-8") as written,
+    ):
+        written.write(text)
+    return target

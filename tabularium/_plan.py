@@ -80,13 +80,13 @@ class Plan(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be known of the numbers, as sentences."""
-        from tabularium.tasks.plan.told_of_plans import notes_on
+        from tabularium.tasks.plan.describe_plan import notes_on
 
         return tuple(notes_on(self._found))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it, exact fractions as texts."""
-        from tabularium.tasks.plan.told_of_plans import plan_as_json
+        from tabularium.tasks.plan.describe_plan import plan_as_json
 
         return plan_as_json(self._found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from tabularium._shown import Shown
 from tabularium._table import AnswerSource, Table
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.report.wording import several
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from tabularium.mechanisms.queries.grammar import Query
     from tabularium.mechanisms.queries.measures import SizeHistogram
     from tabularium.tasks.publish.read_release import Released
-    from tabularium.tasks.query.cell_totals import Codes
+    from tabularium.tasks.query.query_release import Codes
     from tabularium.validations.certificate import Certificate, MadeUp
 
 
@@ -202,8 +204,7 @@ class Release(Mapping[str, Table], Shown):
         self, name: str, codes: Codes, *, confidence: float | None, source: AnswerSource | None
     ) -> Answer:
         from tabularium.tasks.publish.release_folder import well_formed
-        from tabularium.tasks.query.cell_totals import total_query
-        from tabularium.tasks.query.query_release import asked_release
+        from tabularium.tasks.query.query_release import asked_release, total_query
 
         if name not in self._released.layouts:
             raise InputError(
@@ -237,6 +238,7 @@ class Release(Mapping[str, Table], Shown):
             text, answer, self.certificate.tables[answer.table].counted, is_rehearsal=self.is_rehearsal
         )
 
+    @bare_errors
     def report(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
         """Write the page for people anew: what was published, how sure it is, and what it cost.
 
@@ -257,10 +259,42 @@ class Release(Mapping[str, Table], Shown):
         PublicationError
             A file of the release cannot be read.
         """
-        from tabularium.tasks.publish.documents.making import without_documents
+        from tabularium.tasks.publish.documents import without_documents
         from tabularium.tasks.publish.release_folder import well_formed
         from tabularium.tasks.report.report import report
 
+        with self._new_file(path, last) as place, well_formed(self.folder):
+            told = without_documents(self.certificate)
+            before = None if last is None else last.folder
+            place.write_bytes(report(self.folder, told, before, compared_with=self._compared_with(last)))
+
+    @bare_errors
+    def registry_entry(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
+        """Write an entry for OpenDP's Differential Privacy Deployments Registry, from the certificate.
+
+        Its first line names what the registry asks for and the certificate does not say.
+
+        Parameters
+        ----------
+        path
+            A new file.
+        last
+            A release of an earlier period, which says that the product has many releases.
+
+        Raises
+        ------
+        InputError
+            This is a rehearsal, ``last`` is of another product, or the file is there or cannot be written.
+        """
+        from tabularium.tasks.report.registry_entry import registry_entry
+
+        certificate = self._published("registry_entry").certificate
+        with self._new_file(path, last) as place:
+            place.write_bytes(registry_entry(certificate, earlier=last is not None))
+
+    @contextmanager
+    def _new_file(self, path: str | os.PathLike[str], last: Release | None) -> Iterator[Path]:
+        """Give the path of a file that is to be written about this release, and maybe an earlier one."""
         place = Path(path)
         if os.path.lexists(place):
             raise InputError("there is such a file", where=str(place), hint="name a new file")
@@ -268,19 +302,8 @@ class Release(Mapping[str, Table], Shown):
             raise InputError(
                 "this is no other release of the same product", where=str(last.folder), hint="name one"
             )
-        before = None if last is None else last.folder
-        with well_formed(self.folder):
-            told = without_documents(self.certificate)
-            page = report(self.folder, told, before, compared_with=self._compared_with(last))
-        try:
-            place.write_bytes(page)
-        except OSError as error:
-            failure = InputError(
-                f"cannot be written ({error.strerror})", where=str(place), hint="name another file"
-            )
-        else:
-            return
-        raise failure
+        with os_errors_as(InputError, "cannot be written ({reason})", where=place, hint="name another file"):
+            yield place
 
     def _compared_with(self, last: Release | None) -> tuple[str, ...]:
         if self._made_up is not None:

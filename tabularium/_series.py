@@ -14,6 +14,7 @@ from tabularium._release import open as open_release
 from tabularium._shown import Shown
 from tabularium._table import Table
 from tabularium.mechanisms.errors import InputError, PublicationError
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -208,6 +209,7 @@ class Series(Mapping[str, Table], Shown):
     __repr__ = Shown.__repr__
 
 
+@bare_errors
 def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
     """Open the current releases of all periods in the folder of a product; withdrawn ones are left out.
 
@@ -227,23 +229,19 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
 
     place = Path(os.path.abspath(folder))  # noqa: PTH100 - links stay
     not_shown: list[NotShown] = []
-    try:
+    with os_errors_as(InputError, "cannot be read ({reason})", where=place, hint="name a folder"):
         product = product_in(place, not_shown)
-    except OSError as error:
-        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), hint="name a folder")
-    else:
-        if not_shown:
-            first = not_shown[0]
-            raise PublicationError(first.why, where=first.where, hint="restore it, or take its folder away")
-        current = [] if product is None else [each.current for each in reversed(product.periods)]
-        found = [open_release(each.folder, verify=verify) for each in current if each is not None]
-        for each in found:
-            each._published(str(each.folder))
-        if found:
-            return Series(place, found)
-        failure = InputError(
+    if not_shown:
+        first = not_shown[0]
+        raise PublicationError(first.why, where=first.where, hint="restore it, or take its folder away")
+    current = [] if product is None else [each.current for each in reversed(product.periods)]
+    found = [open_release(each.folder, verify=verify) for each in current if each is not None]
+    for each in found:
+        each._published(str(each.folder))
+    if not found:
+        raise InputError(
             "no current release lies in this folder",
             where=str(folder),
             hint="name the folder of a product, which holds PERIOD/RELEASE",
         )
-    raise failure
+    return Series(place, found)

@@ -14,7 +14,7 @@ from tabularium.mechanisms.errors import InputError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from tabularium.tasks.site.offered import Shelf
+    from tabularium.tasks.site.offered import ReleaseCatalogue
 
 
 class Site(Shown):
@@ -28,8 +28,8 @@ class Site(Shown):
         The first page.
     """
 
-    def __init__(self, folder: Path, shelf: Shelf) -> None:
-        self.folder, self.index, self._shelf = folder, folder / "index.html", shelf
+    def __init__(self, folder: Path, release_catalogue: ReleaseCatalogue) -> None:
+        self.folder, self.index, self._shelf = folder, folder / "index.html", release_catalogue
 
     @property
     def releases(self) -> DataFrame:
@@ -112,8 +112,8 @@ def site(
     from tabularium.tasks.site.write_site import write_site
 
     folder, products = _of_products(releases)
-    shelf = write_site(folder, Path(out), address=address, copy=copy, products=products)
-    return Site(Path(out), shelf)
+    release_catalogue = write_site(folder, Path(out), address=address, copy=copy, products=products)
+    return Site(Path(out), release_catalogue)
 
 
 def _of_products(

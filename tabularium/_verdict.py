@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from tabularium._shown import Shown
 from tabularium.mechanisms.errors import InputError
+from tabularium.validations.redaction import bare_errors
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from tabularium.tasks.verify.findings import Finding
-    from tabularium.tasks.verify.subject import Subject
+    from tabularium.tasks.verify.subject import Finding, Subject
 
 
 class NotARelease(InputError):
@@ -94,6 +94,7 @@ class Verdict(Shown):
         return found[found["outcome"] != "checked"]
 
 
+@bare_errors
 def verify(
     folder: str | os.PathLike[str],
     *,
@@ -128,5 +129,4 @@ def verify(
         found = [(subject, list(verify_release(subject))) for subject in subjects]
         return Verdict(found, verify_series(subjects, books) if since else [])
     except Unrecognised as error:
-        failure = NotARelease(str(error))
-    raise failure
+        raise NotARelease(str(error)) from None

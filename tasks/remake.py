@@ -14,7 +14,7 @@ from tabularium.ledger import Charge
 from tabularium.mechanisms.errors import InputError, LedgerError
 from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger, open_store, revision_of
 from tabularium.tasks.publish.certificate.sections import public_digests
-from tabularium.tasks.publish.kept_documents import kept_documents
+from tabularium.tasks.publish.documents import kept_documents
 from tabularium.tasks.publish.verify_certificate import differences
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage

@@ -13,7 +13,7 @@ from tabularium._plan import see_beside
 from tabularium.flows.cli.options import AsJson, SpecPath
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.plan.figures import in_figures
+from tabularium.tasks.plan.bounds_like import in_figures
 
 if TYPE_CHECKING:
     from tabularium import Plan

@@ -21,7 +21,7 @@ from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import Guard, Session
 from tabularium.flows.desk.signing_off import signed_since
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.report.templates import templates
+from tabularium.tasks.report.wording import templates
 
 Given = Page | Elsewhere | Document
 Answers = Callable[[Desk, Asked], Given]

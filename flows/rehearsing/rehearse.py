@@ -19,7 +19,7 @@ from tabularium.flows.rehearsing.rehearsed_spec import STAMP, as_declared, write
 from tabularium.mechanisms.errors import InputError, PlaceClosed
 from tabularium.tasks.ingest.ingest import ingest_public
 from tabularium.tasks.ingest.open_source import keys_of
-from tabularium.tasks.publish.documents.making import DOCUMENTS, without_documents
+from tabularium.tasks.publish.documents import DOCUMENTS, without_documents
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import is_rehearsal, try_writing
 from tabularium.tasks.report.report import report

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tabularium.tasks.publish.certificate.declared import validation
+from tabularium.tasks.publish.certificate.sections import validation
 from tabularium.tasks.publish.guarantee import privacy_section
 from tabularium.validations.certificate import Certificate, Fact
 from tabularium.validations.spec.exact_facts import facts_of_release, neighbours

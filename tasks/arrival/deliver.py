@@ -15,6 +15,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tabularium.ledger.durable_files import sync_folder
@@ -22,7 +23,7 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, read_manifest, see_name
 from tabularium.tasks.arrival.places import is_drop
-from tabularium.validations.redaction import bare_errors
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 _BLOCK = 1 << 20
 _DAY = 86_400.0
@@ -133,35 +134,29 @@ def _clear_remains(drop: Path) -> None:
 
 @bare_errors
 def _size(file: Path) -> int:
-    try:
+    with _readable(file):
         return file.stat().st_size
-    except OSError as error:
-        raise _unreadable(file, error) from None
 
 
-def _unreadable(file: Path, error: OSError) -> InputError:
-    return InputError(f"the file cannot be read ({error.strerror})", where=str(file), hint="check its name")
+def _readable(file: Path) -> AbstractContextManager[None]:
+    return os_errors_as(InputError, "the file cannot be read ({reason})", where=file, hint="check its name")
 
 
+@bare_errors
 def _copied(file: Path, aside: Path) -> dict[str, object]:
     """Copy a file and return what a manifest says of it."""
-    failure: InputError
-    try:
+    with _readable(file):
         source = file.open("rb")
-    except OSError as error:
-        failure = _unreadable(file, error)
-    else:
-        digest, size = hashlib.sha256(), 0
-        with source, (aside / file.name).open("xb") as copy:
-            while block := source.read(_BLOCK):
-                copy.write(block)
-                digest.update(block)
-                size += len(block)
-            copy.flush()
-            os.fsync(copy.fileno())
-        shutil.copymode(file, aside / file.name)
-        return {"name": file.name, "size": size, "sha256": digest.hexdigest()}
-    raise failure
+    digest, size = hashlib.sha256(), 0
+    with source, (aside / file.name).open("xb") as copy:
+        while block := source.read(_BLOCK):
+            copy.write(block)
+            digest.update(block)
+            size += len(block)
+        copy.flush()
+        os.fsync(copy.fileno())
+    shutil.copymode(file, aside / file.name)
+    return {"name": file.name, "size": size, "sha256": digest.hexdigest()}
 
 
 @bare_errors

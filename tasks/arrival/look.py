@@ -32,8 +32,7 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival import kept_digests
 from tabularium.tasks.arrival.calendar_periods import has_come
 from tabularium.tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
-from tabularium.tasks.arrival.inbox_limits import has_room
-from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.arrival.inboxes import Inbox, has_room
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tabularium.tasks.arrival.places import DONE, QUARANTINE, Place, Seen, opened
 from tabularium.tasks.arrival.verify_drop import is_plain, is_whole, said, see_that_all_is_read

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.arrival.inbox_limits import DEFAULT, InboxLimits, in_words
+from tabularium.tasks.arrival.inboxes import DEFAULT, InboxLimits, in_words
 
 MANIFEST = "drop.json"
 _LARGEST_FILE = 1 << 50

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
-from tabularium.tasks.arrival.inbox_limits import DEFAULT, InboxLimits
+from tabularium.tasks.arrival.inboxes import DEFAULT, InboxLimits
 from tabularium.tasks.arrival.manifest import DropRefused, too_much
 
 DONE, QUARANTINE = "done", "quarantine"

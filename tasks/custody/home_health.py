@@ -21,17 +21,18 @@ from typing import Literal
 from packaging.requirements import Requirement
 from sqlalchemy import make_url
 
-from tabularium.ledger import Ledger
+from tabularium.ledger import Charge, Ledger
 from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.refusals import NoLedger
 from tabularium.ledger.transactions import CONFIRM
 from tabularium.ledger.witness import ALONE
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.arrival.claims import Claims
+from tabularium.tasks.arrival.claims import LIVE, Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox, inboxes
 from tabularium.tasks.arrival.manifest import MANIFEST
 from tabularium.tasks.arrival.places import is_drop
+from tabularium.tasks.custody.backup import is_whole
 from tabularium.tasks.publish.release_folder import publication_folders
 from tabularium.tasks.runtime.extras import EXTRAS
 from tabularium.tasks.runtime.home import Home
@@ -47,7 +48,7 @@ _DELIVERING = 600.0  # seconds after which nothing more is to be expected of who
 
 
 @dataclass(frozen=True)
-class Look:
+class HealthCheck:
     """What was seen of one thing.
 
     Attributes
@@ -62,7 +63,7 @@ class Look:
     hint: str = ""
 
 
-def looks_at(home: Home) -> Iterator[Look]:
+def health_checks(home: Home) -> Iterator[HealthCheck]:
     """Go through what can be seen on this machine alone."""
     for thing, look in (
         ("versions", _versions),
@@ -77,17 +78,17 @@ def looks_at(home: Home) -> Iterator[Look]:
         yield from seen(thing, look)
 
 
-def seen(thing: str, look: Callable[[], Iterator[Look]]) -> list[Look]:
+def seen(thing: str, look: Callable[[], Iterator[HealthCheck]]) -> list[HealthCheck]:
     """Return what a look finds; of one that fails, why."""
     try:
         return list(look())
     except Exception as error:
         failure: TabulariumError = sanitised(error, thing)
     said = f"{failure.where}: {failure.what}" if failure.where else failure.what
-    return [Look(thing, "fail", said, failure.hint)]
+    return [HealthCheck(thing, "fail", said, failure.hint)]
 
 
-def _versions() -> Iterator[Look]:
+def _versions() -> Iterator[HealthCheck]:
     said = f"tabularium {metadata.version(_PROGRAM)}, Python {sys.version.split()[0]}"
     wrong = []
     for line in metadata.requires(_PROGRAM) or ():
@@ -104,16 +105,18 @@ def _versions() -> Iterator[Look]:
         if not requirement.specifier.contains(found, prereleases=True):
             wrong.append(f"{requirement.name} {found} is not {requirement.specifier}")
     if wrong:
-        yield Look("versions", "fail", f"{said}: {', '.join(wrong)}", "install with the constraints file")
+        yield HealthCheck(
+            "versions", "fail", f"{said}: {', '.join(wrong)}", "install with the constraints file"
+        )
     else:
-        yield Look("versions", "ok", said)
+        yield HealthCheck("versions", "ok", said)
 
 
 def _is_asked(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def _modes(home: Home) -> Iterator[Look]:
+def _modes(home: Home) -> Iterator[HealthCheck]:
     """See that nobody else can read what is private."""
     beside = home.beside_ledger
     private = [
@@ -132,52 +135,54 @@ def _modes(home: Home) -> Iterator[Look]:
     open_to_others = [path for path in private if path.exists() and path.stat().st_mode & 0o077]
     for path in open_to_others:
         mode = "700" if path.is_dir() else "600"
-        yield Look("home", "fail", f"other users may read {path}", f"chmod {mode} {path}")
+        yield HealthCheck("home", "fail", f"other users may read {path}", f"chmod {mode} {path}")
     if not open_to_others:
-        yield Look("home", "ok", f"{home.path}, closed to other users")
+        yield HealthCheck("home", "ok", f"{home.path}, closed to other users")
 
 
-def _secret(home: Home) -> Iterator[Look]:
+def _secret(home: Home) -> Iterator[HealthCheck]:
     command = secret_command()
     if command is None and not home.has_secret:
         if (home.beside_ledger / "secret.check").exists():
             home.require_secret()
-        yield Look("secret", "ok", "none yet; the first release makes it")
+        yield HealthCheck("secret", "ok", "none yet; the first release makes it")
         return
     home.secret()
     where = str(home.secret_file) if command is None else f"from the command in {VARIABLE}"
     if command is not None and home.secret_file.exists():
-        yield Look(
+        yield HealthCheck(
             "secret",
             "warn",
             f"{where}, and a copy lies in {home.secret_file}",
             "remove that file, once the key store has a backup",
         )
         return
-    yield Look("secret", "ok", where)
+    yield HealthCheck("secret", "ok", where)
 
 
-def _release_key(home: Home, ledger: Ledger) -> Iterator[Look]:
+def _release_key(home: Home, ledger: Ledger) -> Iterator[HealthCheck]:
     key = signing_key(home, ledger)
     if not isinstance(key, str):
-        yield Look("release key", "ok", f"{key_id(public_hex(key))}, enrolled")
+        yield HealthCheck("release key", "ok", f"{key_id(public_hex(key))}, enrolled")
     elif ledger.release_keys():
         hint = "put an enrolled key in place, or make and enrol one, if this machine publishes"
-        yield Look("release key", "warn", f"releases are unsigned: {key}", hint)
+        yield HealthCheck("release key", "warn", f"releases are unsigned: {key}", hint)
     else:
-        yield Look("release key", "ok", f"releases are unsigned: {key}")
+        yield HealthCheck("release key", "ok", f"releases are unsigned: {key}")
 
 
-def _ledger(home: Home) -> Iterator[Look]:
+def _ledger(home: Home) -> Iterator[HealthCheck]:
     store = MeasurementStore(home.measurements)
     try:
         opened = Ledger.connect(home.ledger_url, known_heads=store.heads(), make=False)
     except NoLedger as missing:
         if (home.beside_ledger / "secret.check").exists() or any(store.heads()):
             hint = f"releases were made under one: find it, or put it back: tabularium restore{home.option}"
-            yield Look("ledger", "fail", f"{missing.where}: no ledger is there", hint)
+            yield HealthCheck("ledger", "fail", f"{missing.where}: no ledger is there", hint)
         else:
-            yield Look("ledger", "warn", "none yet", "an officer opens an account: tabularium ledger open")
+            yield HealthCheck(
+                "ledger", "warn", "none yet", "an officer opens an account: tabularium ledger open"
+            )
         return
     with opened as ledger:
         head, accounts = ledger.head(), list(ledger.accounts())
@@ -188,14 +193,14 @@ def _ledger(home: Home) -> Iterator[Look]:
                 if ledger.read_only == ledger.unconfirmed
                 else "see tabularium ledger verify"
             )
-            yield Look("ledger", "fail", f"{said}; read-only: {ledger.read_only}", hint)
+            yield HealthCheck("ledger", "fail", f"{said}; read-only: {ledger.read_only}", hint)
         else:
-            yield Look("ledger", "ok", said)
+            yield HealthCheck("ledger", "ok", said)
         yield _clock(ledger)
         if ledger.witnessed_elsewhere:
-            yield Look("witness", "ok", "the head is remembered in a second place")
+            yield HealthCheck("witness", "ok", "the head is remembered in a second place")
         else:
-            yield Look(
+            yield HealthCheck(
                 "witness",
                 "warn",
                 ALONE.partition(" (")[0],
@@ -205,10 +210,10 @@ def _ledger(home: Home) -> Iterator[Look]:
         yield _measurements(home, ledger, [account.name for account in accounts])
 
 
-def _clock(ledger: Ledger) -> Look:
+def _clock(ledger: Ledger) -> HealthCheck:
     last = max((entry.body["at"] for entry in ledger.last_entries(1)), default=None)
     if last is None:
-        return Look("clock", "ok", "the ledger has no entry to compare with")
+        return HealthCheck("clock", "ok", "the ledger has no entry to compare with")
     behind = datetime.fromisoformat(last) - datetime.now(UTC)
     if behind > timedelta(minutes=1):
         minutes = behind.total_seconds() / 60
@@ -216,11 +221,13 @@ def _clock(ledger: Ledger) -> Look:
             "compare this machine's clock with NTP; if it is right, the entry was dated by a wrong one: "
             f"wait, or set TABULARIUM_CLOCK_TOLERANCE={math.ceil(minutes)} until then"
         )
-        return Look("clock", "fail", f"{minutes:.0f} minutes behind the last entry of the ledger", hint)
-    return Look("clock", "ok", "not behind the last entry")
+        return HealthCheck(
+            "clock", "fail", f"{minutes:.0f} minutes behind the last entry of the ledger", hint
+        )
+    return HealthCheck("clock", "ok", "not behind the last entry")
 
 
-def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> Look:
+def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> HealthCheck:
     store, missing, number = MeasurementStore(home.measurements), [], 0
     for name in accounts:
         for charge in ledger.each_charge(name):
@@ -229,71 +236,73 @@ def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> Look:
                 if store.complete(charge.measured_as, charge.fence) != charge.measurement_digest:
                     missing.append(charge.release_id)
     if missing:
-        return Look(
+        return HealthCheck(
             "measurements",
             "fail",
             f"{len(missing)} of {number} are missing or damaged, first of release {missing[0]}",
             f"restore {home.measurements} from the backup; nothing is drawn again",
         )
-    return Look("measurements", "ok", f"of releases: {number}, in {home.measurements}")
+    return HealthCheck("measurements", "ok", f"of releases: {number}, in {home.measurements}")
 
 
-def _workspaces(home: Home) -> Iterator[Look]:
+def _workspaces(home: Home) -> Iterator[HealthCheck]:
     kept = [path for path in home.workspaces.glob("*") if (path / "keep").exists()]
     if kept:
-        yield Look(
+        yield HealthCheck(
             "workspaces", "warn", f"{len(kept)} are kept and hold microdata, first {kept[0]}", "remove them"
         )
     else:
-        yield Look("workspaces", "ok", f"{sum(1 for _ in home.workspaces.glob('*'))} in use or to be swept")
+        yield HealthCheck(
+            "workspaces", "ok", f"{sum(1 for _ in home.workspaces.glob('*'))} in use or to be swept"
+        )
 
 
-def _disk(home: Home) -> Iterator[Look]:
+def _disk(home: Home) -> Iterator[HealthCheck]:
     for what, path in (("home", home.path), ("ledger", home.beside_ledger), ("workspaces", home.workspaces)):
         if what == "home" or (path.exists() and path.stat().st_dev != home.path.stat().st_dev):
             free = shutil.disk_usage(path).free
             state: Literal["ok", "warn", "fail"]
             state = "fail" if free < _LEAST else "warn" if free < _SCARCE else "ok"
             hint = "" if state == "ok" else "make room: a run needs space for its workspace"
-            yield Look("disk", state, f"{free / _GIB:.1f} GiB free for the {what}", hint)
+            yield HealthCheck("disk", state, f"{free / _GIB:.1f} GiB free for the {what}", hint)
 
 
-def _publication(home: Home) -> Iterator[Look]:
+def _publication(home: Home) -> Iterator[HealthCheck]:
     """See that each folder into which releases were published is there, and can be published into."""
     bases = publication_folders(home)
     for base in bases:
         if not base.is_dir():
             hint = "mount or restore it: runs wait for it, and what was published is not to be seen"
-            yield Look("publication", "fail", f"{base} is gone", hint)
+            yield HealthCheck("publication", "fail", f"{base} is gone", hint)
         elif not os.access(base, _ALL):
-            yield Look(
+            yield HealthCheck(
                 "publication", "fail", f"{base} cannot be written", "let this user read and write there"
             )
         else:
-            yield Look("publication", "ok", str(base))
+            yield HealthCheck("publication", "ok", str(base))
     if not bases:
-        yield Look("publication", "ok", "nothing was published yet")
+        yield HealthCheck("publication", "ok", "nothing was published yet")
 
 
-def _inboxes(home: Home) -> Iterator[Look]:
+def _inboxes(home: Home) -> Iterator[HealthCheck]:
     """See that each folder is there and can be tidied, and what waits; an object store is not asked."""
     known = list(inboxes(home))
     for inbox in known:
         path = Path(inbox.address)
         yield from _drops(home, inbox)
         if not inbox.is_folder:
-            yield Look("inboxes", "ok", f"{inbox.product}: {inbox.address}, not asked")
+            yield HealthCheck("inboxes", "ok", f"{inbox.product}: {inbox.address}, not asked")
         elif path.is_dir() and os.access(path, _ALL):
-            yield Look("inboxes", "ok", f"{inbox.product}: {path}")
+            yield HealthCheck("inboxes", "ok", f"{inbox.product}: {path}")
             yield from _unfinished(inbox, path)
         else:
             hint = "make the folder, and let this user read and write there"
-            yield Look("inboxes", "fail", f"{inbox.product}: {path} cannot be used", hint)
+            yield HealthCheck("inboxes", "fail", f"{inbox.product}: {path} cannot be used", hint)
     if not known:
-        yield Look("inboxes", "ok", "none")
+        yield HealthCheck("inboxes", "ok", "none")
 
 
-def _unfinished(inbox: Inbox, path: Path) -> Iterator[Look]:
+def _unfinished(inbox: Inbox, path: Path) -> Iterator[HealthCheck]:
     """Name the drops that have lain for long without the manifest that ends a delivery."""
     with os.scandir(path) as entries:
         found = [
@@ -307,10 +316,12 @@ def _unfinished(inbox: Inbox, path: Path) -> Iterator[Look]:
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         said = f"{inbox.product}: {min(found)}{more} without {MANIFEST}, and nobody writes there now"
-        yield Look("drops", "warn", said, f"let whoever delivers put {MANIFEST} there, as the last file")
+        yield HealthCheck(
+            "drops", "warn", said, f"let whoever delivers put {MANIFEST} there, as the last file"
+        )
 
 
-def _drops(home: Home, inbox: Inbox) -> Iterator[Look]:
+def _drops(home: Home, inbox: Inbox) -> Iterator[HealthCheck]:
     """Say how many drops need somebody, or wait for their run."""
     with Claims.at(home) as claims:
         states = Counter(drop.state for drop in claims.of_product(inbox.product))
@@ -326,4 +337,143 @@ def _drops(home: Home, inbox: Inbox) -> Iterator[Look]:
             hint = f"read the lines beside them: {inbox.address}/quarantine"
         else:
             hint = "see their runs in Prefect's UI" if states["failed"] else ""
-        yield Look("drops", "warn" if hint else "ok", f"{inbox.product}: {told}", hint)
+        yield HealthCheck("drops", "warn" if hint else "ok", f"{inbox.product}: {told}", hint)
+
+
+# --- whether the ledger, the publication folders and the drops tell the same story
+#
+# ::
+#
+#     drop ──release id──▶ charge ◀──name of the folder, SHA-256 of its certificate── published folder
+#
+# Each is compared with the other two, and what does not fit is named, a line each. No data are opened.
+
+#: After so long somebody should look why nothing follows.
+_LONG = timedelta(hours=1)
+
+
+def account_for(home: Home) -> Iterator[HealthCheck]:
+    """Go through what does not fit; one finding says what was compared where everything does.
+
+    Raises
+    ------
+    LedgerError
+        If there is no ledger, or it cannot be read.
+    """
+    with Ledger.connect(home.ledger_url, make=False) as ledger:
+        charges = {
+            charge.release_id: charge
+            for account in ledger.accounts()
+            for charge in ledger.each_charge(account.name)
+        }
+    drops, bases = Claims.known(home), publication_folders(home)
+    lying = (path for base in bases for path in sorted(base.glob("[!.]*/[!.]*/[!.]*")))
+    folders = [path for path in lying if path.is_dir() and not path.is_symlink()]
+    amiss = [
+        *(_gone(base) for base in bases if not base.is_dir()),
+        *_charges(charges, folders, bases, home),
+        *_folders(charges, folders),
+        *_drops_that_arrived(charges, drops),
+    ]
+    yield from amiss
+    if not amiss:
+        told = f"{len(charges)} charges, {len(folders)} folders and {len(drops)} drops: each fits the others"
+        yield HealthCheck("accounts", "ok", told)
+
+
+def _gone(base: Path) -> HealthCheck:
+    return HealthCheck(
+        "folders", "fail", f"{base}: releases were published here, and it is gone", "mount or restore it"
+    )
+
+
+def _charges(
+    charges: dict[str, Charge], folders: list[Path], bases: list[Path], home: Home
+) -> Iterator[HealthCheck]:
+    there = {path.name for path in folders}
+    # A release and the tallies beside it have charges of their own, and one certificate.
+    published: dict[str, list[Charge]] = {}
+    for charge in charges.values():
+        if charge.state == "published" and charge.publication_digest is not None:
+            published.setdefault(charge.publication_digest, []).append(charge)
+        elif not charge.final and not _waits(charge) and _since(charge.changed_at) > _LONG:
+            yield HealthCheck(
+                "charges",
+                "warn",
+                f"{_of(charge)}: {charge.state} since {charge.changed_at}, and nothing followed",
+                f"run it again, or give it up: tabularium ledger abandon {charge.release_id}{home.option}",
+            )
+    if all(base.is_dir() for base in bases):  # else that is said, and these folders lie there
+        for same in published.values():
+            if not there & {charge.release_id for charge in same}:
+                yield HealthCheck(
+                    "folders",
+                    "fail",
+                    f"{_of(same[0])}: published, and its folder is gone",
+                    f"tabularium rebuild SPEC{home.option}: it is made anew, and nothing is charged",
+                )
+
+
+def _folders(charges: dict[str, Charge], folders: list[Path]) -> Iterator[HealthCheck]:
+    for folder in folders:
+        charge = charges.get(folder.name)
+        if charge is None:
+            yield HealthCheck(
+                "folders",
+                "warn",
+                f"{folder}: the ledger knows no such release",
+                "find out whose it is: another ledger's, or this ledger is an old copy",
+            )
+        elif charge.state != "published":
+            yield HealthCheck(
+                "folders",
+                "fail",
+                f"{folder}: lies among what is published, and its charge is {charge.state}",
+                "run its spec again, which ends what was begun",
+            )
+        elif not is_whole(folder, charge):
+            yield HealthCheck(
+                "folders",
+                "fail",
+                f"{folder}: is not what was published",
+                f"see what differs: tabularium verify {folder}; then move it away and run its spec again",
+            )
+
+
+def _drops_that_arrived(charges: dict[str, Charge], drops: list[Drop]) -> Iterator[HealthCheck]:
+    for drop in drops:
+        named = f"drop {drop.id} of {drop.product}, period {drop.period or 'not told'}"
+        charge = charges.get(drop.release_id or "")
+        found = datetime.fromtimestamp(drop.found_at, UTC)
+        if drop.state == "published" and (charge is None or charge.state != "published"):
+            became = (
+                "the ledger knows no release of it" if charge is None else f"its charge is {charge.state}"
+            )
+            yield HealthCheck("drops", "fail", f"{named}: said to be published, and {became}", "run it again")
+        elif drop.state in LIVE and charge is not None and charge.state == "published":
+            yield HealthCheck(
+                "drops",
+                "warn",
+                f"{named}: {drop.state}, and its release is published",
+                "run it again: it is free",
+            )
+        elif drop.state in LIVE and datetime.now(UTC) - found > _LONG:
+            yield HealthCheck(
+                "drops",
+                "warn",
+                f"{named}: {drop.state}, found at {found:%Y-%m-%dT%H:%M:%SZ}",
+                "see its run in Prefect's UI",
+            )
+
+
+def _waits(charge: Charge) -> bool:
+    """Tell whether an officer is to review it next."""
+    return charge.review and charge.state == "measured"
+
+
+def _of(charge: Charge) -> str:
+    return f"release {charge.release_id} of {charge.product}, period {charge.period}"
+
+
+def _since(then: str) -> timedelta:
+    return datetime.now(UTC) - datetime.fromisoformat(then)

@@ -11,7 +11,7 @@ from tabularium.ledger import export as exported
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.refusals import ChainBroken
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.custody.scratch import remove_remains, scratch
+from tabularium.tasks.custody.restore import remove_remains, scratch_folder
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.workspace import sweep
 
@@ -70,7 +70,7 @@ def drill_restore(home: Home, export_to: Path | None) -> str:
     InputError
         If there is no export in that place.
     """
-    with scratch(home) as folder, _open(home) as ledger:
+    with scratch_folder(home) as folder, _open(home) as ledger:
         if export_to is None:
             file = folder / "export.txt"
             exported.export(ledger, file)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tabularium.mechanisms.errors import InputError, InputMissing, TabulariumError
-from tabularium.tasks.arrival.fetch_drop import no_room, see_that_there_is_room
+from tabularium.tasks.arrival.verify_drop import no_room, see_that_there_is_room
 from tabularium.tasks.ingest.find_files import require_data, require_few
 from tabularium.tasks.ingest.open_source import changed
 from tabularium.tasks.runtime.progress import reporter

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tabularium.mechanisms.errors import InputError, InputRefused
-from tabularium.tasks.arrival.fetch_drop import fetch, refused_by_its_files
+from tabularium.tasks.arrival.verify_drop import fetch, refused_by_its_files
 from tabularium.tasks.engines.in_place import IN_PLACE, begin
 from tabularium.tasks.ingest.csv_copy import copy_csv
 from tabularium.tasks.ingest.csv_text import Text, inspect

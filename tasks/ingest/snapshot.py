@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import InputError, InputRefused
-from tabularium.tasks.arrival.fetch_drop import see_that_there_is_room
+from tabularium.tasks.arrival.verify_drop import see_that_there_is_room
 from tabularium.tasks.ingest.needed_columns import raw_names
 from tabularium.tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
 from tabularium.validations.imported_later import Later

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.bounds_like import Counts, quantile_count
 from tabularium.tasks.plan.planned_model import PlannedModel
-from tabularium.tasks.plan.public_counts import Counts, quantile_count
 from tabularium.validations.spec.targets.wanted_margins import Target
 
 
 @dataclass(frozen=True)
-class Aim:
+class MarginTarget:
     """A largest margin of error for the cells of one level of a table or of an array.
 
     Attributes
@@ -41,7 +41,7 @@ class Aim:
     value: float | None = None
 
 
-def aims_of(model: PlannedModel, counts: Counts | None) -> list[Aim]:
+def aims_of(model: PlannedModel, counts: Counts | None) -> list[MarginTarget]:
     """Return what the targets of a spec ask for; a target without a level is about every published one.
 
     Parameters
@@ -62,16 +62,16 @@ def aims_of(model: PlannedModel, counts: Counts | None) -> list[Aim]:
     ]
 
 
-def even_aims(model: PlannedModel) -> list[Aim]:
+def even_aims(model: PlannedModel) -> list[MarginTarget]:
     """Return one aim for all: the same margin at every published level of the counts of every table."""
     return [
-        Aim(table.name, level, depth, 100.0, None, "as narrow as can be")
+        MarginTarget(table.name, level, depth, 100.0, None, "as narrow as can be")
         for table in model.loaded.spec.tables
         for level, depth in model.shown(table.name).items()
     ]
 
 
-def _aim(model: PlannedModel, target: Target, level: str, depth: int, counts: Counts | None) -> Aim:
+def _aim(model: PlannedModel, target: Target, level: str, depth: int, counts: Counts | None) -> MarginTarget:
     at = None if target.at is None else float(target.at)
     margin = target.largest
     if margin is None:
@@ -85,7 +85,7 @@ def _aim(model: PlannedModel, target: Target, level: str, depth: int, counts: Co
             hint=f"aim for a margin of at least {reading.step:g}",
         )
     value = None if target.value is None else float(target.value)
-    return Aim(target.array, level, depth, size, at, target.words, value)
+    return MarginTarget(target.array, level, depth, size, at, target.words, value)
 
 
 def _reliable(
@@ -122,7 +122,7 @@ def in_words(array: str, level: str) -> str:
     return f"{name}, {level}" if level else name
 
 
-def by_place(aims: Sequence[Aim]) -> dict[tuple[str, str], list[int]]:
+def by_place(aims: Sequence[MarginTarget]) -> dict[tuple[str, str], list[int]]:
     """Return the numbers of the aims of every (table, level)."""
     found: dict[tuple[str, str], list[int]] = {}
     for number, aim in enumerate(aims):

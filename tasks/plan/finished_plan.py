@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from tabularium.tasks.plan.aims import in_words
 from tabularium.tasks.plan.bounds_like import Bounds
-from tabularium.tasks.plan.mechanism_proposals import Proposal
 from tabularium.tasks.plan.planned_model import array_shares
+from tabularium.tasks.plan.rehearsal import Proposal
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.targets.wanted_margins import Tuning
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Bools, Floats
 from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference.margins_of_error.half_widths import quantile
 from tabularium.mechanisms.noise_distributions import NoiseCurve
-from tabularium.mechanisms.planning.linear_variances import SeparateVariances
+from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable, SeparateVariances
 from tabularium.mechanisms.planning.smallest_budget import LossSlot, Ties
-from tabularium.tasks.plan.array_margins import ArrayMargin
-from tabularium.tasks.plan.planned_groups import separate_variances
 from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.together import Together
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_name, split
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.universes.universe import key_of
 
 Losses = dict[tuple[str, str], float]
 """(table or array, level) -> the loss of one record."""
@@ -221,3 +225,122 @@ def refuse_mechanisms(loaded: Loaded) -> None:
             where=f"table {table.name}",
             hint=f"plan with {plain}; --like RELEASE --mechanisms says what others would gain",
         )
+
+
+# --- which tables and arrays of a spec are made to agree, as the planner sees it
+#
+# Where every number that tables of one universe share is a sum of equally many of their cells, the
+# variances after consistency are worked out exactly
+# (:mod:`tabularium.mechanisms.planning.linear_variances`). What is not of that kind, such as nested codings
+# whose groups are not of one size, is left out of account, and so are cells that are exactly zero. That can
+# only make margins wider than they will be: least squares over more measurements has no larger variances.
+
+
+def separate_variances(loaded: Loaded, agreement: Agreement, *, agree: bool) -> SeparateVariances:
+    """Return the variances of all tables and arrays, universe by universe.
+
+    Parameters
+    ----------
+    agree
+        Whether tables and levels are made to.
+    """
+    found = []
+    for group in agreement.groups:
+        universes = {name: key_of(each.table, loaded.domains) for name, each in group.layouts.items()}
+        for universe in dict.fromkeys(universes.values()):
+            names = [name for name, own in universes.items() if own == universe]
+            names += [name for name in group.known if universe is None and _even(group, name)]
+            found.append(LinearVariances([_table(group, name) for name in names], agree=agree))
+    return SeparateVariances(found)
+
+
+def left_out_of_account(loaded: Loaded, agreement: Agreement) -> list[str]:
+    """Return the tables that agree with others, or hold exact zeros, in more than the plan knows of."""
+    found = []
+    for group in agreement.groups:
+        universes = {key_of(each.table, loaded.domains) for each in group.layouts.values()}
+        more = len(universes) > 1 or not all(_even(group, name) for name in group.overlap.tables)
+        found += [name for name, each in group.layouts.items() if more or each.impossible is not None]
+    return found
+
+
+def _even(group: Together, name: str) -> bool:
+    """Whether the cells of a table or invariant are all places of its frame."""
+    at = group.spreads[name].at
+    return at is None or len(at) == prod(group.overlap.tables[name].flat.values())
+
+
+def _table(group: Together, name: str) -> PlannedTable:
+    frame = group.overlap.tables[name]
+    if name not in group.layouts:
+        return PlannedTable(name, frame.flat, frame.along, frame.tree, {})
+    layout = group.layouts[name]
+    own = {each.name: each.size for each in layout.others}
+    flat = frame.flat if _even(group, name) else own
+    return PlannedTable(name, flat, frame.along, frame.tree, layout.cuts)
+
+
+# --- from the variance of the numbers of an array to the margin of what is published of them, and back
+#
+# A count, or a sum in steps of its grid, has the margin q·√V, q being the quantile of the stated level; of
+# others the kind of measure knows it.
+
+
+@dataclass(frozen=True)
+class ArrayMargin:
+    """How margins of an array are read off its variances.
+
+    Attributes
+    ----------
+    measure
+        What is measured; None of counts.
+    whole
+        Whether numbers are made whole, and margins with them.
+    level
+        Share of the errors that a margin holds.
+    """
+
+    measure: Measure | None
+    whole: bool
+    level: float
+
+    @property
+    def step(self) -> float:
+        """The unit of what is published, in which the numbers of the array are whole."""
+        return 1.0 if self.measure is None else float(self.measure.grid)
+
+    @property
+    def by_records(self) -> bool:
+        """Whether the margin depends on the size of a cell, as that of a mean or rate."""
+        return self.measure is not None and not self.measure.linear
+
+    @property
+    def foretold(self) -> bool:
+        """Whether its margins follow from variances: not those of medians, or of rates over other numbers."""
+        return self.measure is None or self.measure.plannable
+
+    def largest(self, margin: float) -> float:
+        """Return the largest margin that can be published within a wanted one; 0 where there is none."""
+        if self.whole and not self.by_records:
+            return math.floor(margin / self.step + 1e-9) * self.step
+        return margin
+
+    def shown(self, half: float) -> float:
+        """Return a half-width as it is published."""
+        if self.whole and not self.by_records:
+            return math.ceil(half / self.step - 1e-9) * self.step
+        return half
+
+    def half(self, variance: float, at: float | None = None, value: float | None = None) -> float:
+        """Return the half-width that a variance gives; of a mean or rate of ``at`` records and this value."""
+        if self.measure is None or self.measure.linear:
+            return self.step * quantile(self.level) * math.sqrt(variance)
+        assert at is not None  # noqa: S101 - the spec's own check
+        return self.measure.planned_half(variance, self.level, at, value)
+
+    def variance(self, half: float, at: float | None = None, value: float | None = None) -> float:
+        """Return the largest variance that gives no more than a half-width."""
+        if self.measure is None or self.measure.linear:
+            return (half / (self.step * quantile(self.level))) ** 2
+        assert at is not None  # noqa: S101 - as above
+        return self.measure.planned_variance(half, self.level, at, value)

@@ -35,23 +35,21 @@ from tabularium.mechanisms.planning.smallest_budget import (
     rounded_shares,
     short_above,
 )
-from tabularium.tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
-from tabularium.tasks.plan.bounds_like import bounds_like, with_bounds
+from tabularium.tasks.plan.aims import MarginTarget, aims_of, by_place, even_aims, in_words
+from tabularium.tasks.plan.bounds_like import Counts, bounds_like, counts_like, counts_of_totals, with_bounds
 from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin
-from tabularium.tasks.plan.mechanism_proposals import proposals
-from tabularium.tasks.plan.planned_groups import left_out_of_account
 from tabularium.tasks.plan.planned_model import (
     Losses,
     PlannedModel,
     Shares,
     array_shares,
+    left_out_of_account,
     only_targeted,
     refuse_mechanisms,
     with_shares,
     without_targets,
 )
-from tabularium.tasks.plan.public_counts import Counts, counts_like, counts_of_totals
-from tabularium.tasks.plan.rehearsal import factors, rehearse
+from tabularium.tasks.plan.rehearsal import factors, proposals, rehearse
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded
@@ -163,7 +161,7 @@ class _Planner:
     def __init__(
         self,
         model: PlannedModel,
-        aims: Sequence[Aim],
+        aims: Sequence[MarginTarget],
         budget: Fraction | None,
         alone: _Planner | None = None,
     ) -> None:
@@ -185,7 +183,7 @@ class _Planner:
         self._rehearsed = False
         self._near: Floats | None = None
 
-    def _shown_places(self) -> dict[Place, Aim]:
+    def _shown_places(self) -> dict[Place, MarginTarget]:
         """Return what margins are shown of: all levels, of means and rates those for which one is wanted."""
         wanted = by_place(self.aims)
         found = {}
@@ -196,7 +194,7 @@ class _Planner:
                 if own and reading.by_records:
                     found[name, level] = self.aims[own[0]]
                 elif reading.foretold and not reading.by_records:
-                    found[name, level] = Aim(name, level, depth, 1.0, None, "")
+                    found[name, level] = MarginTarget(name, level, depth, 1.0, None, "")
         return found
 
     def rehearse(self, counts: Counts) -> None:
@@ -368,7 +366,7 @@ class _Planner:
     def _tables_loss(self, budget: Fraction) -> float:
         return float(budget / self._folds * self._free)
 
-    def _half(self, variances: dict[str, Floats], aim: Aim) -> float:
+    def _half(self, variances: dict[str, Floats], aim: MarginTarget) -> float:
         layout = self.model.agreement.layouts[aim.table]
         nodes = [0] if layout.along is None else layout.along.depth[: layout.nodes] == aim.depth
         worst = float(variances[aim.table][nodes].max())

@@ -8,8 +8,9 @@ import numpy as np
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.aims import in_words
-from tabularium.tasks.plan.figures import in_figures
+from tabularium.tasks.plan.bounds_like import in_figures
 from tabularium.tasks.plan.finished_plan import Plan
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 FORMATS = (".svg", ".png", ".pdf")
 # Okabe and Ito's colours, told apart by colour-blind readers; the marker repeats the distinction.
@@ -30,6 +31,7 @@ _WIDE = 4  # panels in a row
 _TICKS = (1.0, 2.0, 5.0)  # in every decade
 
 
+@bare_errors
 def draw_trade_off(plan: Plan, file: Path) -> None:
     """Draw a plan.
 
@@ -99,12 +101,5 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
         figure.supylabel(
             f"margin of error ({float(plan.loaded.spec.publication.confidence):.0%})", fontsize=9
         )
-        try:
+        with os_errors_as(InputError, "cannot be written ({reason})", where=file, hint="name another file"):
             figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
-        except OSError as error:
-            failure = InputError(
-                f"cannot be written ({error.strerror})", where=str(file), hint="name another file"
-            )
-        else:
-            return
-    raise failure

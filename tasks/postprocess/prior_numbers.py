@@ -6,23 +6,20 @@ Cells are found by the codes of their dimensions, not by their place: lists may 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.public_folder import LONGEST_ROW, sha256_of
-from tabularium.tasks.public_tables import open_csv, open_parquet
 from tabularium.validations.domains.prior_tables import PriorTable
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
+from tabularium.validations.spec.publication_formats import FORMATS
 
 _FEW_ROWS, _TIMES = 1 << 20, 16
-_FEW_BYTES, _BYTES_OF_A_ROW = 1 << 26, 128
 MOST_COUNTED = 1 << 53
 """Records of a cell: beyond that, infinity for one, it is no count, and cannot be drawn towards."""
 
@@ -47,14 +44,13 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
         The file is not the one that the certificate names.
     """
     where = f"release {prior.release}, {prior.file}"
-    place = prior.folder / prior.file
     nodes = layout.cuts[level]
     found = np.full(len(nodes) * layout.cells, np.nan)
     try:
         # Lists may have become shorter since, but not to a part of what they were.
         most = _TIMES * layout.nodes * layout.cells
         if sha256_of(prior.folder, prior.file, LARGEST_JSON + most * LONGEST_ROW) == prior.digest:
-            rows = _rows(place, layout, _FEW_ROWS + most)
+            rows = _rows(prior, layout, _FEW_ROWS + most)
             at = _places(rows, layout, nodes)
             counts = rows["count"].cast(pa.float64()).fill_null(np.nan).to_numpy()
             if (counts > MOST_COUNTED).any():
@@ -77,20 +73,10 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
     )
 
 
-def _rows(place: Path, layout: Layout, most: int) -> pa.Table:
-    """Read the columns that tell a cell, as text, and its count."""
+def _rows(prior: PriorTable, layout: Layout, most: int) -> pa.Table:
+    """Read the columns that tell a cell, and its count."""
     names = [*([] if layout.along is None else ["level"]), *layout.table.dimensions]
-    if place.suffix == ".parquet":
-        with open_parquet(place, rows=None, most=most, columns=[*names, "count"]) as file:
-            return file.read(columns=[*names, "count"])
-    text = dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))
-    options = pa.csv.ConvertOptions(
-        include_columns=[*names, "count"],
-        column_types={**text, "count": pa.float64()},
-        strings_can_be_null=False,
-    )
-    with open_csv(place, largest=_FEW_BYTES + most * _BYTES_OF_A_ROW) as text_file:
-        return pa.csv.read_csv(text_file, convert_options=options)
+    return FORMATS[prior.format].read_codes(prior.folder / prior.file, names, "count", most)
 
 
 def _places(rows: pa.Table, layout: Layout, nodes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tabularium.tasks.margins.error_model import MEANING
-from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.quality import FLAGS
+from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import Measure

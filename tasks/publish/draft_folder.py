@@ -27,7 +27,7 @@ from tabularium.ledger.durable_files import make_folder
 from tabularium.ledger.refusals import unknown_release
 from tabularium.mechanisms.errors import LedgerError, PublicationError
 from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger
-from tabularium.tasks.publish.kept_documents import keep_statement
+from tabularium.tasks.publish.documents import keep_statement
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.release_folder import (
     PUBLIC,

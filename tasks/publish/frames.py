@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 from numpy.typing import NDArray
 
 from tabularium.tasks.postprocess.table_layout import Layout
@@ -277,3 +284,66 @@ class Shape:
                 int(some_rows.sum()),
                 {name: each.filter(pa.array(some_rows)) for name, each in shown.items()},
             )
+
+
+# --- files of rows, written a part at a time: CSV and Parquet, as releases have them
+
+_ROWS_AT_ONCE = 50_000
+
+WriteRows = Callable[[pa.Table], None]
+"""Writes the next rows into a file."""
+RowWriter = AbstractContextManager[WriteRows]
+"""A file while rows are written into it."""
+
+
+@contextmanager
+def rows_into_csv(schema: pa.Schema, path: Path, *, quoted: bool = True) -> Iterator[WriteRows]:
+    """Open a CSV file for rows: a header, texts between quotes, bare numbers, nothing for nulls.
+
+    Columns of codes may be dictionaries, which are spelled out a part of the rows at a time. Texts that need
+    no quotes may go without.
+    """
+    plain = pa.schema(
+        [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
+    )
+    options = pa.csv.WriteOptions(quoting_style="needed" if quoted else "none")
+    with pa.csv.CSVWriter(path, plain, write_options=options) as writer:
+
+        def write(rows: pa.Table) -> None:
+            for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
+                writer.write_table(rows.slice(start, _ROWS_AT_ONCE).cast(plain))
+
+        yield write
+
+
+@contextmanager
+def rows_into_parquet(schema: pa.Schema, path: Path) -> Iterator[WriteRows]:
+    """Open a Parquet file for rows; each call of what it gives writes a row group."""
+    with pa.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        yield lambda rows: writer.write_table(rows.cast(schema), ROWS)
+
+
+# --- work on the files of a release, on several processors: what is written does not depend on that
+
+Result = TypeVar("Result")
+
+MOST_THREADS = 4
+"""Pieces of work at once: each holds a part of a table in memory."""
+
+
+@contextmanager
+def threads(most: int = MOST_THREADS) -> Iterator[ThreadPoolExecutor]:
+    """Give threads, as many as there are processors but no more than that; end when their work has ended."""
+    with ThreadPoolExecutor(max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)), most))) as pool:
+        yield pool
+
+
+def run_parallel(work: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Do all of it, in threads; return what each gave, in their order.
+
+    The libraries that write and digest files let go of Python's lock meanwhile. What was raised first, in the
+    order of the work, is raised, after all of it has ended.
+    """
+    with threads(len(work)) as pool:
+        begun = [pool.submit(each) for each in work]
+    return [each.result() for each in begun]

@@ -11,7 +11,7 @@
         prior-releases/<id>/                published tables that these were drawn towards, as they were
         rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
         <documents>                         made of all this: see
-        :mod:`tabularium.tasks.publish.documents.making` certificate.json                    names the digest
+        :mod:`tabularium.tasks.publish.documents` certificate.json                    names the digest
         of every other file, but the next statement.dsse.json                 signed over every file, if there
         is a key for releases
 """
@@ -41,10 +41,10 @@ from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVI
 from tabularium.tasks.postprocess.stages import CONFLICTS
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.certificate import Contents, certificate
-from tabularium.tasks.publish.documents.making import altered_document, without_documents, write_documents
+from tabularium.tasks.publish.documents import altered_document, without_documents, write_documents
 from tabularium.tasks.publish.draft_folder import target_folder
 from tabularium.tasks.publish.formats.base import write_formats
-from tabularium.tasks.publish.frames import Frame
+from tabularium.tasks.publish.frames import Frame, rows_into_parquet, run_parallel
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tabularium.tasks.publish.priors import copy_prior
 from tabularium.tasks.publish.published_tables import (
@@ -59,8 +59,6 @@ from tabularium.tasks.publish.release_folder import (
     files_in,
     new_folder,
 )
-from tabularium.tasks.publish.row_writers import rows_into_parquet
-from tabularium.tasks.publish.run_parallel import run_parallel
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.published_digits import all_in_digits
 from tabularium.tasks.published_heads import StampedHead, leave_head
@@ -348,7 +346,7 @@ def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents
         tried = [(number, each.release_id, each.attempts) for number, each in attempts(run, ledger)]
         told = certificate(run, measured, contents, ledger, tried)
         last = last_release(run, ledger)
-    write_documents(aside, told, last)
+    write_documents(aside, told, last, run.installation.cache)
     leave_head(run, measured.release_id, StampedHead.said(told.ledger.head))
     raw = told.model_copy(update={"files": _digests(aside, contents.files)}).written()
     (aside / CERTIFICATE).write_bytes(raw)

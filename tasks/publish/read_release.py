@@ -22,7 +22,7 @@ from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.public_folder import plain_files
 from tabularium.tasks.public_tables import MOST_CELLS
-from tabularium.tasks.publish.formats.base import TableFormat, formats_of, known_rows, reading_format
+from tabularium.tasks.publish.formats.base import TableFormat, first_format, formats_of, known_rows
 from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.release_folder import (
     certificate_at,
@@ -186,7 +186,7 @@ class Released:
     @cached_property
     def format(self) -> TableFormat:
         """The format that numbers are read from."""
-        return reading_format(self.spec)
+        return first_format(self.spec)
 
     def shape(self, name: str) -> Shape:
         """Return the rows of a table or histogram, as the spec has them."""

@@ -1,7 +1,7 @@
 """A published folder that was lost, made anew byte for byte from what is stored.
 
 The tables, and all else that follows from the measurements, are computed again; the certificate is the one
-that was kept (:mod:`tabularium.tasks.publish.kept_documents`), and names the digest of every file. Only if
+that was kept (:mod:`tabularium.tasks.publish.documents`), and names the digest of every file. Only if
 all of them come out as they were published does the folder appear.
 """
 
@@ -17,8 +17,8 @@ from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_le
 from tabularium.tasks.margins.margins import MarginsHandle
 from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
 from tabularium.tasks.publish.certificate import software_versions
+from tabularium.tasks.publish.documents import kept_documents
 from tabularium.tasks.publish.draft_folder import target_folder
-from tabularium.tasks.publish.kept_documents import kept_documents
 from tabularium.tasks.publish.publish import PublishedHandle, write_files
 from tabularium.tasks.publish.release_folder import (
     check_release,

@@ -31,7 +31,7 @@ _MALFORMED = (
     RecursionError,
     MemoryError,
 )
-PLACE = "published-in"  # beside the measurements of each release: see tabularium.tasks.publish.kept_documents
+PLACE = "published-in"  # beside the measurements of each release: see tabularium.tasks.publish.documents
 HEADS = ".heads"  # in the folder of each product: see tabularium.tasks.published_heads
 
 

@@ -34,9 +34,9 @@ from tabularium.tasks.publish.certificate import (
     Contents,
     Outcome,
     Told,
+    build_certificate,
     own_version,
-    stated,
-    whole,
+    with_total_budget,
 )
 from tabularium.tasks.publish.certificate.account_section import reservation_in, unfit
 from tabularium.tasks.publish.certificate.spending import budgets, by_measurement
@@ -178,9 +178,13 @@ def _compare_with_itself(
     charged = Charged(population, ledger.attempts, head, deltas, tried, withheld, reservation_in(found))
     if bool(tried) != bool(spec.tallies):
         raise forged(path, f"ledger.tally_charges {_ITSELF}")
-    expected = stated(
+    expected = build_certificate(
         spec,
-        _nearest(whole(spec, charged), _domains(path.parent, spec) if domains is None else domains, privacy),
+        _nearest(
+            with_total_budget(spec, charged),
+            _domains(path.parent, spec) if domains is None else domains,
+            privacy,
+        ),
         contents,
         charged,
         told,

@@ -25,9 +25,9 @@ from tabularium.tasks.publish.measurement_files import FOLDER, indexed
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import readable
 from tabularium.tasks.runtime.run import without_data
-from tabularium.tasks.verify.findings import CouldNot, Failed
 from tabularium.tasks.verify.remaking import parts_in
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Failed, Skipped, Subject
+from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.measures.array_owners import array_of
 
 
@@ -77,6 +77,7 @@ def measured(released: Released, name: str) -> pa.Table:
     return pa.concat_tables(found, promote_options="permissive").unify_dictionaries()
 
 
+@bare_errors
 def unbiased(released: Released, name: str) -> pa.Table:
     """Return the consistent estimates of the counts and sums of a table, all levels.
 
@@ -98,7 +99,6 @@ def unbiased(released: Released, name: str) -> pa.Table:
     if name not in released.layouts:
         raise InputError("is a histogram, which has no such estimates", where=where, hint="ask a table")
     released.bounded()
-    failure: InputError | PublicationError
     with without_data(released.loaded) as run:
         post = PostProcessor.of(run.loaded)
         together = [
@@ -123,22 +123,22 @@ def unbiased(released: Released, name: str) -> pa.Table:
                 )
         try:
             parts = parts_in(Subject(released.folder))
-        except CouldNot as reason:
-            failure = InputError(f"needs {reason}", where=where, hint="use the published numbers")
+        except Skipped as reason:
+            raise InputError(f"needs {reason}", where=where, hint="use the published numbers") from None
         except Failed as reason:
-            failure = PublicationError(str(reason), where=str(released.folder), hint="restore it from a copy")
-        else:
-            estimates, _ = on_their_trees(run.loaded, post, parts)
-            agreed = post.apply(CONSISTENCY, estimates).estimates
-            layout = released.layouts[name]
-            rows = Labels(layout, np.arange(layout.nodes))
-            columns = [*rows.of(0, rows.rows).items(), *_numbers(agreed[name], "estimate", "variance")]
-            measures = layout.table.measures
-            for measure in (each for each in measures if measures[each].linear):
-                array, unit = agreed[array_of(measures, name, measure)], float(measures[measure].grid)
-                columns += _numbers(array, measure, f"{measure}_variance", unit)
-            return pa.table([column for _, column in columns], names=[each for each, _ in columns])
-    raise failure
+            raise PublicationError(
+                str(reason), where=str(released.folder), hint="restore it from a copy"
+            ) from None
+        estimates, _ = on_their_trees(run.loaded, post, parts)
+        agreed = post.apply(CONSISTENCY, estimates).estimates
+        layout = released.layouts[name]
+        rows = Labels(layout, np.arange(layout.nodes))
+        columns = [*rows.of(0, rows.rows).items(), *_numbers(agreed[name], "estimate", "variance")]
+        measures = layout.table.measures
+        for measure in (each for each in measures if measures[each].linear):
+            array, unit = agreed[array_of(measures, name, measure)], float(measures[measure].grid)
+            columns += _numbers(array, measure, f"{measure}_variance", unit)
+        return pa.table([column for _, column in columns], names=[each for each, _ in columns])
 
 
 def _numbers(

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
-from tabularium.tasks.publish.read_release import Released
-from tabularium.tasks.report.opened import size_class
-from tabularium.tasks.report.order_statistics import OrderStatistics
-from tabularium.tasks.report.released_cells import Part
-from tabularium.validations.certificate import Measure
+from tabularium.tasks.report.cells_chart import MOST_SERIES, round_ticks
+from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.wording import short, size_words
+from tabularium.validations.certificate import Measure, Table
+
+_BY_SIZE = """
+    select level, size, count(*),
+        quantile_disc(margin, [0.5, 0.95]),
+        quantile_disc(margin / number, [0.5, 0.95]) filter (number > 0 and margin is not null),
+        count(*) filter (margin > number / 2) / nullif(count(margin), 0),
+        {flagged}
+    from cells group by level, size order by level, size"""
+_BY_LEVEL = """
+    select level, count(*), count(number), quantile_disc(margin, [0.5, 0.95]), {flagged}
+    from cells group by level order by level"""
+_FLAGGED = {False: "null", True: "count(*) filter (flagged) / count(*)"}
 
 
 @dataclass(frozen=True)
@@ -26,11 +35,9 @@ class AccuracyLine:
         Its name; empty where a table has no hierarchy.
     size
         First and last published count; None where the count was left blank.
-    cells
-        How many there are.
-    median, most
-        Margins that half and 95 % of them do not exceed; None where none is given.
-    relative, relative_most
+    median, p95
+        Margins that half and 95 % of the cells do not exceed; None where none is given.
+    relative, relative_p95
         The same of margin by count, of cells above zero.
     wide
         Share of cells whose margin is more than half the count; None where no margin is given.
@@ -44,50 +51,27 @@ class AccuracyLine:
     size: tuple[int, int | None] | None
     cells: int
     median: float | None
-    most: float | None
+    p95: float | None
     relative: float | None
-    relative_most: float | None
+    relative_p95: float | None
     wide: float | None
     flagged: float | None
     held: float | None
 
 
-class Accuracy:
-    """The margins of a table, seen part by part (:class:`tabularium.tasks.report.released_cells.Look`)."""
-
-    def __init__(self, released: Released, name: str) -> None:
-        errors = released.certificate.tables[name].margins.errors or ()
-        self._held = {(each.level or "", each.counts): float(each.held) for each in errors}
-        self._tallies: dict[tuple[str, int], _Tally] = {}
-        self._first = True
-
-    def see(self, part: Part) -> None:
-        """See one part."""
-        of = size_class(part.counts)
-        for number in range(-1, len(SIZES)):
-            tally = self._tallies.get((part.level.name, number))
-            if not self._first and (tally is None or tally.settled):
-                continue
-            chosen = of == number
-            if chosen.any():
-                tally = tally or self._tallies.setdefault((part.level.name, number), _Tally())
-                tally.see(part, chosen, first=self._first, blank=number < 0)
-
-    def again(self) -> bool:
-        """Whether all parts must go by once more."""
-        self._first = False
-        waiting = [each.again() for each in self._tallies.values()]  # each is to be asked
-        return any(waiting)
-
-    def lines(self) -> list[AccuracyLine]:
-        """Return the lines of the table, by level from the root down and by size from zero up."""
-        levels = list(dict.fromkeys(level for level, _ in self._tallies))
-        return [
-            self._tallies[level, number].line(level, size, self._held)
-            for level in levels
-            for number, size in ((-1, None), *enumerate(SIZES))
-            if (level, number) in self._tallies
-        ]
+def accuracy(cells: ReleasedCells, about: Table) -> list[AccuracyLine]:
+    """Return the margins of a table, by level from the root down and by size from zero up."""
+    held = {(each.level or "", each.counts): float(each.held) for each in about.margins.errors or ()}
+    lines = []
+    for place, number, count, margins, relative, wide, flagged in cells.ask(
+        _BY_SIZE.format(flagged=_FLAGGED[cells.flags])
+    ):
+        level, size = cells.levels[place].name, None if number < 0 else SIZES[number]
+        shown = None if size is None else wide
+        simulated = None if size is None else held.get((level, size))
+        both = (*_both(margins), *_both(relative))
+        lines.append(AccuracyLine(level, size, count, *both, shown, flagged, simulated))
+    return lines
 
 
 @dataclass(frozen=True)
@@ -100,7 +84,7 @@ class MeasureLine:
         Its name; empty where a table has no hierarchy.
     shown, blank
         How many of its numbers are shown, and how many are not.
-    median, most
+    median, p95
         Margins that half and 95 % of those shown do not exceed; None where none is given.
     flagged
         Share of all that the quality rules flag; None where there are no rules.
@@ -113,97 +97,131 @@ class MeasureLine:
     shown: int
     blank: int
     median: float | None
-    most: float | None
+    p95: float | None
     flagged: float | None
     without: float | None
 
 
-class MeasureAccuracy:
-    """The margins of a measure, seen part by part (:class:`tabularium.tasks.report.released_cells.Look`)."""
-
-    def __init__(self, about: Measure) -> None:
-        """Take what the certificate says of the measure."""
-        self._without = {each.level or "": each.without_records_at_most for each in about.margins.shown or ()}
-        self._tallies: dict[str, _Tally] = {}
-        self._shown: dict[str, int] = {}
-        self._first = True
-
-    def see(self, part: Part) -> None:
-        """See one part."""
-        there = np.isfinite(part.counts)
-        if self._first:
-            self._shown[part.level.name] = self._shown.get(part.level.name, 0) + int(there.sum())
-        tally = self._tallies.setdefault(part.level.name, _Tally())
-        if self._first or not tally.settled:
-            tally.see(part, np.ones(len(there), bool), first=self._first, blank=True)
-
-    def again(self) -> bool:
-        """Whether all parts must go by once more."""
-        self._first = False
-        waiting = [each.again() for each in self._tallies.values()]  # each is to be asked
-        return any(waiting)
-
-    def lines(self) -> list[MeasureLine]:
-        """Return the lines of the measure, by level from the root down."""
-        found = []
-        for level, tally in self._tallies.items():
-            line, shown = tally.line(level, None, {}), self._shown[level]
-            without = self._without.get(level) if shown else None
-            about = line.median, line.most, line.flagged, without
-            found.append(MeasureLine(level, shown, line.cells - shown, *about))
-        return found
+def measure_accuracy(cells: ReleasedCells, about: Measure) -> list[MeasureLine]:
+    """Return the margins of a measure, by level from the root down."""
+    without = {each.level or "": each.without_records_at_most for each in about.margins.shown or ()}
+    lines = []
+    for place, number, shown, margins, flagged in cells.ask(_BY_LEVEL.format(flagged=_FLAGGED[cells.flags])):
+        level = cells.levels[place].name
+        expected = without.get(level) if shown else None
+        lines.append(MeasureLine(level, shown, number - shown, *_both(margins), flagged, expected))
+    return lines
 
 
-class _Tally:
-    """The margins of the cells of one level and size."""
+def _both(found: list[float] | None) -> tuple[float | None, float | None]:
+    return (found[0], found[1]) if found else (None, None)
 
-    def __init__(self) -> None:
-        self._cells = self._wide = self._flagged = 0
-        self._flags = False
-        self._blank = False
-        self._margins, self._relative = OrderStatistics(0.5, 0.95), OrderStatistics(0.5, 0.95)
-        self.settled = False
 
-    def see(self, part: Part, chosen: NDArray[np.bool_], *, first: bool, blank: bool) -> None:
-        """See the chosen cells of a part; count them the first time. ``blank``: they were left so."""
-        margins = part.margins[chosen]
-        known = np.isfinite(margins)
-        own = margins[known]
-        self._margins.see(own)
-        if not blank:
-            counts = part.counts[chosen][known]
-            some = counts > 0
-            self._relative.see(own[some] / counts[some])
-            self._wide += int((own > counts / 2).sum()) if first else 0
-        if first:
-            self._blank, self._cells = blank, self._cells + len(margins)
-            if part.flags is not None:
-                self._flags, self._flagged = True, self._flagged + int(part.flags[chosen].sum())
+# --- plots of margins by size and level, one mark for each line of the table beside them
+#
+# Levels are told apart by colour (Okabe and Ito's, which colour-blind readers tell apart), marker and
+# place.
 
-    def again(self) -> bool:
-        """Whether its cells must be seen once more."""
-        self.settled = not any([self._margins.again(), self._relative.again()])
-        return not self.settled
+WIDTH, HEIGHT = 460, 290
+_LEFT, _RIGHT, _TOP, _FOOT = 56, 8, 12, 48
+_TICKS = 6
+Pair = Callable[[AccuracyLine], tuple[float, float]]
 
-    def line(
-        self,
-        level: str,
-        size: tuple[int, int | None] | None,
-        held: dict[tuple[str, tuple[Any, ...]], float],
-    ) -> AccuracyLine:
-        """Return what was seen."""
-        number = self._margins.number
-        median, most = self._margins.found or (None, None)
-        relative, relative_most = self._relative.found or (None, None)
-        return AccuracyLine(
-            level,
-            size,
-            self._cells,
-            median,
-            most,
-            relative,
-            relative_most,
-            self._wide / number if number and not self._blank else None,
-            self._flagged / self._cells if self._flags else None,
-            None if size is None else held.get((level, tuple(size))),
+
+@dataclass(frozen=True)
+class Mark:
+    """The median at (x, y), and up to where the line to the 95th percentile goes."""
+
+    series: int
+    x: float
+    y: float
+    top: float
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture, and what it shows in words.
+
+    Attributes
+    ----------
+    levels
+        What colours and markers stand for; one empty text where there is one.
+    sizes, ticks
+        Words and place of the classes of counts, number and place of lines across.
+    """
+
+    levels: list[str]
+    marks: list[Mark]
+    sizes: list[tuple[str, float]]
+    ticks: list[tuple[float, float]]
+    alternative: str
+
+
+def plots_of(title: str, lines: list[AccuracyLine]) -> list[Plot]:
+    """Return the plots of one table: margins, and margins as parts of the count."""
+    known = [line for line in lines if line.size is not None and line.median is not None]
+    relative = [line for line in known if line.relative is not None]
+    if len(known) < 2:
+        return []
+    plots = [_plot(known, "margin of error", lambda line: (line.median or 0, line.p95 or 0), title)]
+    if relative:
+        plots.append(_plot(relative, "margin in % of the count", _percent, title))
+    return plots
+
+
+def _percent(line: AccuracyLine) -> tuple[float, float]:
+    return 100 * (line.relative or 0), 100 * (line.relative_p95 or 0)
+
+
+def _plot(lines: list[AccuracyLine], what: str, pair: Pair, title: str) -> Plot:
+    levels = list(dict.fromkeys(line.level for line in lines))[:MOST_SERIES]
+    lines = [line for line in lines if line.level in levels]
+    sizes = [size for size in SIZES if any(line.size == size for line in lines)]
+    ticks, up = _scale([number for line in lines for number in pair(line)])
+    step = (WIDTH - _LEFT - _RIGHT) / len(sizes)
+    marks = []
+    for line in lines:
+        series = levels.index(line.level)
+        beside = 0.13 * (series - (len(levels) - 1) / 2)
+        x = _LEFT + step * (sizes.index(line.size or SIZES[0]) + 0.5 + beside)
+        marks.append(Mark(series, round(x, 2), *(up(number) for number in pair(line))))
+    places = [(size_words(size), round(_LEFT + step * (at + 0.5), 2)) for at, size in enumerate(sizes)]
+    return Plot(
+        levels,
+        marks,
+        places,
+        [(each, up(each)) for each in ticks],
+        _in_words(lines, levels, what, pair, title),
+    )
+
+
+def _scale(numbers: list[float]) -> tuple[list[float], Callable[[float], float]]:
+    """Return the numbers of the lines across, and where a number stands; by logarithms if they vary much."""
+    low, high = min(numbers), max(numbers)
+    logarithmic = low > 0 and high > 20 * low
+    if logarithmic:
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        every = max(1, -(-(last - first) // _TICKS))
+        ticks = [10.0**power for power in range(first, last + every, every)]
+    else:
+        ticks = round_ticks(0.0, max(high, 1e-9))
+    place = math.log10 if logarithmic else float
+    bottom, top = place(ticks[0]), place(ticks[-1])
+
+    def up(number: float) -> float:
+        return round(HEIGHT - _FOOT - (HEIGHT - _TOP - _FOOT) * (place(number) - bottom) / (top - bottom), 2)
+
+    return ticks, up
+
+
+def _in_words(lines: list[AccuracyLine], levels: list[str], what: str, pair: Pair, title: str) -> str:
+    """Return what a picture shows, for those who do not see it."""
+    words = []
+    for level in levels:
+        parts = "; ".join(
+            f"counts of {size_words(line.size)}: {', up to '.join(map(short, pair(line)))}"
+            for line in lines
+            if line.level == level
         )
+        words.append(f"{level}: {parts}" if level else parts)
+    return f"Plot of the median and the 95th percentile of the {what} in {title}. {'. '.join(words)}."

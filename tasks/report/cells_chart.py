@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.tasks.report.opened import Level
-from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.released_cells import Level, ReleasedCells
 from tabularium.tasks.report.wording import whole
 
 MOST_ROWS = 30
@@ -245,7 +244,7 @@ def _drawn(
         low = np.minimum(np.maximum(low, least), values)
     some = ~np.isnan(values)
     first, last = _ends(values[some], low[some], high[some], from_zero=from_zero)
-    ticks = _ticks(first, last)
+    ticks = round_ticks(first, last)
     first, last = min(first, ticks[0]), max(last, ticks[-1])
     cut = bool(((low < first) | (high > last))[some & known].any())
     low, high = np.clip(low, first, last), np.clip(high, first, last)
@@ -293,7 +292,7 @@ def _ends(values: Floats, low: Floats, high: Floats, *, from_zero: bool) -> tupl
     return max(min(float(low.min()), first), first - room), min(float(high.max()), last + room)
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def round_ticks(low: float, high: float) -> list[float]:
     """Return round numbers from just below to just above."""
     if not high > low:
         high = low + max(1.0, 1e-6 * abs(low))

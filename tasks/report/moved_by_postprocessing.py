@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from tabularium.tasks.publish.frames import ROWS
 from tabularium.tasks.publish.measurement_files import FOLDER, indexed
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import readable
-from tabularium.tasks.report.order_statistics import OrderStatistics
-from tabularium.tasks.report.released_cells import Columns, Floats, ReleasedCells
+from tabularium.tasks.report.released_cells import Columns, Floats, ReleasedCells, ask
 
 
 @dataclass(frozen=True)
@@ -96,34 +95,22 @@ def _noisy(released: Released, name: str, level: str, layout: Layout) -> Columns
     return Columns(released.folder / file, opened, ["measured"])
 
 
+_MOVED = """
+    select count(published), count(*) filter (away > 1e-9), quantile_disc(away, 0.5), max(away),
+        count(*) filter (drawn < 0 and published is not null),
+        -sum(least(drawn, 0)) filter (published is not null),
+        sum(drawn) filter (published is not null), sum(published),
+        count(*) filter (published is null), count(*) filter (drawn < 0 and published is null)
+    from (select drawn, published, abs(published - drawn) as away from cells)"""
+
+
 def _line(level: str, noisy: Columns, cells: ReleasedCells) -> MovedLine | None:
     """Return what became of the noisy counts of a level; None where all are left blank."""
-    line, middle = MovedLine(level, 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0, 0), OrderStatistics(0.5)
-    for drawn, published in _pairs(level, noisy, cells):
-        shown = ~np.isnan(published)
-        blank, measured, counts = drawn[~shown], drawn[shown], published[shown]
-        away = np.abs(counts - measured)
-        middle.see(away)
-        line = replace(
-            line,
-            cells=line.cells + len(counts),
-            moved=line.moved + int((away > 1e-9).sum()),
-            most=max(line.most, float(away.max(initial=0.0))),
-            below_zero=line.below_zero + int((measured < 0).sum()),
-            lift=line.lift + float(-np.minimum(measured, 0).sum()),
-            before=line.before + float(measured.sum()),
-            after=line.after + float(counts.sum()),
-            blank=line.blank + len(blank),
-            blank_below_zero=line.blank_below_zero + int((blank < 0).sum()),
-        )
-    while middle.again():
-        for measured, counts in _pairs(level, noisy, cells):
-            shown = ~np.isnan(counts)
-            middle.see(np.abs(counts[shown] - measured[shown]))
-    return None if middle.found is None else replace(line, median=middle.found[0])
+    (found,) = ask(_MOVED, _pairs(level, noisy, cells))
+    return MovedLine(level, *found) if found[0] else None
 
 
-def _pairs(level: str, noisy: Columns, cells: ReleasedCells) -> Iterator[tuple[Floats, Floats]]:
+def _pairs(level: str, noisy: Columns, cells: ReleasedCells) -> Iterator[dict[str, Floats]]:
     """Yield the cells of a level, flat: as they were measured, and as they are published.
 
     Cells that nobody can be in were measured as nothing.
@@ -139,4 +126,4 @@ def _pairs(level: str, noisy: Columns, cells: ReleasedCells) -> Iterator[tuple[F
             spread = np.zeros(len(there))
             spread[there] = measured
             measured = spread
-        yield measured, cells.at(some)[0].reshape(-1)
+        yield {"drawn": measured, "published": cells.at(some)[0].reshape(-1)}

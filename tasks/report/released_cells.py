@@ -1,18 +1,15 @@
-"""The cells of a published table as the report reads them: from its file, a part at a time.
-
-What the report says is made of parts that go by, several times where that must be, so that no more of a table
-lies in memory than a row group of its file.
-"""
+"""The cells of a published table as the report reads them: from its file, a part at a time, or in SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
@@ -20,48 +17,46 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import PublicationError
+from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import ROWS
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import readable
-from tabularium.tasks.report.opened import Level, levels_of
+from tabularium.validations.certificate import Certificate
 
 FLAGGED = ("unreliable", "suppressed", "unknown")
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Some rows of one level.
+def ask(sql: str, parts: Iterable[Mapping[str, NDArray[Any]]]) -> list[tuple[Any, ...]]:
+    """Return the rows of a query over the table ``cells``, whose columns come a part at a time.
 
-    Attributes
-    ----------
-    level
-        Of all of them.
-    first
-        How many rows of the table come before them.
-    counts, margins
-        (rows,) as published; counts that were left blank are not numbers, margins are infinite where none is
-        given.
-    flags
-        (rows,) which are flagged; None without quality rules.
+    There, what is not a finite number is null. One thread asks, so that sums come out the same each time.
     """
+    raised: list[Exception] = []
 
-    level: Level
-    first: int
-    counts: Floats
-    margins: Floats
-    flags: NDArray[np.bool_] | None
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            for part in parts:
+                columns = {
+                    name: pa.array(each, mask=~np.isfinite(each) if each.dtype.kind == "f" else None)
+                    for name, each in part.items()
+                }
+                yield pa.RecordBatch.from_pydict(columns)
+        except Exception as error:  # goes through C, which forgets it
+            raised.append(error)
+            raise
 
-
-class Look(Protocol):
-    """What sees every part of a table, as often as it asks for."""
-
-    def see(self, part: Part) -> None:
-        """See one part."""
-
-    def again(self) -> bool:
-        """Whether all parts must go by once more; asked when all have."""
+    stream = batches()
+    first = next(stream)
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.register("cells", pa.RecordBatchReader.from_batches(first.schema, chain([first], stream)))
+        try:
+            return list(connection.execute(sql).fetchall())
+        except duckdb.Error:
+            if not raised:
+                raise
+    raise raised[0]
 
 
 class ReleasedCells:
@@ -108,6 +103,7 @@ class ReleasedCells:
         if file is None:
             raise misfit(path)
         self._columns = Columns(path, file, own, shown)
+        self.flags = self._columns.flags
         if self._columns.rows != self.rows:
             raise misfit(self._columns.path)
 
@@ -132,16 +128,30 @@ class ReleasedCells:
         """(nodes,) how many published nodes come before each; -1 for one that is not published."""
         return np.where(self.present, np.cumsum(self.present) - 1, -1)
 
-    def parts(self) -> Iterator[Part]:
-        """Yield all rows in their order."""
-        for level in self.levels:
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query over the published cells, as the table ``cells``.
+
+        It has ``level`` (its place among the levels), ``row``, ``number`` (null where it was left blank),
+        ``size`` (the class of a count, -1 of a blank one), ``margin`` (null where none is given), and
+        ``flagged`` where there are quality rules.
+        """
+        return ask(sql, self._parts())
+
+    def _parts(self) -> Iterator[dict[str, NDArray[Any]]]:
+        for place, level in enumerate(self.levels):
             first = int(self.present[: level.nodes.start].sum()) * self.layout.cells
             last = first + int(self.present[level.nodes].sum()) * self.layout.cells
             edges = [first, *range((first // ROWS + 1) * ROWS, last, ROWS), last]
             for start, stop in pairwise(edges):
-                counts, margins, *flags = self._columns.read(start, stop)
-                shown = np.where(np.isnan(margins), np.inf, margins)
-                yield Part(level, start, counts, shown, flags[0] > 0 if flags else None)
+                numbers, margins, *flags = self._columns.read(start, stop)
+                yield {
+                    "level": np.full(stop - start, place),
+                    "row": np.arange(start, stop),
+                    "number": numbers,
+                    "size": size_class(numbers),
+                    "margin": margins,
+                    **({"flagged": flags[0] > 0} if flags else {}),
+                }
 
     def at(self, nodes: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """Return counts and margins of some nodes, (nodes, cells).
@@ -164,16 +174,6 @@ class ReleasedCells:
         """Return node and cell of a row."""
         place, cell = divmod(row, self.layout.cells)
         return int(np.searchsorted(np.cumsum(self.present), place + 1)), cell
-
-
-def look_through(cells: ReleasedCells, looks: Sequence[Look]) -> None:
-    """Show all parts of a table to each look, until none wants to see them again."""
-    waiting = list(looks)
-    while waiting:
-        for part in cells.parts():
-            for each in waiting:
-                each.see(part)
-        waiting = [each for each in waiting if each.again()]
 
 
 class Columns:
@@ -245,3 +245,82 @@ def misfit(path: Path) -> PublicationError:
         where=str(path.parent),
         hint="restore the folder from a copy",
     )
+
+
+# --- a release as the report reads it: its levels, sizes of counts, and names of cells
+
+MOST_TABLES = 24
+"""Tables that are told of at length; a page of more would be too large to read."""
+
+_FIRSTS = [low for low, _ in SIZES[1:]]
+
+
+@dataclass(frozen=True)
+class Level:
+    """The nodes of one level of a table, which lie together: the layout is breadth-first.
+
+    Attributes
+    ----------
+    name
+        Of the level; empty where a table has no hierarchy.
+    nodes
+        Where they lie.
+    """
+
+    name: str
+    nodes: slice
+
+
+def opened(folder: Path, told: Certificate) -> Released:
+    """Read what lies beside a certificate; the certificate itself need not lie there yet.
+
+    Raises
+    ------
+    PublicationError
+        Its spec or a code list cannot be read.
+    """
+    return Released.read(folder, told, "")
+
+
+def levels_of(layout: Layout, present: NDArray[np.bool_]) -> list[Level]:
+    """Return the levels of a table that are published, the root first.
+
+    ``present``: (nodes,) which nodes are published.
+    """
+    if layout.along is None:
+        return [Level("", slice(0, 1))]
+    depth = layout.along.depth[: layout.nodes]
+    ends = np.searchsorted(depth, np.arange(int(depth.max()) + 2))
+    spans = [slice(int(first), int(last)) for first, last in pairwise(ends)]
+    return [Level(layout.along.levels[each], span) for each, span in enumerate(spans) if present[span].any()]
+
+
+def size_class(counts: NDArray[np.float64]) -> NDArray[np.int8]:
+    """Return the class in ``SIZES`` of every count, -1 where it was left blank."""
+    whole, found = np.rint(counts), np.zeros(len(counts), np.int8)
+    for first in _FIRSTS:
+        found += whole >= first
+    found[np.isnan(counts)] = -1
+    return found
+
+
+def names_of(layout: Layout, node: int, cell: int) -> Iterator[tuple[str, str, str]]:
+    """Yield dimension, code and label of a cell, in the order of the spec."""
+    sizes = [domain.size for domain in layout.others]
+    places = (
+        dict(zip((d.name for d in layout.others), np.unravel_index(cell, sizes), strict=True))
+        if sizes
+        else {}
+    )
+    for name in layout.table.dimensions:
+        if layout.along is not None and name == layout.table.along:
+            yield name, layout.along.node_codes[node], layout.along.node_labels[node]
+        else:
+            domain = next(each for each in layout.others if each.name == name)
+            at = int(places[name])
+            yield name, domain.codes[at], domain.labels[at]
+
+
+def in_words(layout: Layout, node: int, cell: int) -> str:
+    """Return the labels of a cell as one line."""
+    return ", ".join(label for _, _, label in names_of(layout, node, cell))

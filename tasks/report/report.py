@@ -10,13 +10,17 @@ from pathlib import Path
 from tabularium.tasks.publish.data_dictionary import quality_in_words
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report import wording
-from tabularium.tasks.report.accuracy import Accuracy, AccuracyLine, MeasureAccuracy, MeasureLine
-from tabularium.tasks.report.accuracy_plots import Plot, plots_of
+from tabularium.tasks.report.accuracy import (
+    AccuracyLine,
+    MeasureLine,
+    Plot,
+    accuracy,
+    measure_accuracy,
+    plots_of,
+)
 from tabularium.tasks.report.cells_chart import Chart
-from tabularium.tasks.report.downloads import downloads
 from tabularium.tasks.report.moved_by_postprocessing import MovedLine, moved_in
-from tabularium.tasks.report.opened import MOST_TABLES, opened
-from tabularium.tasks.report.released_cells import ReleasedCells, look_through
+from tabularium.tasks.report.released_cells import MOST_TABLES, ReleasedCells, opened
 from tabularium.tasks.report.since_last_period import (
     ComparedMeasure,
     ComparedTable,
@@ -24,9 +28,17 @@ from tabularium.tasks.report.since_last_period import (
     compared_measures,
     last_of,
 )
-from tabularium.tasks.report.templates import templates
-from tabularium.tasks.report.what_was_published import TableShown, charts, shown, titled
-from tabularium.tasks.report.worked_example import READ_AS, Example, MiddleMargin
+from tabularium.tasks.report.what_was_published import (
+    READ_AS,
+    Example,
+    TableShown,
+    charts,
+    downloads,
+    shown,
+    titled,
+    worked_example,
+)
+from tabularium.tasks.report.wording import templates
 from tabularium.validations.certificate import Certificate
 
 LARGEST_PAGE = 1_000_000
@@ -72,13 +84,11 @@ def report(aside: Path, told: Certificate, last: Path | None, *, compared_with: 
     """
     released, before = opened(aside, told), last_of(last)
     tables, example = [], None
-    for number, table in enumerate(released.spec.tables[:MOST_TABLES]):
+    for table in released.spec.tables[:MOST_TABLES]:
         cells = ReleasedCells(released, table.name)
-        accuracy, middle = Accuracy(released, table.name), MiddleMargin()
-        look_through(cells, [accuracy, *([] if example else [middle])])
         method = told.tables[table.name].margins.method
-        example = example or middle.example(table.name, cells, method)
-        lines = accuracy.lines()
+        example = example or worked_example(table.name, cells, method)
+        lines = accuracy(cells, told.tables[table.name])
         since = None if before is None else compared(released, cells, before)
         alike = before is not None and isinstance(since, ComparedTable)
         tables.append(
@@ -88,7 +98,7 @@ def report(aside: Path, told: Certificate, last: Path | None, *, compared_with: 
                 method,
                 lines,
                 _of_measures(released, table.name),
-                plots_of(titled(table, table.name), lines, f"plot-{number}"),
+                plots_of(titled(table, table.name), lines),
                 None if told.measurements.withheld else moved_in(released, table.name, cells),
                 since,
                 compared_measures(released, cells, before) if before is not None and alike else [],
@@ -105,10 +115,9 @@ def _of_measures(released: Released, table: str) -> dict[str, list[MeasureLine]]
     """Return the accuracy of each measure of a table, by what it is called."""
     found = {}
     for name, about in (released.certificate.tables[table].measures or {}).items():
-        accuracy = MeasureAccuracy(about)
-        look_through(ReleasedCells(released, table, name, flags=True), [accuracy])
         entry = next(each for each in released.spec.tables if each.name == table)
-        found[entry.measures[name].title or name] = accuracy.lines()
+        cells = ReleasedCells(released, table, name, flags=True)
+        found[entry.measures[name].title or name] = measure_accuracy(cells, about)
     return found
 
 

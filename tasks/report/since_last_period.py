@@ -22,9 +22,7 @@ from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import ROWS
 from tabularium.tasks.publish.read_release import Released
-from tabularium.tasks.report.opened import in_words
-from tabularium.tasks.report.order_statistics import OrderStatistics
-from tabularium.tasks.report.released_cells import Floats, ReleasedCells
+from tabularium.tasks.report.released_cells import Floats, ReleasedCells, ask, in_words
 from tabularium.tasks.report.wording import listed
 from tabularium.validations.derivation.derived_columns import tested_by
 from tabularium.validations.derivation.derived_parts import Derivation
@@ -378,25 +376,20 @@ class _Pairs:
             yield rows.start, old, new, margin
 
 
+_CHANGES = """
+    select count(*), quantile_disc(away, 0.5), quantile_disc(margin, 0.5), count(margin),
+        count(*) filter (away > margin)
+    from (select abs(new - old) as away, margin from cells where old is not null and new is not null)"""
+
+
 def _level(name: str, pairs: _Pairs) -> ComparedLevel | None:
     """Compare the cells of a level that both releases show; None where there are none."""
-    cells = compared = beyond = 0
-    changes, middle, first = OrderStatistics(0.5), OrderStatistics(0.5), True
-    while first or any([changes.again(), middle.again()]):
-        for _, old, new, margin in pairs.parts():
-            shown = ~(np.isnan(old) | np.isnan(new))
-            away, reach = np.abs(new - old)[shown], margin[shown]
-            known = np.isfinite(reach)
-            changes.see(away)
-            middle.see(reach[known])
-            if first:
-                cells, compared = cells + len(away), compared + int(known.sum())
-                beyond += int((away[known] > reach[known]).sum())
-        first = False
-    if changes.found is None:
-        return None
-    median = None if middle.found is None else middle.found[0]
-    return ComparedLevel(name, cells, changes.found[0], median, compared, beyond)
+    parts = (
+        {"old": old.reshape(-1), "new": new.reshape(-1), "margin": margin.reshape(-1)}
+        for _, old, new, margin in pairs.parts()
+    )
+    (found,) = ask(_CHANGES, parts)
+    return ComparedLevel(name, *found) if found[0] else None
 
 
 def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tuple[float, Difference]]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.cells_chart import Chart, chart_of
-from tabularium.tasks.report.opened import names_of
-from tabularium.tasks.report.released_cells import ReleasedCells
-from tabularium.validations.certificate import Measure
+from tabularium.tasks.report.released_cells import ReleasedCells, names_of
+from tabularium.validations.certificate import Certificate, Measure
+from tabularium.validations.domains import prior_tables
 from tabularium.validations.spec.parts.column_part import Column
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.publication_formats import kind_of
 
 _SAMPLE = 6
 _CODES = 6
@@ -134,3 +137,140 @@ def _rows(numbers: ReleasedCells, measures: list[ReleasedCells]) -> list[Row]:
             own = [(float(shown[node, cell]), float(half[node, cell])) for shown, half in beside]
             rows.append((level.name, labels, *both, own))
     return rows
+
+
+# --- one number of the release, read aloud with its margin
+
+READ_AS = {
+    "exact": (
+        "In {of_ten} releases drawn like this one, the true count of this very cell lies between the ends."
+    ),
+    "simulated": (
+        "Over the cells of this table whose published counts are about as large, the true count lies between "
+        "the two ends for {of_ten}. That is an average: it is not promised for this cell by itself."
+    ),
+    "prior": (
+        "Over the cells of this table that are about as large, and that changed about as much since the "
+        "earlier release they were drawn towards, the true count lies between the two ends for {of_ten}. "
+        "That is an average: it is not promised for this cell by itself."
+    ),
+    "above": (
+        "Over the cells of this table in which about as many were to be expected after the level above, and "
+        "that differ about as much from it, the true count lies between the two ends for {of_ten}. That is "
+        "an average: it is not promised for this cell by itself."
+    ),
+    "risk": (
+        "Over the cells of this table, the true count lies between the two ends for {of_ten}. That is an "
+        "average: a cell that differs much from its neighbours may be further off."
+    ),
+    "measured": (
+        "Over the cells of this table whose published counts are about as large, the true count lies between "
+        "the two ends for {of_ten}. That is an average: a few cells may be much further off."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """One published number.
+
+    Attributes
+    ----------
+    table
+        Its name in the spec.
+    names
+        Dimension, code and label of the cell.
+    low, high
+        The ends of its interval; nobody is counted less than not at all.
+    """
+
+    table: str
+    names: list[tuple[str, str, str]]
+    count: float
+    margin: float
+    method: str
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return max(0.0, self.count - self.margin)
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.count + self.margin
+
+
+_MIDDLE = """
+    with fit as materialized (
+        select row, number, margin, margin <= number / 2 as telling
+        from cells where margin > 0 and number > 0
+    ), middle as (
+        select quantile_disc(margin, 0.5) filter (telling) as telling, quantile_disc(margin, 0.5) as margin
+        from fit
+    )
+    select row, number, fit.margin from fit, middle
+    where fit.margin = coalesce(middle.telling, middle.margin) and (fit.telling or middle.telling is null)
+    order by row limit 1"""
+
+
+def worked_example(name: str, cells: ReleasedCells, method: str) -> Example | None:
+    """Return a cell that is neither the surest nor the least sure; None where none has a margin above zero.
+
+    Of those above zero it is the middle one by margin, and of several the first in the table; those with a
+    margin of no more than half the count go first.
+    """
+    for row, count, margin in cells.ask(_MIDDLE):
+        node, cell = cells.cell_of(row)
+        return Example(name, list(names_of(cells.layout, node, cell)), count, margin, method)
+    return None
+
+
+# --- the files of a release as a page beside them links to them
+
+MOST_FILES = 60
+"""Files that are listed; what is more lies in the folder, and in the certificate."""
+
+_DOCUMENTS = {
+    ".cdx.json": "bill of materials (CycloneDX)",
+    ".html": "report, for people",
+    ".json": "JSON",
+    ".txt": "text",
+}
+_FOLDERS = {
+    "codes": "code list",
+    "figures": "public numbers that rates are over",
+    "invariants": "public numbers that the tables show exactly",
+    "measurements": "noisy measurements before post-processing",
+    prior_tables.FOLDER: "of the earlier release that a table was drawn towards",
+}
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file: its name, an address relative to the folder, what it is and how large."""
+
+    name: str
+    address: str
+    what: str
+    size: int
+
+
+def downloads(folder: Path, told: Certificate) -> list[Download]:
+    """Return the files that a certificate names, tables first."""
+    names = sorted(
+        told.files, key=lambda name: (name.count("/"), name.partition("/")[0] == "measurements", name)
+    )
+    return [
+        Download(name, quote(name), _what(name), (folder / name).stat().st_size)
+        for name in names[:MOST_FILES]
+    ]
+
+
+def _what(name: str) -> str:
+    place, _, rest = name.rpartition("/")
+    kind = kind_of(rest or name)
+    words = next((said for ending, said in _DOCUMENTS.items() if name.endswith(ending)), "file")
+    words = words if kind is None else kind.words
+    folder = place.partition("/")[0]
+    return f"{_FOLDERS[folder]} ({words})" if folder in _FOLDERS else words

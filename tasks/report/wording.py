@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tabularium.tasks.publish.guarantee import at_most
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _SIZES = ("bytes", "kB", "MB", "GB", "TB")
 
@@ -75,3 +82,27 @@ def listed(words: list[str]) -> str:
 def several(number: int, one: str, more: str | None = None) -> str:
     """Return a number of things."""
     return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
+# --- the templates of pages for people: they escape all that they are given, and share words and style
+
+
+@lru_cache
+def templates(*packages: str) -> Environment:
+    """Return the templates in the folders ``page`` of packages; the first that has a name gives it.
+
+    Kept, as they are compiled when they are first asked for.
+    """
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package, "page") for package in packages]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for word in (whole, signed, short, share, size_words, amount, file_size, at_most):
+        made.filters[word.__name__] = word
+    made.globals.update(several=several, listed=listed)
+    return made

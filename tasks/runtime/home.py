@@ -8,6 +8,7 @@
         measurements/       noisy measurements, a file for every table and level of a release
         workspaces/         one folder per run; everything confidential, removed at the end
         diagnoses/          why the data of a run were refused, one file per run, mode 0600
+        cache/              what is made once for the installed packages; nothing of data or keys
         tracebacks/         of unexpected errors once data were opened, one file for each, mode 0600
         secret              agency secret of the keyed digests, mode 0600, made on first use, unless the
                             command in TABULARIUM_SECRET_COMMAND prints it
@@ -131,6 +132,11 @@ class Home:
             return self._ledger_file.read_text(encoding="utf-8").strip() or None
         except FileNotFoundError:
             return None
+
+    @property
+    def cache(self) -> Path:
+        """Folder of what is made once for the installed packages; it may be removed."""
+        return self.path / "cache"
 
     @property
     def measurements(self) -> Path:

@@ -22,6 +22,7 @@ from tabularium.ledger.keys import key_id, private_from, public_hex
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.secret_command import printed_by
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger
@@ -31,6 +32,7 @@ PASSPHRASE = "TABULARIUM_RELEASE_KEY_PASSPHRASE"  # noqa: S105 - the name of a v
 FILE = "release-key"
 
 
+@bare_errors
 def release_key(home: Home) -> Ed25519PrivateKey | None:
     """Return the key with which this machine signs releases; ``None`` if it has none.
 
@@ -52,22 +54,19 @@ def release_key(home: Home) -> Ed25519PrivateKey | None:
     path = release_key_file(home)
     if not path.exists() and not os.environ.get(PATH):
         return None
-    try:
+    with os_errors_as(
+        InputError,
+        "the key for releases cannot be read ({reason})",
+        where=path,
+        hint="mend its path or its owner",
+    ):
         if path.stat().st_mode & 0o077:
-            failure = InputError(
+            raise InputError(
                 "other users may read the key for releases",
                 where=str(path),
                 hint=f"chmod 600 {shlex.quote(str(path))}, and if anybody could have read it, revoke it",
             )
-        else:
-            return _read(path.read_bytes(), str(path))
-    except OSError as error:
-        failure = InputError(
-            f"the key for releases cannot be read ({error.strerror})",
-            where=str(path),
-            hint="mend its path or its owner",
-        )
-    raise failure
+        return _read(path.read_bytes(), str(path))
 
 
 def _read(pem: bytes, where: str) -> Ed25519PrivateKey:

@@ -28,6 +28,7 @@ from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.certificate.value_kinds import Line, ReleaseId, Sha256, Time
 from tabularium.validations.public_files import Unreadable, open_plain
+from tabularium.validations.redaction import bare_errors, os_errors_as
 from tabularium.validations.spec.kinds import PeriodName, ProductName
 from tabularium.validations.spec.model import ReleaseSpec
 
@@ -35,7 +36,7 @@ Read = TypeVar("Read", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Offered:
+class PublishedRelease:
     """A release that was published and lies there.
 
     Attributes
@@ -76,15 +77,15 @@ class Period:
     """The releases of one period, the newest first."""
 
     name: str
-    releases: list[Offered]
+    releases: list[PublishedRelease]
 
     @cached_property
-    def current(self) -> Offered | None:
+    def current(self) -> PublishedRelease | None:
         """The release to use, if there is one."""
         return next((each for each in self.releases if each.state == "current"), None)
 
     @property
-    def newest(self) -> Offered:
+    def newest(self) -> PublishedRelease:
         """The release to use, else the newest of those that are there."""
         return self.current or self.releases[0]
 
@@ -97,7 +98,7 @@ class Product:
     periods: list[Period]
 
     @property
-    def newest(self) -> Offered:
+    def newest(self) -> PublishedRelease:
         """The release that says best what the product is today."""
         return next((each.current for each in self.periods if each.current), self.periods[0].newest)
 
@@ -108,23 +109,24 @@ class Product:
 
 
 @dataclass
-class Shelf:
+class ReleaseCatalogue:
     """All that lies in a folder of releases."""
 
     products: list[Product] = field(default_factory=list)
     not_shown: list[NotShown] = field(default_factory=list)
 
     @property
-    def releases(self) -> Iterator[Offered]:
+    def releases(self) -> Iterator[PublishedRelease]:
         """Every release that is shown."""
         return (each for product in self.products for period in product.periods for each in period.releases)
 
 
-class _Unfit(Exception):
+class _Unlistable(Exception):
     """Why something cannot be shown."""
 
 
-def shelf(folder: Path, products: Collection[str] | None = None) -> Shelf:
+@bare_errors
+def release_catalogue(folder: Path, products: Collection[str] | None = None) -> ReleaseCatalogue:
     """Read all releases of a folder that holds ``PRODUCT/PERIOD/RELEASE``, or those of some products.
 
     Raises
@@ -132,29 +134,25 @@ def shelf(folder: Path, products: Collection[str] | None = None) -> Shelf:
     InputError
         The folder cannot be read, or no release lies in it that can.
     """
-    found = Shelf()
-    try:
+    found = ReleaseCatalogue()
+    with os_errors_as(InputError, "cannot be read ({reason})", where=folder, hint="name a folder"):
         for product in _folders(folder):
             if products is not None and product.name not in products:
                 continue
             shown = product_in(product, found.not_shown)
             if shown is not None:
                 found.products.append(shown)
-    except OSError as error:
-        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), hint="name a folder")
-    else:
-        if found.products:
-            found.products.sort(key=lambda each: (each.title.casefold(), each.name))
-            return found
+    if not found.products:
         first = (
             f"; the first of {len(found.not_shown)}: {_line(found.not_shown[0])}" if found.not_shown else ""
         )
-        failure = InputError(
+        raise InputError(
             f"holds no release that can be shown{first}",
             where=str(folder),
             hint="name the folder that holds PRODUCT/PERIOD/RELEASE",
         )
-    raise failure
+    found.products.sort(key=lambda each: (each.title.casefold(), each.name))
+    return found
 
 
 def product_in(folder: Path, not_shown: list[NotShown]) -> Product | None:
@@ -191,7 +189,7 @@ def _folders(folder: Path) -> list[Path]:
     )
 
 
-def _releases(place: Path, not_shown: list[NotShown]) -> Iterator[Offered]:
+def _releases(place: Path, not_shown: list[NotShown]) -> Iterator[PublishedRelease]:
     """Go through the releases of a period; note what cannot be shown."""
     there, at = {each.name: each for each in _folders(place)}, f"{place.parent.name}/{place.name}"
     indexed: dict[str, Indexed] = {}
@@ -200,19 +198,19 @@ def _releases(place: Path, not_shown: list[NotShown]) -> Iterator[Offered]:
     try:
         index = _read(Index, _document(place / INDEX), INDEX)
         if (index.product, index.period) != (place.parent.name, place.name):
-            raise _Unfit(f"{INDEX} is of another period")
+            raise _Unlistable(f"{INDEX} is of another period")
         indexed = {each.release_id: each for each in index.releases}
-    except _Unfit as unfit:
+    except _Unlistable as unfit:
         not_shown.append(NotShown(at, f"{unfit}; without it nobody knows what is current"))
         return
     for name in sorted({*there, *indexed}, key=_newest_first(indexed)):
         try:
             if name not in indexed:
-                raise _Unfit(f"{INDEX} does not name it")
+                raise _Unlistable(f"{INDEX} does not name it")
             if name not in there:
-                raise _Unfit(f"{INDEX} names it, and it is not there")
+                raise _Unlistable(f"{INDEX} names it, and it is not there")
             yield _offered(there[name], indexed[name])
-        except _Unfit as unfit:
+        except _Unlistable as unfit:
             not_shown.append(NotShown(f"{at}/{name}", str(unfit)))
 
 
@@ -222,28 +220,28 @@ def _newest_first(indexed: dict[str, Indexed]) -> Callable[[str], tuple[int, str
     return lambda name: (places.get(name, 1), name)
 
 
-def _offered(folder: Path, entry: Indexed) -> Offered:
+def _offered(folder: Path, entry: Indexed) -> PublishedRelease:
     raw = _document(folder / CERTIFICATE)
     if hashlib.sha256(raw).hexdigest() != entry.certificate:
-        raise _Unfit(f"{CERTIFICATE} is not the one that {INDEX} names")
+        raise _Unlistable(f"{CERTIFICATE} is not the one that {INDEX} names")
     try:
         said = Certificate.read(raw)
     except Unreadable as error:
-        raise _Unfit(f"{CERTIFICATE} {error}") from None
+        raise _Unlistable(f"{CERTIFICATE} {error}") from None
     if (said.product, said.period, said.release_id) != (*folder.parts[-3:],):
-        raise _Unfit("it is another release than its folder says")
+        raise _Unlistable("it is another release than its folder says")
     if odd := next((name for name in said.files if not is_valid_stored_label(name, LONGEST_TEXT)), None):
-        raise _Unfit(f"{CERTIFICATE} names a file that no page can name: {odd!a}")
+        raise _Unlistable(f"{CERTIFICATE} names a file that no page can name: {odd!a}")
     try:
         largest = largest_file(said)
         signed = os.path.lexists(folder / STATEMENT)
         sizes = {name: _size(folder, name, largest) for name in (*said.files, *[STATEMENT] * signed)}
         verify_certificate(folder / CERTIFICATE)
     except Unreadable as error:
-        raise _Unfit(str(error)) from None
+        raise _Unlistable(str(error)) from None
     except PublicationError as error:
-        raise _Unfit(error.what) from None
-    return Offered(
+        raise _Unlistable(error.what) from None
+    return PublishedRelease(
         folder, said, ReleaseSpec.model_validate(said.spec), entry.state, entry.ended, sizes, largest
     )
 
@@ -257,7 +255,7 @@ def _document(path: Path) -> bytes:
     try:
         raw, _ = document(path.parent, path.name)
     except Unreadable as error:
-        raise _Unfit(str(error)) from None
+        raise _Unlistable(str(error)) from None
     return raw
 
 
@@ -268,7 +266,7 @@ def _read(kind: type[Read], raw: bytes, name: str) -> Read:
         where = ".".join(str(each) for each in error.errors(include_url=False)[0]["loc"])
     except BadValue as error:
         where = error.where
-    raise _Unfit(f"{name} is not what it should be{f': {where}' if where else ''}")
+    raise _Unlistable(f"{name} is not what it should be{f': {where}' if where else ''}")
 
 
 class _Said(BaseModel):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -13,15 +14,17 @@ from urllib.parse import quote
 from tabularium.ledger.records import SYMBOLS
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.public_folder import sha256_of
+from tabularium.tasks.publish.data_dictionary import title_with_period
+from tabularium.tasks.publish.dcat import CONTEXT, NAME, File, add_dataset, add_distribution
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.cells_chart import Chart
-from tabularium.tasks.report.downloads import Download, downloads
 from tabularium.tasks.report.released_cells import ReleasedCells
-from tabularium.tasks.report.templates import templates
-from tabularium.tasks.report.what_was_published import TableShown, charts, shown
+from tabularium.tasks.report.what_was_published import Download, TableShown, charts, downloads, shown
+from tabularium.tasks.report.wording import templates
 from tabularium.tasks.sign.statement import STATEMENT
-from tabularium.tasks.site.account_course import courses, entities
-from tabularium.tasks.site.offered import Offered, Shelf
+from tabularium.tasks.site.account_history import courses, entities
+from tabularium.tasks.site.offered import PublishedRelease, ReleaseCatalogue
+from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.parts.table_parts import Histogram, Table
 from tabularium.validations.spec.publication_formats import kind_of
@@ -35,7 +38,7 @@ PERIODS_SHOWN = 12
 _POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'self'"
 
 
-def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
+def pages(release_catalogue: ReleaseCatalogue, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield every page and what it needs: its path in the site, and its text.
 
     Parameters
@@ -45,11 +48,11 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
     """
     made = templates("tabularium.tasks.site", "tabularium.tasks.report")
     made.filters["at"] = partial(quote, safe="")
-    accounts = courses(shelf.releases)
+    accounts = courses(release_catalogue.releases)
     made.globals.update(
         statement=STATEMENT,
         policy=_POLICY,
-        name=name_of(shelf),
+        name=name_of(release_catalogue),
         tables=_tables,
         words=_words,
         symbols=SYMBOLS,
@@ -69,13 +72,13 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
         "index",
         "index.html",
         "products",
-        shelf=shelf,
+        release_catalogue=release_catalogue,
         shown=PERIODS_SHOWN,
-        periods=sum(len(each.periods) for each in shelf.products),
-        releases=sum(1 for _ in shelf.releases),
+        periods=sum(len(each.periods) for each in release_catalogue.products),
+        releases=sum(1 for _ in release_catalogue.releases),
     )
     yield page("budget", "budget.html", "budget", accounts=accounts, entities=entities(accounts))
-    for product in shelf.products:
+    for product in release_catalogue.products:
         yield page("product", f"products/{product.name}.html", product=product)
         for period in product.periods:
             own = {each.said.release_id: each for each in period.releases}
@@ -100,7 +103,7 @@ class _Files:
     signed: bool
 
 
-def _files(release: Offered) -> _Files:
+def _files(release: PublishedRelease) -> _Files:
     said = release.said
     listed = downloads(release.folder, said)
     titles = {each.name: title_of_table(each) for each in tables_of(release)}
@@ -116,19 +119,19 @@ def _files(release: Offered) -> _Files:
     return _Files([*tables.items()], others, len(said.files) - len(listed), signed)
 
 
-def period_page(release: Offered) -> str:
+def period_page(release: PublishedRelease) -> str:
     """Return the path of the page of a release's period."""
     return f"products/{release.said.product}/{release.said.period}.html"
 
 
-def name_of(shelf: Shelf) -> str:
+def name_of(release_catalogue: ReleaseCatalogue) -> str:
     """Return the name of the site: that of the agency, if there is one and no more."""
-    agencies = {each.newest.said.about.curator for each in shelf.products}
+    agencies = {each.newest.said.about.curator for each in release_catalogue.products}
     names = {each.name for each in agencies if each is not None}
     return f"Statistics of {names.pop()}" if len(names) == 1 else "Published statistics"
 
 
-def tables_of(release: Offered) -> list[Table | Histogram]:
+def tables_of(release: PublishedRelease) -> list[Table | Histogram]:
     """Return its tables, and then its histograms."""
     return [*release.spec.tables, *release.spec.histograms]
 
@@ -138,11 +141,11 @@ def title_of_table(entry: Table | Histogram) -> str:
     return entry.title or entry.name.replace("_", " ")
 
 
-def _tables(release: Offered) -> list[str]:
+def _tables(release: PublishedRelease) -> list[str]:
     return [title_of_table(each) for each in tables_of(release)]
 
 
-def _words(release: Offered) -> str:
+def _words(release: PublishedRelease) -> str:
     """Return titles of tables and of what they are by, for the search."""
     columns = {name for each in release.spec.tables for name in each.dimensions}
     named = [release.spec.columns[name].title or name for name in sorted(columns)]
@@ -163,7 +166,7 @@ class TableNumbers:
     why_not: str = ""
 
 
-def numbers_of(release: Offered) -> list[TableNumbers]:
+def numbers_of(release: PublishedRelease) -> list[TableNumbers]:
     """Return the first tables of a release; a file that is not what its certificate says is not shown."""
     names = [table.name for table in release.spec.tables[:MOST_TABLES]]
     try:
@@ -173,7 +176,7 @@ def numbers_of(release: Offered) -> list[TableNumbers]:
     return [_table(release, released, name) for name in names]
 
 
-def _table(release: Offered, released: Released, name: str) -> TableNumbers:
+def _table(release: PublishedRelease, released: Released, name: str) -> TableNumbers:
     file = released.format.table_file(name)
     try:
         if sha256_of(release.folder, file, release.largest) != release.said.files.get(file):
@@ -184,3 +187,92 @@ def _table(release: Offered, released: Released, name: str) -> TableNumbers:
         return TableNumbers(name, why_not=str(error))
     except PublicationError as error:
         return TableNumbers(name, why_not=error.what)
+
+
+# --- ``catalogue.jsonld`` of the site: every current release as a dataset with its files, for data portals
+#
+# What a dataset and a file are said to be is in :mod:`tabularium.tasks.publish.dcat`; here they are held
+# together by a catalogue, and by a series for each product. A thousand releases are some hundred thousand
+# statements, which rdflib takes long to hold and to write: they are gathered and written here.
+
+
+class _Statements:
+    """Statements by what they are about; takes them as rdflib's graph does."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, statement: tuple[Any, Any, Any]) -> None:
+        from rdflib import RDF, Literal
+
+        about, what, value = statement
+        if what == RDF.type:
+            self.nodes[str(about)]["@type"].append(_short(value))
+        elif isinstance(value, Literal):
+            more = {"@language": value.language} if value.language else {}
+            more |= {"@type": _short(value.datatype)} if value.datatype else {}
+            self.nodes[str(about)][_short(what)].append({"@value": str(value), **more})
+        else:
+            self.nodes[str(about)][_short(what)].append({"@id": str(value)})
+
+
+@cache
+def _short(name: str) -> str:
+    for prefix, start in CONTEXT.items():
+        if name.startswith(start):
+            return f"{prefix}:{name.removeprefix(start)}"
+    return str(name)
+
+
+def site_catalogue(release_catalogue: ReleaseCatalogue, address: str, addresses: dict[str, str]) -> bytes:
+    """Return the catalogue as JSON-LD, one line for each thing that is described.
+
+    Parameters
+    ----------
+    address
+        Of the site, or empty: then addresses are relative to the catalogue.
+    addresses
+        Of each release, by its id, seen from the site; ends with a slash.
+    """
+    from rdflib import DCAT, DCTERMS, RDF, XSD, Literal, Namespace, URIRef
+
+    dcat = Namespace(str(DCAT))  # with the terms of version 3, which rdflib's own list lacks
+    found, this = _Statements(), URIRef(f"{address}{NAME}#catalogue")
+    found.add((this, RDF.type, dcat.Catalog))
+    found.add((this, DCTERMS.title, Literal(name_of(release_catalogue), lang="en")))
+    found.add((this, DCTERMS.description, Literal("Releases under differential privacy.", lang="en")))
+    found.add((this, dcat.landingPage, URIRef(f"{address}index.html")))
+    for product in release_catalogue.products:
+        series, about = URIRef(f"{address}{NAME}#{quote(product.name)}"), product.newest.said.about
+        found.add((series, RDF.type, dcat.DatasetSeries))
+        found.add((series, DCTERMS.title, Literal(product.title, lang=about.language)))
+        description = Literal(about.description or product.title, lang=about.language)
+        found.add((series, DCTERMS.description, description))
+        found.add((series, dcat.landingPage, URIRef(f"{address}products/{quote(product.name)}.html")))
+        found.add((this, dcat.dataset, series))
+        for each in filter(None, (period.current for period in product.periods)):
+            said, folder = each.said, f"{address}{addresses[each.said.release_id]}"
+            base = folder + (NAME if NAME in said.files else CERTIFICATE)
+            dataset = URIRef(f"{base}#dataset")
+            add_dataset(found, base, said.about, said.product, said.period)
+            found.add((this, dcat.dataset, dataset))
+            found.add((dataset, dcat.inSeries, series))
+            found.add((dataset, dcat.landingPage, URIRef(f"{address}{period_page(each)}")))
+            found.add((dataset, dcat.version, Literal(said.release_id)))
+            found.add((dataset, DCTERMS.issued, Literal(said.created, datatype=XSD.dateTime)))
+            _add_files(found, base, folder, each)
+    nodes = (
+        json.dumps({"@id": name, **found.nodes[name]}, ensure_ascii=False) for name in sorted(found.nodes)
+    )
+    lines = ",\n".join(nodes)
+    return f'{{"@context": {json.dumps(CONTEXT)},\n"@graph": [\n{lines}\n]}}\n'.encode()
+
+
+def _add_files(found: _Statements, base: str, folder: str, release: PublishedRelease) -> None:
+    said = release.said
+    titles = {each.name: title_of_table(each) for each in tables_of(release)}
+    titles[""] = title_with_period(said.about, said.product, said.period)
+    for name, digest in said.files.items():
+        if "/" not in name:
+            file = File(name, f"{folder}{quote(name)}", release.sizes[name], digest)
+            add_distribution(found, base, said.about, file, titles)

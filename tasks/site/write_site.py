@@ -16,9 +16,8 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.public_folder import read, sha256_of
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
 from tabularium.tasks.publish.release_folder import Access, aside_of, make_readable_folder, readable
-from tabularium.tasks.site.offered import NotShown, Offered, Shelf, shelf
-from tabularium.tasks.site.site_catalogue import site_catalogue
-from tabularium.tasks.site.site_pages import name_of, pages, period_page
+from tabularium.tasks.site.offered import NotShown, PublishedRelease, ReleaseCatalogue, release_catalogue
+from tabularium.tasks.site.site_pages import name_of, pages, period_page, site_catalogue
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.redaction import os_errors_as
@@ -37,7 +36,7 @@ def write_site(
     address: str = "",
     copy: bool = False,
     products: Collection[str] | None = None,
-) -> Shelf:
+) -> ReleaseCatalogue:
     """Write the pages over a folder of releases to ``out``; return what they show.
 
     The same releases give the same bytes.
@@ -61,7 +60,7 @@ def write_site(
     _check_places(releases, out)
     there = COPIES if copy else os.path.relpath(releases, out)
     address = _checked(address, there)
-    found = shelf(releases, products)
+    found = release_catalogue(releases, products)
     with _put_in_place(out) as aside:
         if copy:
             found = _copied(found, releases, aside / COPIES)
@@ -110,7 +109,7 @@ def _checked(address: str, there: str) -> str:
     return f"{address.rstrip('/')}/"
 
 
-def _address(release: Offered, releases: Path, there: str) -> str:
+def _address(release: PublishedRelease, releases: Path, there: str) -> str:
     return "/".join(quote(part) for part in (*there.split("/"), *release.folder.relative_to(releases).parts))
 
 
@@ -134,9 +133,9 @@ def _put_in_place(out: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _copied(found: Shelf, releases: Path, to: Path) -> Shelf:
+def _copied(found: ReleaseCatalogue, releases: Path, to: Path) -> ReleaseCatalogue:
     """Copy the releases that are whole, with index and link of each period; return what is shown then."""
-    kept = Shelf(not_shown=found.not_shown)
+    kept = ReleaseCatalogue(not_shown=found.not_shown)
     for product in found.products:
         periods = []
         for period in product.periods:
@@ -154,7 +153,7 @@ def _copied(found: Shelf, releases: Path, to: Path) -> Shelf:
     return kept
 
 
-def _copy(release: Offered, place: Path, not_shown: list[NotShown]) -> bool:
+def _copy(release: PublishedRelease, place: Path, not_shown: list[NotShown]) -> bool:
     said = release.said
     target = place / said.release_id
     for name in (*release.sizes, CERTIFICATE):
@@ -196,18 +195,18 @@ _ATOM = "http://www.w3.org/2005/Atom"
 _NAMESPACE = uuid.UUID("0d1ba6b0-6c0f-5f0e-8a53-3b7c1f6a9d54")  # of the ids; any fixed one does
 
 
-def atom_feed(shelf: Shelf, address: str) -> bytes:
+def atom_feed(release_catalogue: ReleaseCatalogue, address: str) -> bytes:
     """Return the feed, the newest first; ``address`` is that of the site, or empty where it is not known."""
     ElementTree.register_namespace("", _ATOM)
     feed = ElementTree.Element(f"{{{_ATOM}}}feed")
     newest = sorted(
-        shelf.releases,
+        release_catalogue.releases,
         key=lambda each: (datetime.fromisoformat(_updated(each)), each.said.release_id),
         reverse=True,
     )
     ledger = min((each.said.created, each.said.ledger.head.chain) for each in newest)[1]
     _add(feed, "id", _urn(ledger))
-    _add(feed, "title", name_of(shelf))
+    _add(feed, "title", name_of(release_catalogue))
     _add(feed, "updated", _updated(newest[0]))
     if address:
         _add(feed, "link", rel="self", type="application/atom+xml", href=f"{address}feed.xml")
@@ -219,7 +218,7 @@ def atom_feed(shelf: Shelf, address: str) -> bytes:
     return text + b"\n"
 
 
-def _add_entry(feed: ElementTree.Element, release: Offered, address: str) -> None:
+def _add_entry(feed: ElementTree.Element, release: PublishedRelease, address: str) -> None:
     said, about, ended = release.said, release.said.about, release.ended
     entry = _add(feed, "entry")
     _add(entry, "id", _urn(said.ledger.head.chain, said.release_id))
@@ -252,6 +251,6 @@ def _urn(*names: str) -> str:
     return uuid.uuid5(_NAMESPACE, "/".join(names)).urn
 
 
-def _updated(release: Offered) -> str:
+def _updated(release: PublishedRelease) -> str:
     """Return when a release was published or what became of it since."""
     return release.ended.at if release.ended else release.said.created

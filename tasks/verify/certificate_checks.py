@@ -11,13 +11,11 @@ from pathlib import PurePath
 from typing import Any
 
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.publish.documents.making import DOCUMENTS, without_documents
-from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.tasks.publish.documents import DOCUMENTS
 from tabularium.tasks.publish.formats.base import formats_of
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
 from tabularium.validations.spec.load import spec_digest
@@ -26,7 +24,6 @@ from tabularium.validations.spec.publication_formats import FORMATS, files_of
 _GROUP, _DOCUMENTS = "Certificate", "Documents"
 EXCEPTIONS = "rounding_exceptions.txt"
 _PROGRAM = "tabularium-dp"
-_REGISTRY = "registry.yaml"
 _BEGINS = {".html": b"<!doctype html>", ".xml": b"<?xml "}
 """Ending of a document -> how it begins; every other is JSON."""
 
@@ -69,7 +66,7 @@ def _names(subject: Subject) -> str:
         raise Failed(f"it does not name {missing[0]}")
     unknown = [name for name in spec.publication.formats if name not in FORMATS]
     if unknown:
-        raise CouldNot(f"the format {unknown[0]}: install the package that brings it")
+        raise Skipped(f"the format {unknown[0]}: install the package that brings it")
     foreign = sorted(named.keys() - wanted - DOCUMENTS.keys() - {EXCEPTIONS})
     if foreign:
         raise Failed(f"it names {foreign[0]!a}, which has no place in a release")
@@ -101,17 +98,6 @@ def _of_this_release(subject: Subject) -> str:
     return f"{len(there)} documents"
 
 
-def _registry(subject: Subject) -> str:
-    """The entry for the registry is made of the certificate alone, and of whether it is the first release."""
-    made, told = subject.certificate.software.get(_PROGRAM), without_documents(subject.certificate)
-    if made != metadata.version(_PROGRAM):
-        raise CouldNot(f"the version that wrote it: install {_PROGRAM} {made}")
-    found = subject.read(_REGISTRY)
-    if all(registry_entry(subject.folder, told, last) != found for last in (None, subject.folder)):
-        raise Failed(f"{_REGISTRY} is not what the certificate gives")
-    return ""
-
-
 def text_of(value: Any) -> str:
     """Return a value in the one way of writing it, to compare it with another."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
@@ -123,5 +109,4 @@ CHECKS = (
     Check(_GROUP, "it names the files that such a release has, and no others", _names),
     Check(_GROUP, "it fits itself: what follows from spec, transcript and digests is what it says", _itself),
     Check(_DOCUMENTS, "they are of the kinds that their names say, and of this release", _of_this_release),
-    Check(_DOCUMENTS, "the entry for the registry says what the certificate says", _registry),
 )

@@ -9,9 +9,8 @@ from pathlib import PurePosixPath
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.sign.judge_statement import ABSENT, NO_EXPORT, Judgement, judge_statement
-from tabularium.tasks.verify.books import books_of
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed
-from tabularium.tasks.verify.subject import STATEMENT, Subject, failing
+from tabularium.tasks.verify.ledger_checks import books_of
+from tabularium.tasks.verify.subject import STATEMENT, Check, Failed, Skipped, Subject, failing
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import MIB, open_plain
 
@@ -82,7 +81,7 @@ def _signed(subject: Subject) -> str:
     if found.failed:
         raise Failed(found.failed[0])
     if _open(found):
-        raise CouldNot("; ".join(_open(found)))
+        raise Skipped("; ".join(_open(found)))
     return "; ".join(found.good)
 
 
@@ -90,9 +89,9 @@ def _counts(subject: Subject) -> str:
     """The entry that published it comes after the key's enrolment and before its revocation."""
     found = _judged(subject)
     if found.failed or _open(found):
-        raise CouldNot("a signature that holds")
+        raise Skipped("a signature that holds")
     if found.unchecked:
-        raise CouldNot("; ".join(found.unchecked))
+        raise Skipped("; ".join(found.unchecked))
     return f"it was published by entry {books_of(subject).statement.entry}"
 
 
@@ -102,7 +101,7 @@ def _open(found: Judgement) -> list[str]:
 
 
 def _judged(subject: Subject) -> Judgement:
-    return subject.once("judgement", lambda: _judge(subject))
+    return subject.cached("judgement", lambda: _judge(subject))
 
 
 def _judge(subject: Subject) -> Judgement:
@@ -113,7 +112,7 @@ def _judge(subject: Subject) -> Judgement:
         raw = subject.read(STATEMENT, _LARGEST)
     trusted = []
     if subject.key is not None:
-        subject.see_got_elsewhere(subject.key, "a key")
+        subject.require_outside_folder(subject.key, "a key")
         with failing(), named(str(subject.key)), open_plain(subject.key, MIB, links=True):
             pass
         try:

@@ -15,9 +15,8 @@ from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
 from tabularium.tasks.publish.certificate.spending import own_amount
 from tabularium.tasks.publish.guarantee import FIXED_PLANS
 from tabularium.tasks.verify.certificate_checks import text_of
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed
 from tabularium.tasks.verify.remaking import described_in, transcript_of
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.rules import Tally
 from tabularium.validations.spec.parts.table_parts import Table
@@ -79,7 +78,7 @@ def _of_each_measurement(subject: Subject) -> str:
         _see_tally(tally, [each for each in events if each.purpose == tally.purpose], spec)
     if open_:
         # What such a mechanism may change by one record depends on what it drew before: it is as it declares.
-        raise CouldNot(
+        raise Skipped(
             f"word of the sensitivities of {', '.join(open_)}, which the mechanism settles as it draws: they "
             f"are taken as declared, and their cost is what was paid; {compared} others follow from theirs"
         )

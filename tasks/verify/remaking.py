@@ -38,8 +38,7 @@ from tabularium.tasks.public_tables import open_parquet
 from tabularium.tasks.publish.measurement_files import FOLDER, MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.run import without_data
-from tabularium.tasks.verify.findings import CouldNot, Failed
-from tabularium.tasks.verify.subject import Subject, failing
+from tabularium.tasks.verify.subject import Failed, Skipped, Subject, failing
 from tabularium.validations.spec.checks.histogram_checks import MECHANISM
 from tabularium.validations.spec.model import ReleaseSpec
 
@@ -140,7 +139,7 @@ def parts_in(subject: Subject) -> Parts:
     used |= {"prior" for table in spec.tables if table.prior is not None}
     if version not in REMADE or version < max(FINISHED_ANEW.get(each, 0) for each in used):
         made = subject.certificate.software.get(_PROGRAM, "of that time")
-        raise CouldNot(f"post-processing of version {version}: install {_PROGRAM} {made}")
+        raise Skipped(f"post-processing of version {version}: install {_PROGRAM} {made}")
     parts: Parts = {}
     for (name, level), entry in described_in(subject).items():
         parts.setdefault(name, {})[level] = _finished(subject, name, level, entry)
@@ -169,7 +168,7 @@ def remade(subject: Subject) -> Remade:
         subject.bounded()
         return remake(subject.released, parts_in(subject))
 
-    return subject.once("remade", make)
+    return subject.cached("remade", make)
 
 
 def remake(released: Released, parts: Parts) -> Remade:

@@ -9,8 +9,7 @@ from pathlib import Path
 from tabularium.ledger import Head
 from tabularium.tasks.publish.certificate.sections import public_digests
 from tabularium.tasks.publish.verify_certificate import differences, head_in
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed, Finding
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Check, Failed, Finding, Skipped, Subject
 from tabularium.tasks.verify.verify_release import looked
 from tabularium.validations.certificate import RestsOn
 from tabularium.validations.spec.load import measurement_plan
@@ -50,7 +49,7 @@ def _in_order(subjects: Sequence[Subject]) -> str:
 
 def _on_one_chain(subjects: Sequence[Subject], export: Path | None) -> str:
     if export is None:
-        raise CouldNot("an export of the ledger: give --export")
+        raise Skipped("an export of the ledger: give --export")
     from tabularium.ledger.export import verify_export
 
     return f"{verify_export(export, _heads(subjects)).entries:,} entries"

@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tabularium.mechanisms.errors import PublicationError, TabulariumError
 from tabularium.tasks import public_folder
 from tabularium.tasks.public_tables import MOST_CELLS
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.read_release import Released, TooManyCells
-from tabularium.tasks.verify.findings import CouldNot, Failed
 from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
 
@@ -122,11 +121,11 @@ class Subject:
         try:
             return self.read_spec()
         except TabulariumError:
-            raise CouldNot("a spec and code lists that can be read") from None
+            raise Skipped("a spec and code lists that can be read") from None
 
     def read_spec(self) -> Released:
         """Return the same, or raise why it cannot be read."""
-        return self.once("released", lambda: Released.read(self.folder, self.certificate, self.digest))
+        return self.cached("released", lambda: Released.read(self.folder, self.certificate, self.digest))
 
     @cached_property
     def index(self) -> dict[str, Any]:
@@ -134,12 +133,12 @@ class Subject:
 
         Raises
         ------
-        CouldNot
+        Skipped
             They are withheld.
         """
         withheld = self.certificate.measurements.withheld
         if withheld is not None:
-            raise CouldNot(f"the noisy measurements, which are withheld: {withheld}")
+            raise Skipped(f"the noisy measurements, which are withheld: {withheld}")
         return self.document(f"{FOLDER}/{INDEX}")
 
     @property
@@ -148,7 +147,7 @@ class Subject:
         spec = self.released.spec
         return [*(table.name for table in spec.tables), *(each.name for each in spec.histograms)]
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def cached(self, name: str, make: Callable[[], T]) -> T:
         """Return what ``make`` makes, made once; where it raised, what it raised."""
         if name not in self._made:
             try:
@@ -162,19 +161,76 @@ class Subject:
         found: T = made
         return found
 
-    def see_got_elsewhere(self, path: Path, what: str) -> None:
+    def require_outside_folder(self, path: Path, what: str) -> None:
         """See that a key or an export does not lie in the release: whoever wrote that could write it too."""
         if path.resolve().is_relative_to(self.folder.resolve()):
-            raise CouldNot(f"{what} got elsewhere: one that lies in the release is no reason to believe it")
+            raise Skipped(f"{what} got elsewhere: one that lies in the release is no reason to believe it")
 
     def bounded(self) -> None:
         """See, before a table is made in memory, that it is no larger than files of the folder show."""
         try:
             self.released.bounded()
         except TooManyCells as error:
-            raise CouldNot(
+            raise Skipped(
                 f"a machine and software that hold more than {MOST_CELLS:,} cells in memory; "
                 f"{CERTIFICATE}: {error.what}"
             ) from None
         except PublicationError as error:
             raise Failed(error.what) from None
+
+
+# --- what a check comes to: it was made, it could not be made, or it found something wrong
+
+Outcome = Literal["checked", "unchecked", "failed"]
+
+
+class Failed(Exception):
+    """Something is not what the release says; the text is one line."""
+
+
+class Skipped(Exception):
+    """A check could not be made; the text says what would be needed for it."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is looked at.
+
+    Attributes
+    ----------
+    group
+        Under which heading it is told.
+    what
+        What is checked, as a statement that holds or does not.
+    look
+        Takes the release (:mod:`tabularium.tasks.verify.subject`) and returns a remark, often an empty one;
+        raises ``Failed`` or ``Skipped``. Whatever else it raises, of a folder that nobody vouches for, is a
+        failure as well.
+    """
+
+    group: str
+    what: str
+    look: Callable[[Any], str | None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check came to.
+
+    Attributes
+    ----------
+    said
+        A remark; what would be needed; or what is wrong.
+    not_installed
+        Whether it was not made for want of a library.
+    """
+
+    group: str
+    what: str
+    outcome: Outcome
+    said: str = ""
+    not_installed: bool = False
+
+    def as_dict(self) -> dict[str, str]:
+        """Return JSON-able values."""
+        return {"group": self.group, "what": self.what, "outcome": self.outcome, "said": self.said}

@@ -23,9 +23,8 @@ from tabularium.tasks.verify import (
     noise_checks,
     number_checks,
 )
-from tabularium.tasks.verify.findings import Check, CouldNot, Failed, Finding
-from tabularium.tasks.verify.published_rows import numbers_of, rows_in_parts, see_numbers, see_rows
-from tabularium.tasks.verify.subject import NotARelease, Subject, failing
+from tabularium.tasks.verify.number_checks import numbers_of, rows_in_parts, see_numbers, see_rows
+from tabularium.tasks.verify.subject import Check, Failed, Finding, NotARelease, Skipped, Subject, failing
 from tabularium.validations.spec.publication_formats import FORMATS
 
 _FORMATS = "Formats"
@@ -66,7 +65,7 @@ def _see_files(format_: TableFormat, subject: Subject) -> str:
 
 
 def _unknown(name: str, subject: Subject) -> str:
-    raise CouldNot(f"the format {name}: install the package that brings it")
+    raise Skipped(f"the format {name}: install the package that brings it")
 
 
 def checks_of(subject: Subject) -> Iterator[Check]:
@@ -129,12 +128,12 @@ def verify_release(
 
 def _checks(subject: Subject) -> Iterator[Check]:
     yield from CHECKS
-    with suppress(CouldNot):  # its spec cannot be read, which has been told
+    with suppress(Skipped):  # its spec cannot be read, which has been told
         yield from checks_of(subject)
 
 
 def _unsound(_: Subject) -> str:
-    raise CouldNot("files that are what the certificate says")
+    raise Skipped("files that are what the certificate says")
 
 
 def looked(check: Check, subject: Any) -> Finding:
@@ -143,7 +142,7 @@ def looked(check: Check, subject: Any) -> Finding:
         said = check.look(subject)
     except Failed as failed:
         return Finding(check.group, check.what, "failed", _line(str(failed)))
-    except CouldNot as needed:
+    except Skipped as needed:
         return Finding(check.group, check.what, "unchecked", _line(str(needed)))
     except TabulariumError as error:
         return Finding(check.group, check.what, "failed", error.line())

@@ -21,9 +21,9 @@ ALLOWED: dict[str, set[str]] = {
     "ledger/measurement/store.py": {"uuid"},  # name of a draft file
     "ledger/export.py": {"uuid"},  # name of a draft file
     "tasks/runtime/home.py": {"secrets", "secrets.token_bytes"},  # the agency secret; a file name
-    "tasks/publish/kept_documents.py": {"uuid"},  # name of a draft file
-    "tasks/publish/documents/bill_of_materials.py": {"uuid"},  # a serial number, made from the content
-    "tasks/custody/backing_up.py": {"uuid"},  # name of a folder that is renamed
+    "tasks/publish/documents.py": {"uuid"},  # name of a draft file
+    "tasks/publish/bill_of_materials.py": {"uuid"},  # a serial number, made from the content
+    "tasks/custody/backup.py": {"uuid"},  # name of a folder that is renamed
     "tasks/arrival/claims.py": {"secrets"},  # the id of a drop
     "tasks/arrival/deliver.py": {"secrets"},  # name of a folder that is renamed
     "tasks/arrival/look.py": {"random", "random.shuffle"},  # which drops are looked at first

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from tabularium.flows.operations.prefect_api import OwnServer, own_server
-from tests.tasks.report.kept_plots import keep_plots
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,7 +18,6 @@ def few_simulated_releases() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 8)
-        keep_plots(patch)
         yield
 
 

@@ -22,12 +22,13 @@ import pyarrow.parquet as pq
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+import tabularium
 import tabularium.tasks.measure
 from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.tasks.publish.certificate import certifying, draws, installed_code
-from tabularium.tasks.publish.documents import bill_of_materials
+from tabularium.tasks.publish import bill_of_materials
+from tabularium.tasks.publish.certificate import certifying, installed_code, spending
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime import home
 from tabularium.tasks.sign import sign_release
@@ -108,8 +109,8 @@ def settled() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(installed_code, "code_digest", lambda *_, **__: "0" * 64)
         patch.setattr(installed_code, "commit", lambda: None)
         patch.setattr(installed_code, "packages_digest", lambda: ("0" * 64, 1))
-        patch.setattr(draws, "audits", dict)
-        patch.setattr(bill_of_materials, "_of_this_process", lambda: ({"metadata": {}}, []))
+        patch.setattr(spending, "audits", dict)
+        patch.setattr(bill_of_materials, "of_this_installation", lambda *_: ({"metadata": {}}, []))
         for name in ("HOME", "LEDGER", "WITNESS", "WORKSPACES"):
             patch.delenv(f"TABULARIUM_{name}", raising=False)
         yield patch
@@ -167,6 +168,7 @@ def _outputs(found: Published, folder: Path) -> Iterator[tuple[str, str]]:
                 yield f"{before}{path.relative_to(release)}", text
         yield f"{before}margins", _margins(release)
         yield f"{before}verify", _said("verify", release, "--export", books)
+        yield f"{before}registry.yaml", _registry_entry(release)
     last = found.releases[-1]
     if several:
         earlier = [word for release in found.releases[:-1] for word in ("--since", release)]
@@ -183,6 +185,14 @@ def _outputs(found: Published, folder: Path) -> Iterator[tuple[str, str]]:
     yield "ledger history", _said("ledger", "history", "--last", "0", "--home", found.home.path)
     for path in sorted(last.parents[1].glob("*/index.json")):
         yield f"{path.parent.name}/index.json", path.read_text()
+
+
+def _registry_entry(release: Path) -> str:
+    path = release.parents[1] / "registry.yaml"
+    tabularium.open(release, verify=False).registry_entry(path)
+    text = path.read_text()
+    path.unlink()
+    return text
 
 
 def _said(*words: str | Path) -> str:

@@ -66,5 +66,5 @@ def drawn_towards(loaded: Loaded, table: str, counts: NDArray[Any], folder: Path
     columns = labels.of(0, labels.rows)
     file = folder / f"{table}.parquet"
     pa.parquet.write_table(pa.table({**columns, "count": pa.array(counts.reshape(-1))}), file)
-    prior = PriorTable("0" * 32, folder, "0" * 64, file.name, digest_of(file))
+    prior = PriorTable("0" * 32, folder, "0" * 64, file.suffix[1:], file.name, digest_of(file))
     return replace(loaded, priors={**loaded.priors, table: prior})

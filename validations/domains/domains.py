@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -121,27 +122,41 @@ class HierarchyDomain:
     other: str | None = None  # code of a leaf
     languages: tuple[str, ...] = ()  # of each label, empty where it is that of the release; () where all are
 
-    @property
+    @cached_property
     def leaves(self) -> NDArray[np.int64]:
-        """(cells,) node index of each cell of the axis, ascending."""
+        """(cells,) node index of each cell of the axis, ascending; read-only."""
         inner = np.zeros(len(self.parents), bool)
         inner[self.parents[self.parents >= 0]] = True
-        return np.flatnonzero(~inner)
+        return _frozen(np.flatnonzero(~inner))
 
-    @property
+    @cached_property
     def codes(self) -> tuple[str, ...]:
         """The codes of the leaves, in cell order."""
-        return tuple(self.node_codes[i] for i in self.leaves)
+        return tuple(self.node_codes[i] for i in self.leaves.tolist())
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The labels of the leaves, in cell order."""
-        return tuple(self.node_labels[i] for i in self.leaves)
+        return tuple(self.node_labels[i] for i in self.leaves.tolist())
 
     @property
     def size(self) -> int:
         """Number of cells along this axis: the leaves."""
         return len(self.leaves)
+
+    @cached_property
+    def cuts(self) -> tuple[NDArray[np.int64], ...]:
+        """For each depth, the nodes there and the leaves above them, ascending; read-only."""
+        depth = self.depth[self.leaves]
+        return tuple(
+            _frozen(np.union1d(np.flatnonzero(self.depth == level), self.leaves[depth < level]))
+            for level in range(len(self.levels))
+        )
+
+
+def _frozen(nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+    nodes.setflags(write=False)
+    return nodes
 
 
 Domain = CategoryDomain | NumberDomain | HierarchyDomain

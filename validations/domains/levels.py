@@ -34,12 +34,9 @@ def cut(domain: HierarchyDomain, level: str) -> NDArray[np.int64]:
 
     Returns
     -------
-    (nodes of the cut,) node indices, ascending
+    (nodes of the cut,) node indices, ascending; read-only
     """
-    depth = depth_of(domain, level)
-    return np.union1d(
-        np.flatnonzero(domain.depth == depth), domain.leaves[domain.depth[domain.leaves] < depth]
-    )
+    return domain.cuts[depth_of(domain, level)]
 
 
 def nodes_to(domain: HierarchyDomain, level: str) -> int:

@@ -25,13 +25,14 @@ class PriorTable:
         Where it lies, or a copy of its certificate and of this file.
     certificate
         SHA-256 of its certificate.
-    file, digest
-        Name of the file of the table, Parquet or CSV, and its SHA-256.
+    format, file, digest
+        The format that the numbers are read from, name of the file of the table, and its SHA-256.
     """
 
     release: str
     folder: Path
     certificate: str
+    format: str
     file: str
     digest: str
 

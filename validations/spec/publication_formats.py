@@ -7,17 +7,21 @@ name is that of the format and whose value is the class.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.spec.draft import RESERVED, Draft
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 GROUP = "tabularium.formats"
 _CLASSES = {
@@ -69,12 +73,15 @@ class PublicationFormat:
         Every kind of file that it may write, that of a table's rows first.
     complete
         Whether every row and column is in its files exactly, so that all readers can do with it alone.
+    seekable
+        Whether rows can be read without those before them.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     kinds: ClassVar[tuple[FileKind, ...]]
     complete: ClassVar[bool] = False
+    seekable: ClassVar[bool] = False
 
     def files(self, spec: ReleaseSpec) -> set[str]:
         """Return the names of the files that it writes in a release of this spec."""
@@ -91,6 +98,21 @@ class PublicationFormat:
     def advice(self, spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Iterator[str]:
         """Yield what is allowed and may not be intended, a line each."""
         yield from ()
+
+    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
+        """Return columns of codes, as text, and one of numbers, of a file that any release may have written.
+
+        Parameters
+        ----------
+        most
+            How many rows it may have.
+
+        Raises
+        ------
+        Unreadable, OSError, pyarrow.ArrowException, KeyError
+            It holds no such columns.
+        """
+        raise NotImplementedError
 
 
 class _Formats(Mapping[str, PublicationFormat]):
@@ -169,6 +191,15 @@ def _sound() -> Iterator[PublicationFormat]:
 def complete_formats() -> list[str]:
     """Return the names of formats of which a release needs one."""
     return [each.name for each in _sound() if each.complete]
+
+
+def read_first(names: Collection[str]) -> list[PublicationFormat]:
+    """Return the complete formats among these, the one that numbers are read from first.
+
+    That is one in which any rows can be read, if there is one; else the first that is registered.
+    """
+    known = [FORMATS[name] for name in FORMATS if name in names]
+    return sorted((each for each in known if each.complete), key=lambda each: not each.seekable)
 
 
 def files_of(spec: ReleaseSpec) -> set[str]:

@@ -32,14 +32,14 @@ def backup(
     All but the ledger's export is encrypted: with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, or one that
     is asked for, or to a public key. Releases may go on meanwhile. The folder appears only when it is whole.
     """
-    from tabularium.tasks.custody import backing_up
+    from tabularium.tasks.custody.backup import backup as write_backup
     from tabularium.tasks.custody.sealing import Lock
 
     with one_line_errors():
         installation = Home.found(home)
         lock = Lock(None if recipient else _passphrase(again=True), tuple(recipient or ()))
         with working("writing the backup, then reading it back"):
-            done = backing_up.backup(installation, target.absolute(), lock)
+            done = write_backup(installation, target.absolute(), lock)
         if as_json:
             print_json(asdict(done))
             return
@@ -71,14 +71,14 @@ def restore(
     """
     from tabularium.ledger import Ledger
     from tabularium.ledger.transactions import CONFIRM
-    from tabularium.tasks.custody import putting_back
+    from tabularium.tasks.custody.restore import restore as put_back
     from tabularium.tasks.custody.sealing import Lock
 
     with one_line_errors():
         lock = Lock(identities=_identities(identity)) if identity else Lock(_passphrase(again=False))
         installation = Home.at(home)
         with working("reading the backup, then putting it back"):
-            done = putting_back.restore(source, installation, lock, publications)
+            done = put_back(source, installation, lock, publications)
         with Ledger.connect(installation.ledger_url) as ledger:
             unconfirmed = ledger.unconfirmed
         if as_json:

@@ -109,8 +109,7 @@ def deploy(
                     utc,
                 )
                 from tabularium.flows.operations.names_in_prefect import WORK_POOL, own_tags
-                from tabularium.tasks.arrival.inbox_limits import DEFAULT
-                from tabularium.tasks.arrival.inboxes import Inbox
+                from tabularium.tasks.arrival.inboxes import DEFAULT, Inbox
                 from tabularium.tasks.runtime.progress import note, reporting_to
                 from tabularium.tasks.runtime.run import Request
 

@@ -32,14 +32,14 @@ def doctor(
     Exits with 1 if something fails.
     """
     with one_line_errors():
-        from tabularium.flows.cli.operations.prefect_health import looks_at_prefect
-        from tabularium.tasks.custody.home_health import looks_at, seen
+        from tabularium.flows.cli.operations.prefect_health import prefect_checks
+        from tabularium.tasks.custody.home_health import health_checks, seen
 
         installation = Home.found(home)
         with working("looking"):
-            looks = [*looks_at(installation), *seen("server", lambda: looks_at_prefect(installation))]
+            looks = [*health_checks(installation), *seen("server", lambda: prefect_checks(installation))]
             if account_for:
-                from tabularium.tasks.custody import account_for as accounts
+                from tabularium.tasks.custody import home_health as accounts
 
                 looks += seen("accounts", lambda: accounts.account_for(installation))
         failed = any(look.state == "fail" for look in looks)

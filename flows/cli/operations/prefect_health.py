@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from tabularium.flows.operations.names_in_prefect import WORK_POOL
 from tabularium.flows.operations.prefect_api import configured_url, connected, deployments_of_products
 from tabularium.flows.operations.server_address import answers, written_address
-from tabularium.tasks.custody.home_health import Look
+from tabularium.tasks.custody.home_health import HealthCheck
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
 
-def looks_at_prefect(home: Home) -> Iterator[Look]:
+def prefect_checks(home: Home) -> Iterator[HealthCheck]:
     """Go through what the Prefect API of this installation says; without one there is one finding."""
     with connected(home, needed=configured_url() is not None) as url:
         if url is None:
-            yield Look(
+            yield HealthCheck(
                 "server",
                 "warn",
                 "no Prefect API answers; releases run by hand alone",
@@ -42,31 +42,33 @@ def looks_at_prefect(home: Home) -> Iterator[Look]:
         except HTTPError as error:
             status = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
             hint = f"see that its database is up; read {home.path / 'server' / 'logs' / 'server.log'}"
-            yield Look("server", "fail", f"Prefect at {url} answers, and cannot say more ({status})", hint)
+            yield HealthCheck(
+                "server", "fail", f"Prefect at {url} answers, and cannot say more ({status})", hint
+            )
 
 
-def _server(client: SyncPrefectClient, url: str) -> Look:
+def _server(client: SyncPrefectClient, url: str) -> HealthCheck:
     from prefect import __version__
 
     there = client.api_version()
     if there.split(".")[:2] == __version__.split(".")[:2]:
-        return Look("server", "ok", f"Prefect {there} at {url}")
+        return HealthCheck("server", "ok", f"Prefect {there} at {url}")
     said = f"Prefect {there} at {url}, and {__version__} here"
-    return Look("server", "warn", said, "install the same version on both")
+    return HealthCheck("server", "warn", said, "install the same version on both")
 
 
-def _page(home: Home, url: str) -> Iterator[Look]:
+def _page(home: Home, url: str) -> Iterator[HealthCheck]:
     """See that the installation's own server shows its page; who runs another one looks after that."""
     if url == written_address(home):
         page = url.removesuffix("/api")
         if answers(f"{page}/"):
-            yield Look("page", "ok", page)
+            yield HealthCheck("page", "ok", page)
         else:
             log = home.path / "server" / "logs" / "server.log"
-            yield Look("page", "fail", f"{page} shows nothing", f"read {log}")
+            yield HealthCheck("page", "fail", f"{page} shows nothing", f"read {log}")
 
 
-def _pool(client: SyncPrefectClient, home: Home, name: str) -> Iterator[Look]:
+def _pool(client: SyncPrefectClient, home: Home, name: str) -> Iterator[HealthCheck]:
     from prefect.exceptions import ObjectNotFound
 
     own = name == WORK_POOL
@@ -74,34 +76,34 @@ def _pool(client: SyncPrefectClient, home: Home, name: str) -> Iterator[Look]:
     try:
         pool = client.read_work_pool(name)
     except ObjectNotFound:
-        yield Look("pool", "fail", f"there is no work pool {name}", start)
+        yield HealthCheck("pool", "fail", f"there is no work pool {name}", start)
         return
     if pool.is_paused:
-        yield Look("pool", "fail", f"{name} is paused", f"prefect work-pool resume {name}")
+        yield HealthCheck("pool", "fail", f"{name} is paused", f"prefect work-pool resume {name}")
     else:
-        yield Look("pool", "ok", f"{name}, of type {pool.type}")
+        yield HealthCheck("pool", "ok", f"{name}, of type {pool.type}")
     online = [each for each in client.read_workers_for_work_pool(name) if each.status == "ONLINE"]
     of_pool = "" if own else f" of {name}"
     if online:
-        yield Look("worker", "ok", f"{len(online)} online{of_pool}")
+        yield HealthCheck("worker", "ok", f"{len(online)} online{of_pool}")
     else:
-        yield Look("worker", "fail", f"none{of_pool} is online, so that nothing is started", start)
+        yield HealthCheck("worker", "fail", f"none{of_pool} is online, so that nothing is started", start)
 
 
 def _pools_of_deployments(client: SyncPrefectClient) -> list[str]:
     return sorted({each.work_pool_name for each in deployments_of_products(client) if each.work_pool_name})
 
 
-def _deployments(client: SyncPrefectClient) -> Iterator[Look]:
+def _deployments(client: SyncPrefectClient) -> Iterator[HealthCheck]:
     found = deployments_of_products(client)
     paused = sorted(each.name for each in found if each.paused)
     if paused:
-        yield Look("deployments", "warn", f"paused: {', '.join(paused)}", "resume them in the UI")
+        yield HealthCheck("deployments", "warn", f"paused: {', '.join(paused)}", "resume them in the UI")
     else:
-        yield Look("deployments", "ok", ", ".join(sorted(each.name for each in found)) or "none yet")
+        yield HealthCheck("deployments", "ok", ", ".join(sorted(each.name for each in found)) or "none yet")
 
 
-def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
+def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
     from datetime import UTC, datetime
 
     from tabularium.flows.operations.told.overdue import overdue
@@ -110,14 +112,14 @@ def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
     releases = [each for each in found if not each.inbox]
     if releases:
         said = f"overdue: {'; '.join(each.line() for each in releases)}"
-        yield Look("releases", "warn", said, "see what became of their runs in the UI")
+        yield HealthCheck("releases", "warn", said, "see what became of their runs in the UI")
     for each in found:
         if each.inbox:
             hint = f"ask whoever delivers into {each.inbox}, or deploy with another --due"
-            yield Look("deliveries", "warn", f"no data have arrived: {each.line()}", hint)
+            yield HealthCheck("deliveries", "warn", f"no data have arrived: {each.line()}", hint)
 
 
-def _runs(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
+def _runs(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
     from tabularium.flows.operations.told import runs_seen
     from tabularium.flows.operations.waiting import decided_runs
 
@@ -146,6 +148,6 @@ def _runs(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
             said = f"{len(runs)} {name.lower()} in the last {runs_seen.DAYS} days, the last one {runs[0]}"
             found.append((said, "see what each says in the UI"))
     for said, hint in found:
-        yield Look("runs", "warn", said, hint)
+        yield HealthCheck("runs", "warn", said, hint)
     if not found:
-        yield Look("runs", "ok", f"none waits; none failed in the last {runs_seen.DAYS} days")
+        yield HealthCheck("runs", "ok", f"none waits; none failed in the last {runs_seen.DAYS} days")

@@ -160,7 +160,7 @@ def _show_answer(
     for line in _conflicts(release).values():
         _say(line)
     if promised:
-        from tabularium.tasks.query.query_bounds import in_words
+        from tabularium.tasks.query.usefulness import in_words
 
         for line in in_words(promised["usefulness"], promised["posterior"]):
             _say(line)
@@ -235,7 +235,7 @@ def _checked(release: OpenRelease) -> str:
 
 
 def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
-    from tabularium.tasks.query.query_bounds import promised_error, promised_privacy
+    from tabularium.tasks.query.usefulness import promised_error, promised_privacy
 
     if answer.measure != "count":
         none = {"none": "what is promised beforehand is about counts"}

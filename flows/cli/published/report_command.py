@@ -1,4 +1,4 @@
-"""``tabularium report``: write the page of a published release anew, from its folder alone."""
+"""``tabularium report``: the page of a release, or its entry for a registry, from its folder alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tabularium.flows.cli.terminal import one_line_errors, out
 _EXAMPLE = """\
 Example:  tabularium report releases/census/2026/ID --out report.html
 
-Example:  tabularium report releases/census/2026/ID --last releases/census/2025/ID --out report.html"""
+Example:  tabularium report releases/census/2026/ID --last releases/census/2025/ID --out report.html
+
+Example:  tabularium report releases/census/2026/ID --registry --out registry.yaml"""
 
 
 def report_release(
@@ -24,9 +26,20 @@ def report_release(
         Path | None,
         typer.Option(help="The release of an earlier period to compare with.", metavar="FOLDER"),
     ] = None,
-    out_file: Annotated[Path, typer.Option("--out", help="New file to write.", metavar="FILE")] = Path(
-        "report.html"
-    ),
+    out_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="New file to write; report.html, or registry.yaml, if none is named.",
+            metavar="FILE",
+        ),
+    ] = None,
+    registry: Annotated[
+        bool,
+        typer.Option(
+            "--registry", help="Write an entry for OpenDP's registry of deployments instead (YAML)."
+        ),
+    ] = False,
 ) -> None:
     """Write the report of a published release anew: one page, for people. Costs no budget.
 
@@ -35,7 +48,9 @@ def report_release(
     """
     with one_line_errors():
         before = None if last is None else tabularium.open(last)
-        tabularium.open(folder).report(out_file, last=before)
+        release = tabularium.open(folder)
+        out_file = out_file or Path("registry.yaml" if registry else "report.html")
+        (release.registry_entry if registry else release.report)(out_file, last=before)
         out.print(f"Written: {out_file}", soft_wrap=True, highlight=False, markup=False)
 
 

@@ -16,8 +16,7 @@ from tabularium.mechanisms.errors import NotInstalled
 
 if TYPE_CHECKING:
     from tabularium import Verdict
-    from tabularium.tasks.verify.findings import Finding
-    from tabularium.tasks.verify.subject import Subject
+    from tabularium.tasks.verify.subject import Finding, Subject
 
 _MARKS = {"checked": "[green]✓[/green]", "unchecked": "[yellow]–[/yellow]", "failed": "[red]✗[/red]"}
 _EXAMPLES = """\

@@ -10,19 +10,18 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-
 from tabularium.flows.operations.told.budget_warnings import left_and_cap
 from tabularium.flows.release_chain import Outcome
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import certificate_in
-from tabularium.tasks.report.order_statistics import OrderStatistics
-from tabularium.tasks.report.released_cells import Part, ReleasedCells, look_through
+from tabularium.tasks.report.released_cells import ReleasedCells
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import Certificate, Charge
 
 _BAR = 24
+
+_TYPICAL = "select level, count(*), quantile_disc(margin, 0.5) from cells group by level order by level"
 
 
 def show_release(outcome: Outcome, home: Home) -> None:
@@ -86,11 +85,15 @@ def table_rows(folder: Path, certificate: Certificate) -> Iterator[dict[str, str
         if name not in released.layouts:
             yield {"table": name, "level": "", "cells": about.rows, "typical margin": ""}
             continue
-        margins = _Margins()
-        look_through(ReleasedCells(released, name), [margins])
-        for level, (cells, middle) in margins.levels.items():
-            typical = "unknown" if middle.found is None else f"± {middle.found[0]:g}"
-            yield {"table": name, "level": level, "cells": cells, "typical margin": typical}
+        cells = ReleasedCells(released, name)
+        for place, number, margin in cells.ask(_TYPICAL):
+            typical = "unknown" if margin is None else f"± {margin:g}"
+            yield {
+                "table": name,
+                "level": cells.levels[place].name,
+                "cells": number,
+                "typical margin": typical,
+            }
 
 
 def warnings(certificate: Certificate) -> Iterator[str]:
@@ -130,21 +133,3 @@ def _budget(home: Home, account: str, unit: str) -> str:
 
 def _bullets(texts: list[str]) -> list[str]:
     return [f"- {text}" for text in texts]
-
-
-class _Margins:
-    """How many cells each level has, and their margins; seen part by part."""
-
-    def __init__(self) -> None:
-        self.levels: dict[str, tuple[int, OrderStatistics]] = {}
-        self._first = True
-
-    def see(self, part: Part) -> None:
-        cells, middle = self.levels.get(part.level.name, (0, OrderStatistics(0.5)))
-        middle.see(part.margins[np.isfinite(part.margins)])
-        self.levels[part.level.name] = cells + len(part.margins) * self._first, middle
-
-    def again(self) -> bool:
-        self._first = False
-        waiting = [middle.again() for _, middle in self.levels.values()]  # each is to be asked
-        return any(waiting)

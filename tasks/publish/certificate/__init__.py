@@ -1,15 +1,15 @@
 """The certificate: what was published, what it cost, and what a reviewer can check without the data.
 
 Its sections are made by the modules of this folder from the spec, the transcript, the ledger and the files of
-the release, and nothing else: :func:`stated` puts them together, and makes them again from a certificate to
+the release, and nothing else: :func:`build_certificate` puts them together, and again from a certificate, to
 see that it fits itself. What each of them holds: :mod:`tabularium.validations.certificate`.
 """
 
 from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Outcome, Told
 from tabularium.tasks.publish.certificate.certifying import certificate
 from tabularium.tasks.publish.certificate.installed_code import NAMED, own_version, software_versions
-from tabularium.tasks.publish.certificate.sections import public_digests, stated
-from tabularium.tasks.publish.certificate.spending import whole
+from tabularium.tasks.publish.certificate.sections import build_certificate, public_digests
+from tabularium.tasks.publish.certificate.spending import with_total_budget
 
 __all__ = [
     "NAMED",
@@ -17,10 +17,10 @@ __all__ = [
     "Contents",
     "Outcome",
     "Told",
+    "build_certificate",
     "certificate",
     "own_version",
     "public_digests",
     "software_versions",
-    "stated",
-    "whole",
+    "with_total_budget",
 ]

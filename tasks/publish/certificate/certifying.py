@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.postprocess.postprocessing import VERSION
 from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Told
-from tabularium.tasks.publish.certificate.installed_code import code_told, software_versions
-from tabularium.tasks.publish.certificate.sections import stated
-from tabularium.tasks.publish.certificate.spending import whole
+from tabularium.tasks.publish.certificate.installed_code import code_provenance, software_versions
+from tabularium.tasks.publish.certificate.sections import build_certificate
+from tabularium.tasks.publish.certificate.spending import with_total_budget
 from tabularium.tasks.published_heads import stamped_head
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.certificate import Certificate
@@ -54,13 +54,13 @@ def certificate(
     charged = Charged(
         *(account.population, charge.fence, head, list(dict.fromkeys(deltas)), tried, withheld, reservation)
     )
-    near = neighbours(whole(loaded.spec, charged), loaded.domains)
+    near = neighbours(with_total_budget(loaded.spec, charged), loaded.domains)
     told = Told(
         release_id=measured.release_id,
         created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         measurements=measured.digest,
         software={"python": platform.python_version(), **software_versions()},
-        code=code_told(),
+        code=code_provenance(),
         postprocessing=VERSION,
         workspace_kept=loaded.spec.workspace.keep,
         numbers={known.name: known.values.size for known in loaded.known},
@@ -70,4 +70,4 @@ def certificate(
             if name in map(public_name, loaded.spec.lookups)
         },
     )
-    return stated(loaded.spec, near, contents, charged, told)
+    return build_certificate(loaded.spec, near, contents, charged, told)

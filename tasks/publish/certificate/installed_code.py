@@ -111,7 +111,7 @@ def packages_digest() -> tuple[str, int]:
     return hashlib.sha256("".join(f"{line}\n" for line in found).encode()).hexdigest(), len(found)
 
 
-def code_told() -> said.Code:
+def code_provenance() -> said.Code:
     """Return what a certificate says of the code that made it."""
     packages, number = packages_digest()
     return said.Code(

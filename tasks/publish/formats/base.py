@@ -23,15 +23,13 @@ import pyarrow.parquet
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.frames import Shape
+from tabularium.tasks.publish.frames import RowWriter, Shape, WriteRows, threads
 from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
-from tabularium.tasks.publish.row_writers import RowWriter, WriteRows
-from tabularium.tasks.publish.run_parallel import threads
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FORMATS, PublicationFormat, files_of
+from tabularium.validations.spec.publication_formats import FORMATS, PublicationFormat, files_of, read_first
 
 Tables = Mapping[str, PublishedTable]
 """Name -> table or histogram, in the order of the spec."""
@@ -45,8 +43,6 @@ class TableFormat(PublicationFormat):
 
     Attributes
     ----------
-    seekable
-        Whether rows can be read without those before them.
     exact
         Whether numbers that are not whole keep every digit.
     last
@@ -56,7 +52,6 @@ class TableFormat(PublicationFormat):
         check (`check_files`); empty where there is none.
     """
 
-    seekable: ClassVar[bool] = False
     exact: ClassVar[bool] = True
     last: ClassVar[bool] = False
     same: ClassVar[str] = ""
@@ -167,14 +162,8 @@ def formats_of(spec: ReleaseSpec) -> list[TableFormat]:
 
 
 def first_format(spec: ReleaseSpec) -> TableFormat:
-    """Return the format that the others are compared with."""
-    return next(each for each in formats_of(spec) if each.complete)
-
-
-def reading_format(spec: ReleaseSpec) -> TableFormat:
-    """Return the format that is read for numbers: one in which any rows can be read, if there is one."""
-    complete = [each for each in formats_of(spec) if each.complete]
-    return next((each for each in complete if each.seekable), complete[0])
+    """Return the format that numbers are read from, and that the others are compared with."""
+    return cast(TableFormat, read_first(spec.publication.formats)[0])
 
 
 def write_formats(

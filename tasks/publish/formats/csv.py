@@ -28,9 +28,8 @@ from tabularium.tasks.publish.data_dictionary import (
     title_of_release,
 )
 from tabularium.tasks.publish.formats.base import TableFormat, Tables
-from tabularium.tasks.publish.frames import Shape
+from tabularium.tasks.publish.frames import RowWriter, Shape, rows_into_csv
 from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.row_writers import RowWriter, rows_into_csv
 from tabularium.validations.domains.csv_code_lists import LANGUAGE
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.sdmx_code_lists import published_name
@@ -41,6 +40,7 @@ from tabularium.validations.spec.problems import quoted
 from tabularium.validations.spec.publication_formats import FileKind
 
 _SHORTEST_ROW = 4  # bytes: two numbers
+_FEW_BYTES, _BYTES_OF_A_ROW = 1 << 26, 128
 _BLOCK = 1 << 24  # bytes that are read at once
 _FORMULA_STARTS = ("=", "+", "-", "@")
 MOST_CODES = 1_000  # written out; longer lists can be read from the file itself
@@ -127,6 +127,17 @@ class Csv(TableFormat):
                 yield from reader
         except pa.ArrowException:
             raise Unreadable(f"{file} is not CSV with the columns of its table") from None
+
+    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
+        """Read the file at once, texts as dictionaries: in every row they may be too long for the memory."""
+        text = dict.fromkeys(codes, pa.dictionary(pa.int32(), pa.string()))
+        options = pa.csv.ConvertOptions(
+            include_columns=[*codes, number],
+            column_types={**text, number: pa.float64()},
+            strings_can_be_null=False,
+        )
+        with open_csv(place, largest=_FEW_BYTES + most * _BYTES_OF_A_ROW) as file:
+            return pa.csv.read_csv(file, convert_options=options)
 
     def most_rows(self, folder: Path, name: str) -> int | None:
         """Return how many rows a table may have by the size of its file."""

@@ -27,9 +27,8 @@ from tabularium.tasks.publish.data_dictionary import (
     title_of_release,
 )
 from tabularium.tasks.publish.formats.base import TableFormat
-from tabularium.tasks.publish.frames import QUALITY, Shape, crossed
+from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, crossed
 from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.row_writers import WriteRows
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.checks.table_checks import table_rows

@@ -17,9 +17,8 @@ from tabularium.tasks.publish.data_dictionary import (
     title_of_release,
 )
 from tabularium.tasks.publish.formats.base import TableFormat
-from tabularium.tasks.publish.frames import Shape
+from tabularium.tasks.publish.frames import RowWriter, Shape, rows_into_parquet
 from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.row_writers import RowWriter, rows_into_parquet
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.publication_formats import FileKind
 
@@ -36,7 +35,7 @@ class Parquet(TableFormat):
     kinds = (FileKind(".parquet", "Parquet", "Parquet", "application/vnd.apache.parquet", "PARQUET"),)
     complete = True
     seekable = True
-    same = "Parquet holds the same as the CSV files"
+    same = "Parquet holds the same as the first format"
 
     def writer(self, loaded: Loaded, name: str, table: PublishedTable, folder: Path) -> RowWriter:
         """Open ``<table>.parquet``."""
@@ -52,6 +51,11 @@ class Parquet(TableFormat):
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows; texts are dictionaries."""
         return parquet_batches(folder, f"{shape.name}.parquet", rows.get(shape.name), columns)
+
+    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
+        """Read these columns alone."""
+        with open_parquet(place, rows=None, most=most, columns=[*codes, number]) as file:
+            return file.read(columns=[*codes, number])
 
     def as_parquet(
         self, loaded: Loaded, folder: Path, shape: Shape, columns: Collection[str]

@@ -29,10 +29,8 @@ from tabularium.tasks.publish.data_dictionary import (
     title_with_period,
 )
 from tabularium.tasks.publish.formats.base import TableFormat
-from tabularium.tasks.publish.frames import QUALITY, Shape, crossed
-from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.quality import FLAGS
-from tabularium.tasks.publish.row_writers import WriteRows
+from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, crossed
+from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
 from tabularium.validations.spec.draft import Draft

@@ -30,7 +30,7 @@ from tabularium.flows.operations.prefect_api import runs_of
 from tabularium.ledger import Ledger
 from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox, add, inbox_of
-from tabularium.tasks.custody.account_for import account_for
+from tabularium.tasks.custody.home_health import account_for
 from tabularium.tasks.runtime.home import Home
 from tests.flows.operations.installations import Up, children, running
 from tests.flows.operations.products import officer_of, open_account, until

@@ -17,7 +17,7 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.ledger.keys import read_private
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.custody.home_health import looks_at
+from tabularium.tasks.custody.home_health import health_checks
 from tabularium.tasks.remake import require_same_cells
 from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import SPEC, let_sign, publish, write_scene
@@ -141,7 +141,7 @@ def test_other_rounding_and_titles_of_the_same_measurements(scene: Scene) -> Non
     assert "remade" in history and f"made from the measurements of release {scene.first}" in history
     (account,) = json.loads(run("ledger", "show", "--json")[1])
     assert [each["measurements_of"] for each in account["charges"]] == [None, scene.first]
-    assert next(look for look in looks_at(scene.home) if look.thing == "measurements").state == "ok"
+    assert next(look for look in health_checks(scene.home) if look.thing == "measurements").state == "ok"
 
 
 def test_corrected_figures_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tabularium.flows.cli.app import app
 from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.tasks.verify import verify_release
-from tabularium.tasks.verify.findings import Check
+from tabularium.tasks.verify.subject import Check
 from tests.flows.release.scene import publish, write_scene
 
 Series = tuple[Path, Path, Path]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.publish.kept_documents import KEPT
+from tabularium.tasks.publish.documents import KEPT
 from tabularium.tasks.publish.release_folder import PLACE
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.crash_driver import Bomb, import_ahead, in_child, run_once, state

@@ -33,12 +33,11 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.mechanisms.channel import Channel
 from tabularium.tasks.margins import margins
-from tabularium.tasks.publish.certificate.installed_code import code_told
-from tabularium.tasks.publish.documents.bill_of_materials import bill_of_materials
-from tabularium.tasks.publish.kept_documents import KEPT
+from tabularium.tasks.publish.bill_of_materials import bill_of_materials
+from tabularium.tasks.publish.certificate.installed_code import code_provenance
+from tabularium.tasks.publish.documents import KEPT
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
 from tabularium.tasks.publish.release_folder import PLACE
-from tabularium.tasks.report import report
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import Quiet, reporting_to
 from tabularium.tasks.sign.statement import STATEMENT
@@ -48,15 +47,14 @@ from tests.certificates import made_up
 from tests.flows.release.scene import publish, require_signed, write_signing_scene
 from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
 
-# Three things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
-# They are tested elsewhere: here every rule of Great Expectations passes, margins are simulated with as few
-# replicates as a large release has, and the report has no pictures.
-assert callable(suites.run_suite) and callable(release_chain.suites_beside) and callable(report.plots_of)
+# Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
+# They are tested elsewhere: here every rule of Great Expectations passes, and margins are simulated with
+# as few replicates as a large release has.
+assert callable(suites.run_suite) and callable(release_chain.suites_beside)
 assert margins.replicates(1) > 8
 suites.run_suite = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
 release_chain.suites_beside = nullcontext
 margins.replicates = lambda _cells: 8
-report.plots_of = lambda _title, _lines, _prefix: []
 
 
 IN_SLABS = sys.argv[4:] == ["slabs"]
@@ -130,7 +128,7 @@ def import_ahead(folder: Path) -> None:
     for name in names.read_text().splitlines():
         if name not in sys.modules:
             importlib.import_module(name)
-    code_told()
+    code_provenance()
     bill_of_materials(folder, made_up(), None)
     assert threading.active_count() == 1, "a process with threads must not be forked"
 

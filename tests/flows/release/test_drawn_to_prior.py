@@ -19,8 +19,7 @@ from tabularium.ledger.keys import public_hex
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.verify.findings import Finding
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.subject import Finding, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.prior_tables import FOLDER

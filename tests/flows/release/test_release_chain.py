@@ -64,7 +64,6 @@ def test_a_release_holds_tables_measurements_and_a_certificate(published: tuple[
         "measurements/measurements.json",
         "codes/areas.csv",
         "bill-of-materials.cdx.json",
-        "registry.yaml",
         "report.html",
         "certificate.json",
     }

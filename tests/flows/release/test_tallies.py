@@ -16,7 +16,9 @@ from tabularium.flows.release_chain import Outcome
 from tabularium.ledger import BudgetExhausted, Charge, Ledger
 from tabularium.mechanisms.accounting import Event, PrivacyLoss
 from tabularium.mechanisms.errors import InternalError, PublicationError, TabulariumError
+from tabularium.tasks.publish.release_folder import certificate_in
 from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.release.scene import publish, publish_with, write_scene
@@ -107,9 +109,8 @@ def test_a_rule_that_fails_has_spent_its_share_once_and_nothing_else(tmp_path: P
     ]
     assert found["privacy"]["epsilon"] == "5"
     assert found["validation"]["rules"][0]["charged"] == "2"
-    said = yaml.safe_load((Path(outcome.folder) / "registry.yaml").read_text())["deployment"][
-        "implementation"
-    ]
+    entry = registry_entry(certificate_in(Path(outcome.folder))[1])
+    said = yaml.safe_load(entry)["deployment"]["implementation"]
     assert "- row_count: epsilon = 2 for one record, in 2 tries\n" in said["composition"]
     assert "- row_count: a noisy count, drawing discrete laplace, in 2 tries\n" in said["mechanisms"]
     page = lines((Path(outcome.folder) / "report.html").read_bytes())

@@ -14,8 +14,8 @@ from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import DataRefused, InputError, InputMissing, LedgerError
 from tabularium.tasks.arrival import drop_runs, inboxes
 from tabularium.tasks.arrival.claims import Drop
-from tabularium.tasks.arrival.fetch_drop import fetch
 from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.arrival.verify_drop import fetch
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request, opened
 from tests.tasks.arrival.drops import TEXT, seen, write_drop, write_inbox
@@ -99,7 +99,7 @@ def test_it_has_to_fit_on_the_disk(
     arrived: tuple[Home, Inbox, Drop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, inbox, drop = arrived
-    monkeypatch.setattr("tabularium.tasks.arrival.inbox_limits._SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr("tabularium.tasks.arrival.inboxes._SPARE_BYTES", 1 << 60)
     with pytest.raises(DataRefused, match="does not fit"):  # which a flow tells at home alone
         fetched(home, inbox, drop)
 

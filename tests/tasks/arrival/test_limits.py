@@ -11,8 +11,7 @@ import pytest
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival import look as looking
-from tabularium.tasks.arrival.inbox_limits import DEFAULT, InboxLimits
-from tabularium.tasks.arrival.inboxes import Inbox, add, inbox_of
+from tabularium.tasks.arrival.inboxes import DEFAULT, Inbox, InboxLimits, add, inbox_of
 from tabularium.tasks.arrival.look import look
 from tabularium.tasks.arrival.places import opened
 from tests.tasks.arrival.drops import TEXT, drops_of, manifest, seen, why, write_drop, write_inbox
@@ -50,7 +49,7 @@ def test_a_drop_beyond_a_limit_is_quarantined_with_a_line(
 def test_a_hole_is_refused_before_a_byte_is_hashed(
     tmp_path: Path, size: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tabularium.tasks.arrival.inbox_limits._SPARE_BYTES", 1 << 50)
+    monkeypatch.setattr("tabularium.tasks.arrival.inboxes._SPARE_BYTES", 1 << 50)
     monkeypatch.setattr("tabularium.tasks.arrival.verify_drop._digest", lambda *_: pytest.fail("hashed"))
     home, inbox = write_inbox(tmp_path)
     write_hole(inbox, size)

@@ -16,8 +16,7 @@ import pytest
 from tabularium.ledger import Ledger
 from tabularium.tasks.arrival import drop_runs, kept_digests, places
 from tabularium.tasks.arrival.claims import Claims, Drop
-from tabularium.tasks.arrival.inbox_limits import InboxLimits
-from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.arrival.inboxes import Inbox, InboxLimits
 from tabularium.tasks.arrival.look import look
 from tabularium.tasks.arrival.refused_drops import refused_drops
 from tabularium.tasks.runtime.home import Home

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabularium.tasks.custody.backing_up import backup
+from tabularium.tasks.custody.backup import backup
 from tests.flows.release.scene import publish, write_scene
 from tests.tasks.custody.an_installation import CLOSED, Scene
 

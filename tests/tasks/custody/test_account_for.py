@@ -11,7 +11,7 @@ import pytest
 
 from tabularium.mechanisms.errors import InternalError
 from tabularium.tasks.arrival.claims import Claims, drop_found
-from tabularium.tasks.custody.account_for import account_for
+from tabularium.tasks.custody.home_health import account_for
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, publish_with, write_scene
 
@@ -78,7 +78,7 @@ def test_charges_that_nothing_followed(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(InternalError):
         publish_with(fail, before="publish", spec=spec, home=home)
     assert [line.partition(": ")[0] for line in found(home)] == ["ok accounts"]  # it may still be at work
-    monkeypatch.setattr("tabularium.tasks.custody.account_for._LONG", timedelta(0))
+    monkeypatch.setattr("tabularium.tasks.custody.home_health._LONG", timedelta(0))
     (line,) = found(home)
     assert line.startswith("warn charges: release ")
     assert "of small, period 2026: measured since " in line

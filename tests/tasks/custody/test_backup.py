@@ -11,8 +11,8 @@ import pytest
 
 from tabularium.ledger import Ledger, ReadOnly
 from tabularium.mechanisms.errors import InputError, TabulariumError
-from tabularium.tasks.custody.backing_up import backup
-from tabularium.tasks.custody.putting_back import restore
+from tabularium.tasks.custody.backup import backup
+from tabularium.tasks.custody.restore import restore
 from tabularium.tasks.custody.sealing import Lock
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states, write_scene
@@ -123,7 +123,7 @@ def test_what_was_cut_off_is_finished_by_the_same_command(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tabularium.tasks.custody.putting_back.exported.restore", dies)
+        patch.setattr("tabularium.tasks.custody.restore.exported.restore", dies)
         restore(scene.target, home, OPENED, tmp_path / "releases")
     first = restore(scene.target, home, OPENED, tmp_path / "releases")
     assert restore(scene.target, home, OPENED, tmp_path / "releases") == first

@@ -16,10 +16,10 @@ from tabularium.ledger import AwaitingReview, Ledger
 from tabularium.ledger.refusals import Conflict
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims
-from tabularium.tasks.custody import putting_back
-from tabularium.tasks.custody.backing_up import backup
-from tabularium.tasks.custody.home_health import looks_at
-from tabularium.tasks.custody.putting_back import restore
+from tabularium.tasks.custody import restore as restoring
+from tabularium.tasks.custody.backup import backup
+from tabularium.tasks.custody.home_health import health_checks
+from tabularium.tasks.custody.restore import restore
 from tabularium.tasks.custody.upkeep_steps import sweep_workspaces
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish
@@ -44,7 +44,7 @@ def test_a_missing_part_of_a_measurement_is_no_backup_and_no_health(folder: Path
     next(iter(sorted(home.measurements.glob("*/part-*")))).unlink()
     with pytest.raises(InputError, match="missing or damaged, so no backup was made"):
         backup(home, folder / "again", CLOSED)
-    (look,) = (look for look in looks_at(home) if look.thing == "measurements")
+    (look,) = (look for look in health_checks(home) if look.thing == "measurements")
     assert look.state == "fail" and "1 of 1 are missing or damaged" in look.said
 
 
@@ -108,7 +108,7 @@ def test_a_restore_that_was_killed_leaves_no_secret_behind(how: str, folder: Pat
     home = Home.at(tmp_path / "home")
     child = os.fork()
     if child == 0:
-        putting_back._put = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        restoring._put = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
         restore(folder / "kept", home, OPENED, tmp_path / "releases")
     os.waitpid(child, 0)
     assert len(list(home.path.rglob("secret"))) == 1

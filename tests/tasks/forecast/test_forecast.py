@@ -13,8 +13,8 @@ import pytest
 
 import tabularium as tb
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.forecast.describe_check import warnings_of
 from tabularium.tasks.forecast.forecast import Expected, forecast
-from tabularium.tasks.forecast.useless_numbers import warnings_of
 from tabularium.tasks.runtime.home import Home
 from tabularium.validations.spec.load import load_spec
 

@@ -319,7 +319,7 @@ def test_a_missing_package_is_named(
 def test_a_full_disk_is_told_before_anything_is_fetched(
     tmp_path: Path, store: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tabularium.tasks.arrival.inbox_limits._SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr("tabularium.tasks.arrival.inboxes._SPARE_BYTES", 1 << 60)
     with pytest.raises(DataRefused, match="the source does not fit"):  # a flow tells it at home alone
         ingest(tmp_path, people(store, bucket))
     assert not list((tmp_path / "scratch" / "source.objects").iterdir())

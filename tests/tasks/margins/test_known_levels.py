@@ -218,7 +218,7 @@ def test_cells_are_found_by_their_codes(tmp_path: Path, kind: str) -> None:
         pa.csv.write_csv(rows, file)
     else:
         pa.parquet.write_table(rows, file)
-    prior = PriorTable("0" * 32, tmp_path, "0" * 64, file.name, digest_of(file))
+    prior = PriorTable("0" * 32, tmp_path, "0" * 64, file.suffix[1:], file.name, digest_of(file))
     found = prior_numbers(prior, layout, "place")
     codes = [layout.along.node_codes[node] for node in layout.cuts["place"]] if layout.along else []
     assert found[codes.index("P29"), 19] == 12

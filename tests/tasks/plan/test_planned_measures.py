@@ -18,8 +18,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.measure_margins import measure_half, measure_values
 from tabularium.tasks.plan.aims import aims_of
-from tabularium.tasks.plan.array_margins import ArrayMargin
-from tabularium.tasks.plan.planned_model import PlannedModel, array_shares
+from tabularium.tasks.plan.planned_model import ArrayMargin, PlannedModel, array_shares
 from tabularium.tasks.plan.planning import _Planner, plan
 from tabularium.tasks.plan.spec_edits import check_written, planned_text
 from tabularium.validations.spec.load import Loaded, load_spec

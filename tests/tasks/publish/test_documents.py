@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.mechanisms.errors import InternalError, PublicationError
-from tabularium.tasks.publish.documents import making
+from tabularium.tasks.publish import documents
 from tabularium.validations.certificate import Certificate
 from tests.flows.release.scene import publish, publish_with, states, write_scene
 
@@ -23,7 +23,7 @@ def about(aside: Path, told: Certificate, last: Path | None) -> bytes:
 
 @pytest.fixture
 def documented(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "DOCUMENTS", {"about.json": about})
+    monkeypatch.setattr(documents, "DOCUMENTS", {"about.json": about})
 
 
 @pytest.mark.usefixtures("documented")

@@ -8,7 +8,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from tabularium.tasks.publish.documents.making import without_documents
+from tabularium.tasks.publish.documents import without_documents
 from tabularium.tasks.report.report import report
 from tabularium.validations.certificate import Certificate
 from tests.flows.release.scene import publish, write_scene

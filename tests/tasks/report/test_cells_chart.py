@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from tabularium.tasks.publish.read_release import Released
-from tabularium.tasks.report.cells_chart import LABELS, WIDTH, Chart, _ticks, chart_of
+from tabularium.tasks.report.cells_chart import LABELS, WIDTH, Chart, chart_of, round_ticks
 from tabularium.tasks.report.released_cells import ReleasedCells
 from tabularium.tasks.report.what_was_published import charts
 from tests.flows.release.scene import publish, write_scene
@@ -150,4 +150,4 @@ def test_a_line_that_is_longer_than_the_picture_is_said_to_be(folder: Path) -> N
     [(0, 100, [0, 20, 40, 60, 80, 100]), (0, 0, [0, 0.2, 0.4, 0.6, 0.8, 1]), (37, 44, [36, 38, 40, 42, 44])],
 )
 def test_ticks_are_round_and_hold_everything(low: float, high: float, ticks: list[float]) -> None:
-    assert _ticks(low, high) == pytest.approx(ticks)
+    assert round_ticks(low, high) == pytest.approx(ticks)

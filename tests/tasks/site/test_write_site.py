@@ -18,8 +18,8 @@ from rdflib import DCAT, DCTERMS, RDF, Graph, Literal, Namespace, URIRef
 
 import tabularium as tb
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.site.account_course import courses, entities
-from tabularium.tasks.site.offered import shelf
+from tabularium.tasks.site.account_history import courses, entities
+from tabularium.tasks.site.offered import release_catalogue
 from tabularium.tasks.site.write_site import MARK, write_site
 from tests.tasks.report.reported import HOSTILE, lines
 from tests.tasks.site.agency import REVISED, WITHDRAWN, Agency, command, copied_releases
@@ -91,7 +91,7 @@ def test_what_was_superseded_or_withdrawn_is_said_to_be_so(agency: Agency, tmp_p
 
 
 def test_the_budget_counts_what_was_withdrawn_and_superseded(agency: Agency, tmp_path: Path) -> None:
-    found = courses(shelf(agency.releases).releases)
+    found = courses(release_catalogue(agency.releases).releases)
     by_symbol = {each.symbol: each for each in found}
     pure, rho = by_symbol["ε"], by_symbol["ρ"]
     assert [step.used for step in pure.steps] == [1, 2, 3]
@@ -108,7 +108,9 @@ def test_the_budget_counts_what_was_withdrawn_and_superseded(agency: Agency, tmp
 
 def test_what_is_charged_between_releases_is_told(agency: Agency) -> None:
     """The step between two certificates is what neither of them charged."""
-    releases = [each for each in shelf(agency.releases).releases if each.said.release_id != agency.first]
+    releases = [
+        each for each in release_catalogue(agency.releases).releases if each.said.release_id != agency.first
+    ]
     (pure,) = (each for each in courses(releases) if each.symbol == "ε")
     assert [(step.between, step.amount, step.used) for step in pure.steps] == [(0, 1, 1), (1, 1, 3)]
     assert pure.path("used").startswith("M0 300.0H40.0V270.0H")

@@ -18,7 +18,6 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.sign.release_key import FILE
 from tabularium.validations.spec.publication_formats import FORMATS
 from tests.flows.release.scene import let_sign, publish_with, write_scene
-from tests.tasks.report.kept_plots import keep_plots
 
 RULES = (
     '[{rule: row_count, max: 100000, noisy: {share: "1/10"}}, {rule: range, column: age, min: 0, max: 99}, '
@@ -68,7 +67,6 @@ def few_simulated_releases() -> Iterator[None]:
     """Give small tables few simulated releases; here they are simulated twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tabularium.tasks.margins.margins.replicates", lambda _cells: 8)
-        keep_plots(patch)
         yield
 
 

@@ -18,8 +18,7 @@ import pytest
 
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.sign.statement import STATEMENT
-from tabularium.tasks.verify.findings import Finding
-from tabularium.tasks.verify.subject import NotARelease, Subject
+from tabularium.tasks.verify.subject import Finding, NotARelease, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.certificate import CERTIFICATE
 from tests.sizes import runs

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.tasks.postprocess.postprocessing import FINISHED_ANEW, VERSION
-from tabularium.tasks.verify.findings import Finding
-from tabularium.tasks.verify.subject import NotARelease, Subject
+from tabularium.tasks.verify.subject import Finding, NotARelease, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.spec.publication_formats import FORMATS
 from tests.tasks.verify.conftest import Make, Scene

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tabularium.tasks.forecast.describe_check import render
 from tabularium.tasks.forecast.forecast import forecast
-from tabularium.tasks.forecast.told_of_check import render
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import format_problems
 from tabularium.validations.spec.summary import summarise

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tabularium.mechanisms.inference import laplace_margin
+from tabularium.tasks.forecast.describe_check import render
 from tabularium.tasks.forecast.forecast import forecast
-from tabularium.tasks.forecast.told_of_check import render
 from tabularium.validations.spec.load import load_spec
 from tabularium.validations.spec.summary import check, summarise
 from tests.validations.spec.spec_samples import changed, write_spec

@@ -22,13 +22,12 @@ from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.table_parts import ABOVE, PLAIN, Table, TableEntry
 from tabularium.validations.spec.problems import Path, listed, quoted
+from tabularium.validations.spec.publication_formats import complete_formats, read_first
 
 if TYPE_CHECKING:
     from tabularium.validations import certificate
 else:
     certificate = Later("tabularium.validations.certificate")
-
-_FORMATS = ("parquet", "csv")  # in which numbers are read back
 
 Places = Callable[[str], FilePath | None]
 """Release id -> the folder in which it lies; None where it is not found."""
@@ -135,13 +134,13 @@ def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath |
         what = f"release {quoted(release)} has no table {quoted(table.name)} of the same dimensions"
         draft.add(path, f"{what}, hierarchy and universe", "name a release that has, or remove prior")
         return None
-    names = (f"{table.name}.{kind}" for kind in _FORMATS)
-    file = next((name for name in names if name in told.files), None)
-    if file is None:
-        what = f"release {quoted(release)} has the table neither as csv nor as parquet"
-        draft.add(path, what, "name a release that has, or remove prior")
-        return None
-    return PriorTable(release, folder, digest, file, told.files[file])
+    formats = complete_formats()
+    for each in read_first(formats):
+        if (file := f"{table.name}{each.kinds[0].ending}") in told.files:
+            return PriorTable(release, folder, digest, each.name, file, told.files[file])
+    what = f"release {quoted(release)} has the table neither as {' nor as '.join(formats)}"
+    draft.add(path, what, "name a release that has, or remove prior")
+    return None
 
 
 def _certificate(folder: FilePath | None) -> tuple[certificate.Certificate | None, str]:

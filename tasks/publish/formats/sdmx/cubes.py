@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.quality import FLAGS
+from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.table_parts import Histogram

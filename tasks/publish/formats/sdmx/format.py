@@ -26,10 +26,8 @@ from tabularium.tasks.publish.formats.sdmx.cubes import (
     product_id,
     time_period,
 )
-from tabularium.tasks.publish.frames import QUALITY, Shape
-from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.tasks.publish.quality import FLAGS
-from tabularium.tasks.publish.row_writers import WriteRows, rows_into_csv
+from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, rows_into_csv
+from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.public_files import MIB, Unreadable
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.load import Loaded

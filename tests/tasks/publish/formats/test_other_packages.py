@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tabularium.mechanisms.errors import InputError, PublicationError
-from tabularium.tasks.report.downloads import downloads
-from tabularium.tasks.verify.findings import Finding
-from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.report.what_was_published import downloads
+from tabularium.tasks.verify.subject import Finding, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.certificate import Certificate
 from tabularium.validations.spec import publication_formats

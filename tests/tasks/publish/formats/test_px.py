@@ -13,7 +13,7 @@ from pyaxis import pyaxis
 from tabularium.tasks.publish.formats import px
 from tabularium.tasks.publish.formats.base import known_rows
 from tabularium.tasks.publish.frames import Shape
-from tabularium.tasks.publish.quality import FLAGS
+from tabularium.tasks.publish.published_tables import FLAGS
 from tests.tasks.publish.formats.a_release import SPEC, a_release, with_all_measures, written
 from tests.validations.spec.spec_samples import changed, problems_of
 

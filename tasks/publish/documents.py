@@ -1,13 +1,17 @@
-"""What is kept of a release beside its measurements, so that a lost folder can be made anew byte for byte.
+"""The documents of a release, for people and programs: made of what is public, and kept for a lost folder.
 
 ::
+
+    tables ─▶ certificate without the documents ─▶ documents ─▶ their digests go into the certificate
 
     <measurements>/<release id>/certificate.json     the bytes that were published, and likewise
     <measurements>/<release id>/statement.dsse.json  of each of KEPT that there is
     <measurements>/<release id>/published-in         the publication folder, for backups
 
-The tables follow from the measurements. The certificate does not, which names its time, the newest entry of
-the ledger and the software; nor do the documents that are made from it, nor what a key has signed.
+A document is made of the tables and other files that the certificate names so far, the certificate itself and
+the last period's folder; it sees neither ledger nor home, nor another document. The tables follow from the
+measurements. The certificate does not, which names its time, the newest entry of the ledger and the software;
+nor do the documents, nor what a key has signed: a lost folder gets back what was kept of them.
 """
 
 from __future__ import annotations
@@ -15,18 +19,63 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tabularium.ledger import durable_files
 from tabularium.ledger.refusals import StorageFailed
+from tabularium.tasks.publish import bill_of_materials
 from tabularium.tasks.publish.release_folder import PLACE
+from tabularium.tasks.report.report import report
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 
+Document = Callable[[Path, Certificate, Path | None], bytes]
+"""``(aside, told, last) -> content``, as in :func:`write_documents`; slow imports belong inside."""
+
+#: File name -> what makes it, in the order in which they are written.
+DOCUMENTS: Mapping[str, Document] = {
+    "bill-of-materials.cdx.json": bill_of_materials.bill_of_materials,
+    "report.html": report,
+}
+
+
+def write_documents(aside: Path, told: Certificate, last: Path | None, cache: Path) -> None:
+    """Write every document of a release.
+
+    Parameters
+    ----------
+    aside
+        The folder of the release, in which all tables lie already.
+    told
+        Its certificate, whose ``files`` lack the documents.
+    last
+        The folder of the product's newest published release for an earlier period, where there is one.
+    cache
+        Folder of what is made once for an installation.
+    """
+    bill_of_materials.of_this_installation(cache)
+    for name, make in DOCUMENTS.items():
+        (aside / name).write_bytes(make(aside, told, last))
+
+
+def without_documents(certificate: Certificate) -> Certificate:
+    """Return a certificate as the documents are told of it: its ``files`` lack them."""
+    files = {name: digest for name, digest in certificate.files.items() if name not in DOCUMENTS}
+    return certificate.model_copy(update={"files": files})
+
+
+def altered_document(folder: Path, certificate: Certificate, last: Path | None) -> str | None:
+    """Return the first document of a folder that is not what its certificate gives, or None."""
+    told = without_documents(certificate)
+    made = ((name, make(folder, told, last)) for name, make in DOCUMENTS.items())
+    return next((name for name, content in made if (folder / name).read_bytes() != content), None)
+
+
 #: Files of a release folder that do not follow from the measurements.
-KEPT = (CERTIFICATE, STATEMENT, "report.html", "bill-of-materials.cdx.json", "registry.yaml")
+KEPT = (CERTIFICATE, STATEMENT, "report.html", "bill-of-materials.cdx.json")
 
 
 def keep_documents(run: Run, release_id: str, folder: str | Path) -> None:

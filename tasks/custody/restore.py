@@ -11,20 +11,21 @@ import grp
 import json
 import os
 import shutil
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tabularium.ledger import Ledger
 from tabularium.ledger import export as exported
-from tabularium.ledger.durable_files import make_folder, sync_folder
+from tabularium.ledger.durable_files import lock, make_folder, sync_folder, unlock
 from tabularium.ledger.records import EMPTY, Head
-from tabularium.ledger.refusals import Conflict
+from tabularium.ledger.refusals import Conflict, LockTimeout
 from tabularium.ledger.verify import Verified
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims, Drop
-from tabularium.tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about
-from tabularium.tasks.custody.scratch import scratch as scratch_folder
+from tabularium.tasks.custody.backup import ACCESS, BASES, CLAIMS, LEDGER, read_about
 from tabularium.tasks.custody.sealing import Lock, unseal
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.release_folder import HEADS, PLACE, PUBLIC, Access, make_readable_folder
@@ -33,7 +34,7 @@ from tabularium.validations.redaction import os_errors_as
 
 
 @dataclass(frozen=True)
-class PutBack:
+class RestoreResult:
     """What was put back.
 
     Attributes
@@ -49,7 +50,7 @@ class PutBack:
     publications: list[str]
 
 
-def restore(source: Path, home: Home, lock: Lock, publications: Path | None = None) -> PutBack:
+def restore(source: Path, home: Home, lock: Lock, publications: Path | None = None) -> RestoreResult:
     """Put a backup into a home that holds nothing else.
 
     Parameters
@@ -93,7 +94,7 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
             exported.restore(source / LEDGER, home.ledger_url)
         _put_claims(scratch / CLAIMS, home)
         _say_what_is_current(home, bases)
-    return PutBack(whole, len(moves), [str(base) for base in bases])
+    return RestoreResult(whole, len(moves), [str(base) for base in bases])
 
 
 def _bases(scratch: Path, publications: Path | None) -> list[Path]:
@@ -199,3 +200,50 @@ def _put_claims(path: Path, home: Home) -> None:
         with Claims.at(home) as claims:
             for drop in drops:
                 claims.take(drop)
+
+
+# --- folders of the home in which backups are unpacked for a moment; what a killed process left is removed
+
+_PREFIX = ".unpacked-"
+_WAIT_SECONDS = 60
+
+
+@contextmanager
+def scratch_folder(home: Home) -> Iterator[Path]:
+    """Yield a new folder of the home; it is removed at the end, or by whoever comes next.
+
+    Raises
+    ------
+    LockTimeout
+        If another process keeps having one: there is never more than one in a home.
+    """
+    with _locked(home, _WAIT_SECONDS) as mine:
+        if not mine:
+            raise LockTimeout(
+                "another process is restoring in this home", where=str(home.path), hint="wait, then run again"
+            )
+        _clear(home)
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=home.path) as folder:
+            yield Path(folder)
+
+
+def remove_remains(home: Home) -> int:
+    """Remove what killed processes left, unless one is at work; return how many folders there were."""
+    with _locked(home, 0) as mine:
+        return _clear(home) if mine else 0
+
+
+def _clear(home: Home) -> int:
+    found = list(home.path.glob(f"{_PREFIX}*"))
+    for folder in found:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(found)
+
+
+@contextmanager
+def _locked(home: Home, wait: float) -> Iterator[bool]:
+    descriptor = os.open(home.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield lock(descriptor, wait)
+    finally:
+        unlock(descriptor)

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from tabularium.ledger.records import SYMBOLS
-from tabularium.tasks.site.offered import Offered
+from tabularium.tasks.site.offered import PublishedRelease
 from tabularium.validations.certificate import Account
 
 WIDE, HIGH = 1000.0, 300.0
@@ -35,7 +35,7 @@ class Step:
         Its charge, all that the account had used then with it, and the cap then.
     """
 
-    release: Offered
+    release: PublishedRelease
     between: Fraction
     amount: Fraction
     used: Fraction
@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Course:
+class AccountHistory:
     """An account over time, the oldest step first.
 
     Attributes
@@ -102,7 +102,7 @@ class PopulationShown:
     """How many releases one entity of a population may be in, by their state."""
 
     name: str
-    accounts: list[Course]
+    accounts: list[AccountHistory]
     states: dict[str, int]
 
     @property
@@ -135,9 +135,9 @@ class EntityShown:
         return sum(each.releases for each in self.populations)
 
 
-def courses(releases: Iterable[Offered]) -> list[Course]:
+def courses(releases: Iterable[PublishedRelease]) -> list[AccountHistory]:
     """Return the course of every account, sorted by name."""
-    grouped: dict[tuple[str, str], list[Offered]] = defaultdict(list)
+    grouped: dict[tuple[str, str], list[PublishedRelease]] = defaultdict(list)
     for each in releases:
         grouped[each.said.account.name, each.said.ledger.head.chain].append(each)
     found = []
@@ -149,13 +149,13 @@ def courses(releases: Iterable[Offered]) -> list[Course]:
             between = account.cap - account.reserved.left_before - used
             used = account.cumulative.used
             steps.append(Step(each, between, account.reserved.amount, used, account.cap))
-        found.append(Course(number, some[-1].said.account, ledger, steps))
+        found.append(AccountHistory(number, some[-1].said.account, ledger, steps))
     return found
 
 
-def entities(accounts: Iterable[Course]) -> list[EntityShown]:
+def entities(accounts: Iterable[AccountHistory]) -> list[EntityShown]:
     """Return what one entity of each kind may be in, and what was spent on it."""
-    kinds: dict[str, dict[str, list[Course]]] = defaultdict(lambda: defaultdict(list))
+    kinds: dict[str, dict[str, list[AccountHistory]]] = defaultdict(lambda: defaultdict(list))
     for each in accounts:
         kinds[each.terms.entity][each.terms.population].append(each)
     return [
@@ -168,7 +168,7 @@ def entities(accounts: Iterable[Course]) -> list[EntityShown]:
     ]
 
 
-def _population(name: str, accounts: list[Course]) -> PopulationShown:
+def _population(name: str, accounts: list[AccountHistory]) -> PopulationShown:
     states = dict.fromkeys(("current", "superseded", "withdrawn"), 0)
     for account in accounts:
         for step in account.steps:
@@ -176,7 +176,7 @@ def _population(name: str, accounts: list[Course]) -> PopulationShown:
     return PopulationShown(name, accounts, states)
 
 
-def _spent(accounts: Iterable[Course]) -> list[Spent]:
+def _spent(accounts: Iterable[AccountHistory]) -> list[Spent]:
     sums: dict[tuple[str, str], list[Fraction]] = defaultdict(list)
     for each in accounts:
         sums[each.symbol, each.terms.relation].append(each.used)

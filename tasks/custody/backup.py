@@ -36,7 +36,7 @@ from tabularium.ledger.refusals import MeasurementDamaged
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.arrival.claims import Claims
 from tabularium.tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
-from tabularium.tasks.publish.kept_documents import KEPT
+from tabularium.tasks.publish.documents import KEPT
 from tabularium.tasks.publish.release_folder import (
     HEADS,
     PLACE,
@@ -61,7 +61,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True)
-class Written:
+class BackupResult:
     """What a backup holds.
 
     Attributes
@@ -82,7 +82,7 @@ class Written:
     lost: int
 
 
-def backup(home: Home, target: Path, lock: Lock) -> Written:
+def backup(home: Home, target: Path, lock: Lock) -> BackupResult:
     """Write a backup into a new folder.
 
     Raises
@@ -112,7 +112,7 @@ def backup(home: Home, target: Path, lock: Lock) -> Written:
     return written
 
 
-def _write(home: Home, aside: Path, target: Path, lock: Lock) -> Written:
+def _write(home: Home, aside: Path, target: Path, lock: Lock) -> BackupResult:
     with Ledger.connect(home.ledger_url) as ledger:
         exported.export(ledger, aside / LEDGER)
     charges: dict[str, Charge] = {}
@@ -146,7 +146,7 @@ def _write(home: Home, aside: Path, target: Path, lock: Lock) -> Written:
     missing = held.published.keys() - found
     lost = sum(held.published[digest] is None for digest in missing)
     number = len(held.published)
-    return Written(
+    return BackupResult(
         str(target), whole.head, whole.entries, len(digests), number - len(missing), len(missing), lost
     )
 

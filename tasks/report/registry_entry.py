@@ -1,4 +1,4 @@
-"""``registry.yaml``: an entry for OpenDP's Differential Privacy Deployments Registry.
+"""An entry for OpenDP's Differential Privacy Deployments Registry.
 
 The fields are those of the registry's schema (opendp/deployments-registry-data, deployments-schema.yaml).
 What the certificate does not say is left out, and what the registry asks for all the same stands in a remark
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -24,21 +23,13 @@ _ASKED = {  # fields that the registry requires, and that may be unknown
 }
 
 
-def registry_entry(aside: Path, told: Certificate, last: Path | None) -> bytes:
-    """Return the entry as YAML.
-
-    Parameters
-    ----------
-    told
-        The certificate.
-    last
-        The folder of the product's last release: where there is one, the product has many releases.
-    """
+def registry_entry(told: Certificate, *, earlier: bool = False) -> bytes:
+    """Return the entry of a certificate as YAML; ``earlier``: whether the product has earlier releases."""
     parts = {
         "basic": _basic(told),
         "dp_variant": _variant(told),
         "privacy_loss": _loss(told),
-        "deployment_model": _model(told, last),
+        "deployment_model": _model(told, earlier=earlier),
         "implementation": _implementation(told),
         "administrative": {"evidence_sources": _sources(told), "status": "Draft"},
     }
@@ -49,7 +40,7 @@ def registry_entry(aside: Path, told: Certificate, last: Path | None) -> bytes:
     text = yaml.dump(entry, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=100)
     remark = (
         f"# Made from the certificate. To be filled in by hand: {', '.join([*curators, *missing])}.\n"
-        "# Fill in a copy: this file belongs to the release. What is a draft is the entry, not the release.\n"
+        "# What is a draft is the entry, not the release.\n"
     )
     return (remark + text).encode()
 
@@ -129,13 +120,13 @@ def _loss(told: Certificate) -> dict[str, Any]:
     }
 
 
-def _model(told: Certificate, last: Path | None) -> dict[str, Any]:
+def _model(told: Certificate, *, earlier: bool) -> dict[str, Any]:
     account, symbol = told.account, _symbol(told)
     used, charges = account.cumulative.used, account.cumulative.charges
     return {
         "model_name": "Central",
         "trust_assumptions": _points(told.security.words),
-        "release_type": None if last is None else "Many releases",
+        "release_type": "Many releases" if earlier else None,
         "release_type_details": f"All releases of the account {account.name} may cost one "
         f"{account.entity} at most {symbol} = {account.cap}; {charges} charges, up to this one, cost "
         f"{used}.",

@@ -7,12 +7,14 @@ named that is only installed beside.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import platform
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tabularium.tasks.publish.certificate.installed_code import packages_digest
 from tabularium.tasks.runtime.extras import EXTRAS
 from tabularium.validations.certificate import Certificate
 
@@ -33,6 +36,8 @@ _NAMESPACE = uuid.UUID("7f0c4f0e-4a0b-5b7e-9d5a-6b1f0d7c2e11")  # of the serial 
 _LICENCE_LENGTH = 60  # characters; what is longer is the text of a licence, not its name
 
 Found = dict[str, metadata.PackageMetadata]
+Bill = tuple[dict[str, Any], list[str]]
+_MADE: dict[str, Bill] = {}
 
 
 def bill_of_materials(aside: Path, told: Certificate, last: Path | None) -> bytes:
@@ -46,7 +51,7 @@ def bill_of_materials(aside: Path, told: Certificate, last: Path | None) -> byte
     told
         The certificate, of which the release id and the time are used.
     """
-    bill, listed = _of_this_process()
+    bill, listed = of_this_installation()
     serial = uuid.uuid5(_NAMESPACE, "\n".join([told.release_id, *listed]))
     about = {
         **bill["metadata"],
@@ -56,12 +61,39 @@ def bill_of_materials(aside: Path, told: Certificate, last: Path | None) -> byte
     return (json.dumps({**bill, "serialNumber": serial.urn, "metadata": about}, indent=2) + "\n").encode()
 
 
-@lru_cache
-def _of_this_process() -> tuple[dict[str, Any], list[str]]:
+def of_this_installation(cache: Path | None = None) -> Bill:
     """Return the bill of no release, whose own fields are yet to be filled in, and the list that it is of.
 
-    The metadata of some two hundred distributions are read once: a process goes on with what it has loaded.
+    The metadata of some two hundred distributions are read once for each set of installed packages, and what
+    comes of them is kept in memory, and in the folder ``cache`` if one is given.
     """
+    parts = (platform.python_version(), packages_digest()[0], str(metadata.metadata(PRODUCT)))
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    if key not in _MADE:
+        file = None if cache is None else cache / f"bill-of-materials-{key}.json"
+        _MADE[key] = (file and _read(file)) or _make()
+        if file is not None and not file.exists():
+            _keep(file, _MADE[key])
+    return _MADE[key]
+
+
+def _read(file: Path) -> Bill | None:
+    with suppress(OSError, ValueError):
+        bill, listed = json.loads(file.read_bytes())
+        return bill, listed
+    return None
+
+
+def _keep(file: Path, bill: Bill) -> None:
+    """Write a bill whole or not at all; without it, the next process makes it again."""
+    aside = file.with_suffix(f".{os.getpid()}.partial")
+    with suppress(OSError):
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        aside.write_text(json.dumps(bill), encoding="utf-8")
+        aside.replace(file)
+
+
+def _make() -> Bill:
     from cyclonedx.model import Property
     from cyclonedx.model.bom import Bom, BomMetaData
     from cyclonedx.model.component import Component, ComponentType

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,23 @@ import yaml
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.tasks.publish.certificate.declared import domains, postprocessing, tuning, validation
-from tabularium.tasks.publish.certificate.draws import audited, measured
-from tabularium.tasks.publish.certificate.sections import SIDE_CHANNELS, randomness, security
-from tabularium.tasks.publish.certificate.spending import allocation, composition, conversion
-from tabularium.tasks.publish.documents.registry_entry import registry_entry
+from tabularium.tasks.publish.certificate.sections import (
+    SIDE_CHANNELS,
+    domains,
+    postprocessing,
+    randomness,
+    security,
+    tuning,
+    validation,
+)
+from tabularium.tasks.publish.certificate.spending import (
+    allocation,
+    audited,
+    composition,
+    conversion,
+    measured,
+)
+from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.validations.certificate import AtDelta, Certificate, Cumulative, Fact, Unit
 from tabularium.validations.spec.load import published
 from tabularium.validations.spec.model import ReleaseSpec
@@ -98,8 +109,8 @@ def told() -> Certificate:
     )
 
 
-def entry(told: Certificate, last: Path | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(registry_entry(Path(), told, last))
+def entry(told: Certificate, *, earlier: bool = False) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(registry_entry(told, earlier=earlier))
     return found
 
 
@@ -156,14 +167,14 @@ def test_concentrated_privacy_has_rho_and_what_it_implies(told: Certificate) -> 
 
 def test_nothing_is_made_up(told: Certificate) -> None:
     """What is not known is left out; what the registry then lacks is said, for a person to fill in."""
-    text = registry_entry(Path(), told, None).decode()
+    text = registry_entry(told).decode()
     found = yaml.safe_load(text)["deployment"]
     assert not found["basic"].keys() & {"data_curators", "description", "intended_use", "data_product_region"}
     assert "release_type" not in found["deployment_model"]
     assert text.splitlines()[0].endswith(
         "by hand: data_curators, description, intended_use, data_product_region, registry_authors, tier."
     )
-    assert entry(told, Path("last"))["deployment"]["deployment_model"]["release_type"] == "Many releases"
+    assert entry(told, earlier=True)["deployment"]["deployment_model"]["release_type"] == "Many releases"
 
 
 def test_what_the_spec_tells_about_the_product(told: Certificate) -> None:
@@ -175,7 +186,7 @@ def test_what_the_spec_tells_about_the_product(told: Certificate) -> None:
         url="https://example.org/visits",
     )
     told = told.model_copy(update={"about": about})
-    text = registry_entry(Path(), told, None).decode()
+    text = registry_entry(told).decode()
     found = yaml.safe_load(text)["deployment"]
     assert found["basic"]["name"] == "Visits: all, 2026-Q1"
     assert found["basic"]["data_curators"] == [{"data_curator_name": "The Agency"}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tabularium.tasks.plan.aims import in_words
-from tabularium.tasks.plan.figures import in_figures
+from tabularium.tasks.plan.bounds_like import in_figures
 from tabularium.tasks.plan.finished_plan import Plan
 
 

@@ -1,1 +1,0 @@
-"""What is written beside the tables for people and programs: report, bill of materials, registry entry."""
