@@ -118,11 +118,11 @@ def count_tables(
             tables[large.name], checked = _levels_of(loaded, large, slabbed[large.name], folder, secret)
     for group in _passes(loaded):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, bounding), strict=True):
-            tables[table.name] = {}
+            tables[table.name], layout = {}, Layout.of(loaded, table)
             for level, array in counted_levels(loaded, table, counts):
                 path = folder / f"{table.name}.{level or 'cells'}.npy"
                 digest = redacted(partial(write_counts, path, array, secret), failure)
-                possible = Layout.of(loaded, table).possible(level)
+                possible = layout.possible(level)
                 tables[table.name][level] = CountFile(str(path), array.shape, digest)
                 (checked if table.measured is None else summed)[table.name, level] = CountedTable(
                     int(array.sum()),

@@ -18,9 +18,8 @@ from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.sampled_families import LARGE, Families, Known, can_be_sampled
 from tabularium.tasks.measure import shares
-from tabularium.tasks.postprocess.estimate_files import measured_tree
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]

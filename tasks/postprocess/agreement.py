@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import Estimate, TableSet
 from tabularium.mechanisms.inference.joint.shared_marginals import View
-from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.postprocess.together import Agreed, Estimates, Together
 from tabularium.validations.spec.load import Loaded
@@ -101,18 +101,20 @@ class Agreement:
         return next(group for group in self.groups if table in group.spreads)
 
     def consistent(
-        self, measured: Mapping[str, Estimate], *, variances: bool = True, room: Room | None = None
+        self, measured: Mapping[str, Estimate], *, variances: bool = True, arrays: ArrayStore | None = None
     ) -> Agreed:
         """Make hierarchies add up and shared margins agree; see :meth:`Together.consistent`."""
-        return self._each(measured, lambda group, own: group.consistent(own, variances=variances, room=room))
+        return self._each(
+            measured, lambda group, own: group.consistent(own, variances=variances, arrays=arrays)
+        )
 
-    def nonnegative(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
+    def nonnegative(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> Agreed:
         """Make every number zero or more; see :meth:`Together.nonnegative`."""
-        return self._each(estimates, lambda group, own: group.nonnegative(own, room=room))
+        return self._each(estimates, lambda group, own: group.nonnegative(own, arrays=arrays))
 
-    def whole(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
+    def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> Agreed:
         """Make every number whole; see :meth:`Together.whole`."""
-        return self._each(estimates, lambda group, own: group.whole(own, room=room))
+        return self._each(estimates, lambda group, own: group.whole(own, arrays=arrays))
 
     def _each(
         self, estimates: Mapping[str, Estimate], step: Callable[[Together, Estimates], Agreed]

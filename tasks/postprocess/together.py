@@ -33,7 +33,7 @@ from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.mechanisms.inference.rounding import round_into
 from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.postprocess.joined_universes import ALONE, joined, spread_of
-from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.spread_cells import Spread, codes_at
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.derivation.nested_codings import Chain, chains_of
@@ -183,19 +183,19 @@ class Together:
         return len(self.overlap.tables) == 1
 
     def consistent(
-        self, measured: Mapping[str, Estimate], *, variances: bool = True, room: Room | None = None
+        self, measured: Mapping[str, Estimate], *, variances: bool = True, arrays: ArrayStore | None = None
     ) -> Agreed:
         """Make hierarchies add up and shared margins agree, by weighted least squares.
 
         Without ``variances`` those of several tables are rough: good for what comes next, not for margins.
         A table that has nothing to agree with goes through the steps some families at a time, and what comes
-        of it into ``room``, if there is some.
+        of it into ``arrays``, if there is some.
         """
         if self.chosen:
             return Agreed(dict(measured))
         if self.alone:
             ((name, estimate),) = measured.items()
-            out = None if room is None else room.of(name, estimate.values.shape)
+            out = None if arrays is None else arrays.of(name, estimate.values.shape)
             tree = self._tree(name)
             return Agreed({name: consistency(tree, estimate.values, estimate.variances, out=out)})
         every = self._places(measured)
@@ -207,7 +207,7 @@ class Together:
         )
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
-    def nonnegative(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
+    def nonnegative(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> Agreed:
         """Make every number zero or more, but sums of what may be less; what agreed still does."""
         if self.signed:
             return Agreed(dict(estimates))
@@ -215,20 +215,20 @@ class Together:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
             fair = with_fair_roots(
-                tree, estimate, None if room is None else room.of(name, estimate.values.shape)
+                tree, estimate, None if arrays is None else arrays.of(name, estimate.values.shape)
             )
             return Agreed({name: nonnegativity(tree, fair, out=fair.values)})
         joint = joint_nonnegativity(self.overlap, self._known_places(estimates))
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
-    def whole(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
+    def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> Agreed:
         """Make every number whole; what agreed still does, but for violations that the notes name."""
         if self.chosen:
             return Agreed(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
             shape = estimate.values.shape
-            whole = np.empty(shape) if room is None else room.of(name, shape)
+            whole = np.empty(shape) if arrays is None else arrays.of(name, shape)
             round_into(whole, self._tree(name), estimate)
             return Agreed({name: Estimate(whole, estimate.variances)})
         known = self._known_places(estimates)

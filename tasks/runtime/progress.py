@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -41,18 +41,14 @@ class Reporter(Protocol):
         """Hear what an operator should know: a rule of severity ``warn`` that failed, for instance."""
 
 
-@dataclass
-class Quiet:
-    """Keeps the figures and says nothing."""
-
-    stages: dict[str, tuple[float, float]] = field(default_factory=dict)
+class NullReporter:
+    """Hears everything and says nothing."""
 
     def started(self, stage: str) -> None:
         """Say nothing."""
 
     def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
-        """Keep the figures."""
-        self.stages[stage] = (seconds, peak_mib)
+        """Say nothing."""
 
     def failed(self, stage: str) -> None:
         """Say nothing."""
@@ -82,7 +78,7 @@ def reporting_to(listener: Reporter) -> Iterator[None]:
 
 def reporter() -> Reporter:
     """Return who is told in this context."""
-    return _reporter.get() or Quiet()
+    return _reporter.get() or NullReporter()
 
 
 def advanced(cells: int, of: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tabularium.tasks.margins import margins
+from tabularium.tasks.postprocess import estimation
 from tabularium.tasks.postprocess.postprocessing import ROUNDING, PostProcessor
 from tabularium.tasks.publish.certificate import sections
 from tests.ledger.storage.postgres import Server
@@ -148,7 +148,7 @@ def test_files_read_by_spark_give_the_same(tmp_path: Path, patch: pytest.MonkeyP
 
 
 def other_margin(patch: pytest.MonkeyPatch) -> None:
-    real = margins.margins_of
+    real = estimation.margins_of
 
     def margins_of(*given: Any, **named: Any) -> Any:
         made = real(*given, **named)
@@ -157,7 +157,7 @@ def other_margin(patch: pytest.MonkeyPatch) -> None:
         half.flat[0] += 1
         return {**made, name: replace(first, half=half)}
 
-    patch.setattr(margins, "margins_of", margins_of)
+    patch.setattr(estimation, "margins_of", margins_of)
 
 
 def other_rounding(patch: pytest.MonkeyPatch) -> None:
