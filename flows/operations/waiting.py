@@ -225,20 +225,17 @@ def for_officers(error: TabulariumError, request: Request) -> TabulariumError:
     """Return what wants an approval with the whole command that gives it; any other error as it is."""
     if "ledger approve" not in error.hint:
         return error
-    command = approving(request.spec, request.period, request.revises, request.measurements_of, request.home)
-    return type(error)(error.what, where=error.where, hint=f"let an officer run: {command}")
+    return type(error)(error.what, where=error.where, hint=f"let an officer run: {approving(request)}")
 
 
-def approving(
-    spec: str, period: str | None, revises: str | None, measurements_of: str | None, home: str
-) -> str:
-    """Return the command that approves a spec for what a run was asked for."""
-    words = ["tabularium", "ledger", "approve", spec]
+def approving(request: Request) -> str:
+    """Return the command that approves the spec of a request."""
+    words = ["tabularium", "ledger", "approve", request.spec]
     for option, value in (
-        ("--period", period),
-        ("--revises", revises),
-        ("--measurements-of", measurements_of),
-        ("--home", home),
+        ("--period", request.period),
+        ("--revises", request.revises),
+        ("--measurements-of", request.measurements_of),
+        ("--home", request.home),
     ):
         words += [option, value] if value is not None else []
     return f"{shlex.join(words)} --key FILE"
