@@ -74,7 +74,7 @@ from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.remake import take_measurements
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Request, Run, opened
-from tabularium.tasks.runtime.stage import leaving, stage
+from tabularium.tasks.runtime.stage import public_error, stage
 from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tabularium.tasks.validate import validate
 from tabularium.validations.certificate import CERTIFICATE
@@ -122,7 +122,7 @@ def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
             check_account(run)
             return _release(run)
     except Exception as error:
-        failure = leaving(error, "run")
+        failure = public_error(error, "run")
     raise failure
 
 
@@ -146,7 +146,7 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
                 return None
             return _already(run, charge)
     except Exception as error:
-        failure = leaving(error, "run")
+        failure = public_error(error, "run")
     raise failure
 
 
@@ -182,7 +182,7 @@ def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
                 _offer(run, charge)
                 return
     except Exception as error:
-        failure = leaving(error, "run")
+        failure = public_error(error, "run")
     raise failure
 
 
@@ -205,7 +205,7 @@ def _release(run: Run) -> Outcome:
                     return _publish(run, charge)
 
 
-@stage("read the input", of_stages=True)
+@stage("read the input", composite=True)
 def read_input(run: Run, charge: ChargeHandle) -> InputHandle:
     """Ingest the input, see that it is the charge's own, and judge it by the rules if it is to be counted."""
     source = ingest(run)

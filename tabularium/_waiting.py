@@ -14,7 +14,7 @@ from pandas import DataFrame
 from tabularium.mechanisms.errors import TabulariumError
 
 if TYPE_CHECKING:
-    from tabularium.flows.operations.told.overdue import Overdue
+    from tabularium.flows.operations.reporting.overdue import Overdue
     from tabularium.flows.operations.waiting import WaitingRun
     from tabularium.ledger import Charge, Ledger
     from tabularium.tasks.runtime.home import Home
@@ -244,7 +244,7 @@ def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:
 
     if configured_url() is None and written_address(home) is None:
         return [], [], [f"No Prefect API is known here: {_SEEN_BY_PREFECT}."]
-    from tabularium.flows.operations.told.overdue import overdue
+    from tabularium.flows.operations.reporting.overdue import overdue
     from tabularium.flows.operations.waiting import waiting_runs
 
     try:

@@ -23,13 +23,12 @@ from tabularium.tasks.input_binding import (
     require_one_period,
 )
 from tabularium.tasks.publish.priors import certificates, require_published
-from tabularium.tasks.published_heads import expect_heads
+from tabularium.tasks.published_heads import require_heads
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.redaction import bare_errors
-from tabularium.validations.spec.exact_facts import exact_facts
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import choose
@@ -81,7 +80,7 @@ def ledger_against_store(run: Run, *, tell: bool = False) -> Ledger:
     ledger = run.ledger
     ledger.expect(run.store.heads())
     _require_its_secret(run, ledger)
-    expect_heads(run, ledger, tell=tell)
+    require_heads(run, ledger, tell=tell)
     return ledger
 
 
@@ -276,35 +275,35 @@ def _affordable(ledger: Ledger, spec: ReleaseSpec) -> None:
 
 
 def _precheck(run: Run, ledger: Ledger) -> None:
-    loaded, spec = run.loaded, run.loaded.spec
+    spec = run.loaded.spec
     if spec.measurements_of is None:
-        ledger.precheck(spec.dataset, amount=spec.privacy.budget, **_charged_for(loaded))
+        ledger.precheck(spec.dataset, amount=spec.privacy.budget, **_charged_for(run))
     else:
         ledger.precheck_remake(
             spec.dataset,
             release_id=run.release_id,
             measurements_of=spec.measurements_of,
-            **revision_of(loaded),
+            **revision_of(run),
         )
 
 
-def revision_of(loaded: Loaded) -> dict[str, Any]:
+def revision_of(run: Run) -> dict[str, Any]:
     """Return what a charge is for, whether or not it costs anything, as the ledger is asked before it."""
-    spec = loaded.spec
+    spec = run.loaded.spec
     return {
         "product": spec.product,
         "period": spec.period,
-        "spec_digest": loaded.digest,
+        "spec_digest": run.loaded.digest,
         "revises": spec.revises,
-        "exact": bool(exact_facts(spec)),
+        "exact": run.has_exact_facts,
     }
 
 
-def _charged_for(loaded: Loaded) -> dict[str, Any]:
+def _charged_for(run: Run) -> dict[str, Any]:
     """Return what a charge is for, as the ledger is asked before it and at it."""
-    spec = loaded.spec
+    spec = run.loaded.spec
     return {
-        **revision_of(loaded),
+        **revision_of(run),
         "unit": spec.privacy.protects,
         "relation": spec.privacy.relation,
         "definition": spec.privacy.definition,
@@ -344,7 +343,7 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
             amount=amount,
             review=spec.publication.review is not None,
             priors=certificates(run.loaded),
-            **_charged_for(run.loaded),
+            **_charged_for(run),
         )
 
 

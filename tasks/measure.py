@@ -176,10 +176,10 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
             None if jobs is None else _drawings(run, jobs),
             prepare=lambda part: by_part[part].counts,
             priors=priors.certificates(run.loaded),
-            announce=lambda: heads.leave_head(
+            announce=lambda: heads.write_head_marker(
                 run, charge.release_id, heads.stamped_head(run, ledger, charge.release_id)
             ),
-            asked_to_stop=lambda: stopping.asked() is not None,
+            asked_to_stop=lambda: stopping.requested() is not None,
         )
     for slabbed in {} if counts is None else counts.slabbed.values():
         slabbed.discard()
@@ -377,7 +377,7 @@ def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]
         yield histogram, spec.losses[histogram.name, ""], mechanism
 
 
-def finished(run: Run, handle: MeasuredHandle) -> Parts:
+def read_measurements(run: Run, handle: MeasuredHandle) -> Parts:
     """Read a measurement back and finish every part. Sees no true value.
 
     Raises

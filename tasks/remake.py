@@ -39,7 +39,7 @@ def take_measurements(run: Run) -> tuple[MeasuredHandle, MeasuredHandle | None]:
         If the ledger refuses it, or the kept certificate or the measurements are missing or altered.
     """
     loaded, name = run.loaded, run.release_id
-    wanted = {"release_id": name, "measurements_of": run.measurements_from, **revision_of(loaded)}
+    wanted = {"release_id": name, "measurements_of": run.measurements_from, **revision_of(run)}
     with ledger_against_store(run) as ledger:
         source = ledger.precheck_remake(loaded.spec.dataset, **wanted)
         if ledger.charge(name) is None:

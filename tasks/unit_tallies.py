@@ -43,7 +43,7 @@ from tabularium.tasks.last_published import last_number
 from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, ledger_against_store, reserve_for
 from tabularium.tasks.measure import drawing_tallies
 from tabularium.tasks.publish.certificate.certificate_parts import Outcome
-from tabularium.tasks.published_heads import leave_head, require_new, stamped_head
+from tabularium.tasks.published_heads import require_new, stamped_head, write_head_marker
 from tabularium.tasks.runtime.progress import note, stopping
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
@@ -174,8 +174,8 @@ def tally(
             run.store,
             name,
             draw,
-            announce=lambda: leave_head(run, name, stamped_head(run, ledger, name)),
-            asked_to_stop=lambda: stopping.asked() is not None,
+            announce=lambda: write_head_marker(run, name, stamped_head(run, ledger, name)),
+            asked_to_stop=lambda: stopping.requested() is not None,
         )
     handle = MeasuredHandle(name, stored.fence, stored.digest, name)
     if counts is not None:

@@ -127,7 +127,7 @@ def _run(request: Request, loaded: Loaded, reporter: TerminalReporter, *, prefec
 
 def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
     from tabularium.flows.operations.prefect_api import api_for_runs
-    from tabularium.tasks.runtime.diagnoses import told_here
+    from tabularium.tasks.runtime.diagnoses import for_local_terminal
     from tabularium.tasks.runtime.home import Home
     from tabularium.tasks.runtime.run import handing_over
 
@@ -146,7 +146,7 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
                 )
             return {**returned[0], "engine": f"prefect {url}"}
     # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.
-    raise told_here(home, refusal)
+    raise for_local_terminal(home, refusal)
 
 
 def register(app: typer.Typer) -> None:

@@ -54,7 +54,7 @@ def engine_columns(
     return found
 
 
-def add_up(
+def accumulate(
     array: Counts,
     cells: Counts,
     measure: Measure,

@@ -35,9 +35,9 @@ import numpy as np
 
 from tabularium.mechanisms.errors import InternalError
 from tabularium.tasks.count.bounding import bounded, unit_numbers
-from tabularium.tasks.count.contributions import add_up, engine_columns
+from tabularium.tasks.count.contributions import accumulate, engine_columns
 from tabularium.tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
-from tabularium.tasks.count.grouped_counts import Counted, add_grouped, grouped_sql
+from tabularium.tasks.count.grouped_counts import ArrayAggregate, add_grouped, grouped_sql
 from tabularium.tasks.count.slabbed_counts import Counts, SlabbedCounts, Spill, add_rows
 from tabularium.tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
 from tabularium.tasks.engines.in_place import IN_PLACE, require_still
@@ -240,12 +240,12 @@ def _count_group(
                 else:
                     weight = added[1] if added[1:] else None
                     groups = groups_of(at, axis, table.measured.by)
-                    add_up(counts[table.name], at, table.measured, added[0], weight, groups)
+                    accumulate(counts[table.name], at, table.measured, added[0], weight, groups)
 
     def count_in_place(source: OpenSource) -> None:
         cells, names = _cells(loaded, source, key)
         arrays = [
-            Counted(
+            ArrayAggregate(
                 names[table.name],
                 table.measured,
                 partial(at_finest, axis=axis),

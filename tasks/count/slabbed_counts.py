@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.runtime.kept_open import keep, kept
+from tabularium.tasks.runtime import resources
 from tabularium.validations.spec.large_tables import slabs
 
 Counts = NDArray[np.int64]
@@ -44,7 +44,7 @@ class SlabbedCounts:
     shape
         Nodes of the level first, then the sizes of the other dimensions.
     key
-        The word that names their key in this process, which knows as well how many pieces each file has:
+        The handle that names their key in this process, which knows as well how many pieces each file has:
         that depends on the data, and is told nowhere.
     """
 
@@ -97,7 +97,7 @@ class SlabbedCounts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _held(self) -> _Key:
-        found: _Key = kept(self.key, "the counts are gone, since another process counted", "counts")
+        found: _Key = resources.get(self.key, "the counts are gone, since another process counted", "counts")
         return found
 
     def _pieces(self, number: int) -> Iterator[NDArray[np.uint32]]:
@@ -186,8 +186,8 @@ class Spill:
     def close(self) -> SlabbedCounts:
         """Write what is waiting; return the name of all of it."""
         self._write()
-        word = keep(self._folder, self._key)
-        return SlabbedCounts(str(self._folder), self._shape, word)
+        handle = resources.register(self._folder, self._key)
+        return SlabbedCounts(str(self._folder), self._shape, handle)
 
     def _write(self) -> None:
         for number, waiting in enumerate(self._waiting):

@@ -76,7 +76,7 @@ class Bootstrap:
         if self._families is None:
             made = self.post.finish(self.measured(number))
             return {name: Made(each.values, self._layouts[name].parents) for name, each in made.items()}
-        some = self._families.opened(number)
+        some = self._families.sample(number)
         truth = {name: values[some.parts[name].nodes] for name, values in self._truth.items()}
         measured = self._measured(number, some.layouts, truth)
         for name, part in some.parts.items():
@@ -111,7 +111,7 @@ class Bootstrap:
             if error.method == "exact":
                 noise, variance = self._noise(mechanism, loss, truth, seed)
             else:
-                noise, variance = stand_in(error.mean, truth.shape, seed), error.variance
+                noise, variance = surrogate_errors(error.mean, truth.shape, seed), error.variance
             parts[name][level] = (layout.in_shape(level, truth + noise), variance)
         return {name: measured_tree(layouts[name], levels) for name, levels in parts.items()}
 
@@ -126,7 +126,7 @@ class Bootstrap:
         return np.asarray(release.values - counts, np.float64), release.variances
 
 
-def stand_in(mean_square: float, shape: tuple[int, ...], seed: str) -> Floats:
+def surrogate_errors(mean_square: float, shape: tuple[int, ...], seed: str) -> Floats:
     """Return errors for a table whose own are unknown, as far as other tables are concerned.
 
     Independent and of the right mean square; margins of the table itself do not come from them.

@@ -18,7 +18,7 @@ from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.postprocess.together import Together
+from tabularium.tasks.postprocess.together import ReconciledGroup
 from tabularium.validations.spec.parts.table_parts import APART
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ ENOUGH = 25_000
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class Sample:
     """The part of the tables that one simulated release is of.
 
     Attributes
@@ -85,7 +85,7 @@ class Families:
         some = sum(len(parts[name].nodes) * layout.cells for name, layout in self._layouts.items())
         return 2 * some <= sum(each.size for each in self._truth.values())
 
-    def opened(self, number: int) -> Opened:
+    def sample(self, number: int) -> Sample:
         """Return the part that simulated release ``number`` is of."""
         parts = self._parts(number)
         layouts = {name: _part_of_layout(layout, parts[name]) for name, layout in self._layouts.items()}
@@ -93,7 +93,7 @@ class Families:
         agreement = self._post.agreement
         groups = tuple(_part_of_group(group, along) for group in agreement.groups)
         post = replace(self._post, agreement=Agreement(groups, agreement.layouts))
-        return Opened(parts, layouts, post)
+        return Sample(parts, layouts, post)
 
     def summed_up(
         self, name: str, part: Part, truth: Floats, measured: Estimate, normal: Callable[[int, int], Floats]
@@ -168,7 +168,7 @@ def _part_of_layout(layout: Layout, part: Part) -> Layout:
     return replace(layout, parents=part.tree.parents, cuts=cuts, impossible=impossible)
 
 
-def _part_of_group(group: Together, along: Mapping[str, Part]) -> Together:
+def _part_of_group(group: ReconciledGroup, along: Mapping[str, Part]) -> ReconciledGroup:
     frames, known = {}, dict(group.known)
     for name, frame in group.overlap.tables.items():
         if frame.along is None:

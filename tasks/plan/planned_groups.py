@@ -13,7 +13,7 @@ from math import prod
 
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable, SeparateVariances
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.together import Together
+from tabularium.tasks.postprocess.together import ReconciledGroup
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.universes.universe import key_of
 
@@ -46,13 +46,13 @@ def left_out_of_account(loaded: Loaded, agreement: Agreement) -> list[str]:
     return found
 
 
-def _even(group: Together, name: str) -> bool:
+def _even(group: ReconciledGroup, name: str) -> bool:
     """Whether the cells of a table or invariant are all places of its frame."""
     at = group.spreads[name].at
     return at is None or len(at) == prod(group.overlap.tables[name].flat.values())
 
 
-def _table(group: Together, name: str) -> PlannedTable:
+def _table(group: ReconciledGroup, name: str) -> PlannedTable:
     frame = group.overlap.tables[name]
     if name not in group.layouts:
         return PlannedTable(name, frame.flat, frame.along, frame.tree, {})

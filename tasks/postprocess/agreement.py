@@ -25,7 +25,7 @@ from tabularium.mechanisms.inference import Estimate, TableSet
 from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.postprocess.together import Agreed, Estimates, Together
+from tabularium.tasks.postprocess.together import Estimates, ReconciledGroup, StepResult
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.parts.table_parts import Table
 from tabularium.validations.universes.universe import Universe, adds_alike, key_of, universe_of
@@ -44,7 +44,7 @@ class Agreement:
         Name of each table and array -> how it lies in memory, in the order of the spec.
     """
 
-    groups: tuple[Together, ...]
+    groups: tuple[ReconciledGroup, ...]
     layouts: dict[str, Layout]
 
     @classmethod
@@ -64,7 +64,7 @@ class Agreement:
             while left:
                 tables, *smaller = left
                 known = loaded.known if added is None and tables[0].where is None else ()
-                made = Together.of(
+                made = ReconciledGroup.of(
                     loaded,
                     tables,
                     known,
@@ -96,34 +96,36 @@ class Agreement:
         """Whether there is no table that must agree with anything."""
         return all(group.alone for group in self.groups)
 
-    def holding(self, table: str) -> Together:
+    def holding(self, table: str) -> ReconciledGroup:
         """Return the tables that count the same as this one."""
         return next(group for group in self.groups if table in group.spreads)
 
     def consistent(
         self, measured: Mapping[str, Estimate], *, variances: bool = True, arrays: ArrayStore | None = None
-    ) -> Agreed:
-        """Make hierarchies add up and shared margins agree; see :meth:`Together.consistent`."""
+    ) -> StepResult:
+        """Make hierarchies add up and shared margins agree; see :meth:`ReconciledGroup.consistent`."""
         return self._each(
             measured, lambda group, own: group.consistent(own, variances=variances, arrays=arrays)
         )
 
-    def nonnegative(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> Agreed:
-        """Make every number zero or more; see :meth:`Together.nonnegative`."""
+    def nonnegative(
+        self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None
+    ) -> StepResult:
+        """Make every number zero or more; see :meth:`ReconciledGroup.nonnegative`."""
         return self._each(estimates, lambda group, own: group.nonnegative(own, arrays=arrays))
 
-    def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> Agreed:
-        """Make every number whole; see :meth:`Together.whole`."""
+    def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> StepResult:
+        """Make every number whole; see :meth:`ReconciledGroup.whole`."""
         return self._each(estimates, lambda group, own: group.whole(own, arrays=arrays))
 
     def _each(
-        self, estimates: Mapping[str, Estimate], step: Callable[[Together, Estimates], Agreed]
-    ) -> Agreed:
+        self, estimates: Mapping[str, Estimate], step: Callable[[ReconciledGroup, Estimates], StepResult]
+    ) -> StepResult:
         """Take group by group through one step; one may be left out, as nothing else depends on it."""
         groups = [group for group in self.groups if group.layouts.keys() <= estimates.keys()]
         made = [step(group, {name: estimates[name] for name in group.layouts}) for group in groups]
         every = {name: estimate for agreed in made for name, estimate in agreed.estimates.items()}
-        notes = in_one([one.notes for group, one in zip(groups, made, strict=True) if not group.adds_up])
+        notes = merge_notes([one.notes for group, one in zip(groups, made, strict=True) if not group.adds_up])
         told = {
             ", ".join(group.layouts): {key: said for key, said in one.notes.items() if key != "named"}
             for group, one in zip(groups, made, strict=True)
@@ -134,7 +136,7 @@ class Agreement:
             notes |= {"measures": told} | (
                 {"named": named} if any("named" in one.notes for one in made) else {}
             )
-        return Agreed({name: every[name] for name in self.layouts if name in every}, notes)
+        return StepResult({name: every[name] for name in self.layouts if name in every}, notes)
 
     def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
         """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
@@ -143,7 +145,7 @@ class Agreement:
     def compared(
         self, tables: Mapping[str, NDArray[Any]]
     ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
-        """Yield pairs of tables and invariants of a universe; see :meth:`Together.compared`."""
+        """Yield pairs of tables and invariants of a universe; see :meth:`ReconciledGroup.compared`."""
         for group in self.groups:
             yield from group.compared({name: tables[name] for name in group.layouts if name in tables})
 
@@ -158,7 +160,7 @@ def _part_of_all(loaded: Loaded, table: Table) -> float:
     return math.prod(float(mask.mean()) for mask in masks) if table.where is not None else 2.0
 
 
-def in_one(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_notes(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the notes on one step of several universes as one: the worst of each kind, and all names."""
     notes = [each for each in notes if each]
     if len(notes) <= 1:

@@ -19,7 +19,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.tasks.postprocess.spread_cells import Spread
+from tabularium.tasks.postprocess.spread_cells import CellEmbedding
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.derivation.derived_columns import source_column
 from tabularium.validations.derivation.nested_codings import MOST_PLACES, Chain, laid_out
@@ -238,7 +238,9 @@ def _real(loaded: Loaded, chains: Sequence[Chain], holder: Layout, domain: Domai
     return domain.name in names
 
 
-def spread_of(loaded: Loaded, part: Part, holder: Layout, layout: Layout, chains: Sequence[Chain]) -> Spread:
+def spread_of(
+    loaded: Loaded, part: Part, holder: Layout, layout: Layout, chains: Sequence[Chain]
+) -> CellEmbedding:
     """Lay the cells of a table of a universe out among those of all records."""
     flat: dict[str, int] = {}
     left = dict(part.tests)
@@ -261,7 +263,7 @@ def spread_of(loaded: Loaded, part: Part, holder: Layout, layout: Layout, chains
         flat |= dict(zip(chain.axes, chain.sizes[: level + 1], strict=False))
         every = every.times(_Axes.of(chain, level, top, mask).of_those_inside())
     free = every.real & ~every.inside & ~every.elsewhere
-    return Spread(flat, np.where(every.shown, every.at, -1), free)
+    return CellEmbedding(flat, np.where(every.shown, every.at, -1), free)
 
 
 @dataclass(frozen=True, eq=False)

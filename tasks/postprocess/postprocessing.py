@@ -19,7 +19,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.table_layout import measured_tree
-from tabularium.tasks.postprocess.together import Agreed
+from tabularium.tasks.postprocess.together import StepResult
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.load import Loaded
 
@@ -33,7 +33,7 @@ WHOLE_SIMULATIONS = 2
 """Version in which every simulated release was of all cells, and as many as they allowed."""
 REMADE = (VERSION,)
 """Versions whose numbers and margins can be made again, but for those of what changed since."""
-FINISHED_ANEW: dict[str, int] = {}
+CHANGED_IN_VERSION: dict[str, int] = {}
 """Mechanism, or ``prior`` -> the version from which on it makes what it makes now of the same measurement."""
 CONSISTENCY = "consistency"
 NONNEGATIVITY = "non-negativity"
@@ -85,7 +85,7 @@ class PostProcessor:
         *,
         variances: bool = True,
         arrays: ArrayStore | None = None,
-    ) -> Agreed:
+    ) -> StepResult:
         """Take all tables through one step.
 
         Without ``variances`` those of several tables are rough: good for the next step, not for margins.

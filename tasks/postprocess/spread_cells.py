@@ -19,7 +19,7 @@ from tabularium.validations.domains.domains import Domain
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class CellEmbedding:
     """Where the cells of a table lie among its places.
 
     Attributes
@@ -38,7 +38,7 @@ class Spread:
     free: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, domains: Sequence[Domain], chains: Sequence[Chain]) -> Spread:
+    def of(cls, domains: Sequence[Domain], chains: Sequence[Chain]) -> CellEmbedding:
         """Lay the cells of a cross of columns along the axes of the chains that they are in."""
         own = {name: (chain, level) for chain in chains for level, name in enumerate(chain.names)}
         flat: dict[str, int] = {}

@@ -34,7 +34,7 @@ from tabularium.mechanisms.inference.rounding import round_into
 from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.postprocess.joined_universes import ALONE, joined, spread_of
 from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
-from tabularium.tasks.postprocess.spread_cells import Spread, codes_at
+from tabularium.tasks.postprocess.spread_cells import CellEmbedding, codes_at
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.derivation.nested_codings import Chain, chains_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
@@ -60,7 +60,7 @@ SLACK = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class Agreed:
+class StepResult:
     """Estimates of all tables after one step.
 
     Attributes
@@ -76,7 +76,7 @@ class Agreed:
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class ReconciledGroup:
     """Tables or arrays of one universe that count the same, with their shared margins.
 
     Attributes
@@ -102,7 +102,7 @@ class Together:
     known: Estimates
     apart: tuple[str, ...]
     chains: tuple[Chain, ...]
-    spreads: dict[str, Spread]
+    spreads: dict[str, CellEmbedding]
     holders: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -113,7 +113,7 @@ class Together:
         invariants: Sequence[KnownMarginal],
         smaller: Sequence[tuple[str, Universe, Sequence[Table]]] = (),
         outer: Universe | None = None,
-    ) -> Together:
+    ) -> ReconciledGroup:
         """Work out what some tables of a spec and the invariants of their universe share.
 
         Parameters
@@ -141,7 +141,7 @@ class Together:
         )
         inner = [(w, u, {t.name: Layout.of(loaded, t) for t in some}) for w, u, some in smaller]
         parts, chains = joined(loaded, outer, layouts, chains, inner)
-        spreads = {name: Spread.of(others, chains) for name, others in crossed.items()}
+        spreads = {name: CellEmbedding.of(others, chains) for name, others in crossed.items()}
         holders = {}
         for part in parts:
             for name, layout in part.layouts.items():
@@ -184,7 +184,7 @@ class Together:
 
     def consistent(
         self, measured: Mapping[str, Estimate], *, variances: bool = True, arrays: ArrayStore | None = None
-    ) -> Agreed:
+    ) -> StepResult:
         """Make hierarchies add up and shared margins agree, by weighted least squares.
 
         Without ``variances`` those of several tables are rough: good for what comes next, not for margins.
@@ -192,12 +192,12 @@ class Together:
         of it into ``arrays``, if there is some.
         """
         if self.chosen:
-            return Agreed(dict(measured))
+            return StepResult(dict(measured))
         if self.alone:
             ((name, estimate),) = measured.items()
             out = None if arrays is None else arrays.of(name, estimate.values.shape)
             tree = self._tree(name)
-            return Agreed({name: consistency(tree, estimate.values, estimate.variances, out=out)})
+            return StepResult({name: consistency(tree, estimate.values, estimate.variances, out=out)})
         every = self._places(measured)
         joint = joint_consistency(
             self.overlap,
@@ -205,32 +205,34 @@ class Together:
             {name: estimate.variances for name, estimate in every.items()},
             probes=PROBES if variances else 0,
         )
-        return Agreed(self._tables(joint.estimates), joint.diagnostics())
+        return StepResult(self._tables(joint.estimates), joint.diagnostics())
 
-    def nonnegative(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> Agreed:
+    def nonnegative(
+        self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None
+    ) -> StepResult:
         """Make every number zero or more, but sums of what may be less; what agreed still does."""
         if self.signed:
-            return Agreed(dict(estimates))
+            return StepResult(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
             fair = with_fair_roots(
                 tree, estimate, None if arrays is None else arrays.of(name, estimate.values.shape)
             )
-            return Agreed({name: nonnegativity(tree, fair, out=fair.values)})
+            return StepResult({name: nonnegativity(tree, fair, out=fair.values)})
         joint = joint_nonnegativity(self.overlap, self._known_places(estimates))
-        return Agreed(self._tables(joint.estimates), joint.diagnostics())
+        return StepResult(self._tables(joint.estimates), joint.diagnostics())
 
-    def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> Agreed:
+    def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> StepResult:
         """Make every number whole; what agreed still does, but for violations that the notes name."""
         if self.chosen:
-            return Agreed(dict(estimates))
+            return StepResult(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
             shape = estimate.values.shape
             whole = np.empty(shape) if arrays is None else arrays.of(name, shape)
             round_into(whole, self._tree(name), estimate)
-            return Agreed({name: Estimate(whole, estimate.variances)})
+            return StepResult({name: Estimate(whole, estimate.variances)})
         known = self._known_places(estimates)
         joint = joint_rounding(self.overlap, known)
         made = {
@@ -244,7 +246,7 @@ class Together:
             before = {name: each.values for name, each in known.items()}
             joint = Rounded(shown, violations(self.overlap, shown, before, exact))
         named = [self.in_words(violation) for violation in joint.violations]
-        return Agreed(made, {**joint.diagnostics(), "named": named})
+        return StepResult(made, {**joint.diagnostics(), "named": named})
 
     def compared(
         self, tables: Mapping[str, NDArray[Any]]
@@ -326,7 +328,7 @@ def _may_nest(loaded: Loaded, domain: Domain) -> bool:
 
 
 def _exact(
-    loaded: Loaded, known: KnownMarginal, sizes: dict[str, int], spread: Spread
+    loaded: Loaded, known: KnownMarginal, sizes: dict[str, int], spread: CellEmbedding
 ) -> tuple[TableShape, Estimate]:
     """Return an invariant as a table of its own: its level, and the sums above it."""
     tree, values = known_on_tree(loaded, known)

@@ -57,7 +57,7 @@ from tabularium.tasks.publish.row_writers import rows_into_parquet
 from tabularium.tasks.publish.run_parallel import run_parallel
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.published_digits import all_in_digits
-from tabularium.tasks.published_heads import StampedHead, leave_head
+from tabularium.tasks.published_heads import StampedHead, write_head_marker
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.sign_release import Signed, settled_statement, sign_release
@@ -301,7 +301,7 @@ def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents
     told = certificate(run, measured, contents, ledger, tried)
     last = last_release(run, ledger)
     write_documents(aside, told, last)
-    leave_head(run, measured.release_id, StampedHead.said(told.ledger.head))
+    write_head_marker(run, measured.release_id, StampedHead.said(told.ledger.head))
     raw = told.model_copy(update={"files": _digests(aside, contents.files)}).written()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()

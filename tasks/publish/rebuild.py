@@ -23,7 +23,7 @@ from tabularium.tasks.publish.release_folder import (
     files_in,
     new_folder,
 )
-from tabularium.tasks.published_heads import StampedHead, leave_head
+from tabularium.tasks.published_heads import StampedHead, write_head_marker
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.statement import STATEMENT
@@ -61,7 +61,7 @@ def rebuild(run: Run, measured: MeasuredHandle) -> PublishedHandle:
             (aside / name).write_bytes(content)
         _compare(aside, certificate)
         digest = check_release(aside, measured.release_id, measured.digest)
-        leave_head(run, measured.release_id, StampedHead.said(certificate.ledger.head))
+        write_head_marker(run, measured.release_id, StampedHead.said(certificate.ledger.head))
     return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
 
 

@@ -114,14 +114,14 @@ class Stopping:
         # the server it started.
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:  # nohup asks to go on when the terminal closes
-                signal.signal(number, lambda number, _: self.ask(SystemExit(128 + number)))
-        signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
+                signal.signal(number, lambda number, _: self.request_stop(SystemExit(128 + number)))
+        signal.signal(signal.SIGINT, lambda *_: self.request_stop(KeyboardInterrupt()))
 
     def listen_again(self) -> None:
         """Hear SIGTERM where Prefect's engine listens, which answers it in a way that is not remembered here.
 
         A command takes the signal back. In a worker's process Prefect's own handler must stay, or a run that
-        is cancelled counts as crashed: there the interpreter notes the signals, and ``asked`` looks.
+        is cancelled counts as crashed: there the interpreter notes the signals, and ``requested`` looks.
         """
         if threading.current_thread() is not threading.main_thread():
             return
@@ -133,7 +133,7 @@ class Stopping:
             os.set_blocking(notes, False)
             signal.set_wakeup_fd(notes, warn_on_full_buffer=False)
 
-    def asked(self) -> BaseException | None:
+    def requested(self) -> BaseException | None:
         """Return what ends this process, if it was asked to stop."""
         if self.exception is None and self._noted is not None:
             with suppress(BlockingIOError):
@@ -141,14 +141,14 @@ class Stopping:
                     self.exception = _raised_at(signal.SIGTERM)
         return self.exception
 
-    def ask(self, exception: BaseException) -> None:
+    def request_stop(self, exception: BaseException) -> None:
         """Ask the process to stop by raising ``exception``, now and before every stage to come."""
         self.exception = exception
         raise exception
 
-    def check(self) -> None:
+    def raise_if_requested(self) -> None:
         """Raise what was asked for, if anything was."""
-        asked = self.asked()
+        asked = self.requested()
         if asked is not None:
             raise asked
 
@@ -169,7 +169,7 @@ stopping = Stopping()
 @contextmanager
 def observed(stage: str) -> Iterator[None]:
     """Tell the reporter of the context, if any, about the block."""
-    stopping.check()
+    stopping.raise_if_requested()
     told = reporter()
     told.started(stage)
     start = time.perf_counter()

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from tabularium.mechanisms.errors import DataRefused
 from tabularium.tasks.runtime import diagnoses
 from tabularium.tasks.runtime.home import Home, named
-from tabularium.tasks.runtime.kept_open import close_within
 from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.runtime.workspace import Workspace
+from tabularium.validations.spec.exact_facts import exact_facts
 from tabularium.validations.spec.load import Loaded, load_spec
 
 if TYPE_CHECKING:
@@ -136,6 +137,11 @@ class Run:
         return self.post.agreement.layouts
 
     @cached_property
+    def has_exact_facts(self) -> bool:
+        """Whether the release tells anything of the data that no budget covers."""
+        return bool(exact_facts(self.loaded.spec))
+
+    @cached_property
     def installation(self) -> Home:
         """The home this run works in."""
         return _OpenHome(Path(self.request.home))
@@ -180,10 +186,10 @@ class Run:
 
     def measurements(self, handle: MeasuredHandle) -> Parts:
         """Return what a handle names, finished by its mechanisms: table -> level -> measurement."""
-        from tabularium.tasks.measure import finished
+        from tabularium.tasks.measure import read_measurements
 
         if handle not in self._measurements:
-            self._measurements[handle] = finished(self, handle)
+            self._measurements[handle] = read_measurements(self, handle)
         return self._measurements[handle]
 
     def estimation(self, handle: MeasuredHandle) -> Estimation:
@@ -212,7 +218,7 @@ class Run:
 
     def __exit__(self, exception: type[BaseException] | None, *more: object) -> None:
         """Close the resources that stages opened inside the workspace, and the ledger."""
-        close_within(Path(self.workspace))
+        close_all(Path(self.workspace))
         if "ledger" in vars(self):
             self.ledger.__exit__(exception, *more)
 

@@ -21,7 +21,7 @@ from tabularium.mechanisms.accounting import Event
 from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
 from tabularium.tasks.measure import Finished, MeasuredError, Parts
 from tabularium.tasks.postprocess.estimation import Estimation, estimate
-from tabularium.tasks.postprocess.postprocessing import FINISHED_ANEW, REMADE
+from tabularium.tasks.postprocess.postprocessing import CHANGED_IN_VERSION, REMADE
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.public_tables import open_parquet
 from tabularium.tasks.publish.measurement_files import FOLDER, MOST_NUMBERS, read_measurement
@@ -94,7 +94,7 @@ def parts_in(subject: Subject) -> Parts:
     spec = subject.released.spec
     used = {str(each) for _, _, kind, given in wanted(spec) for each in (kind, given.get("mechanism"))}
     used |= {"prior" for table in spec.tables if table.prior is not None}
-    if version not in REMADE or version < max(FINISHED_ANEW.get(each, 0) for each in used):
+    if version not in REMADE or version < max(CHANGED_IN_VERSION.get(each, 0) for each in used):
         made = subject.certificate.software.get(_PROGRAM, "of that time")
         raise CouldNot(f"post-processing of version {version}: install {_PROGRAM} {made}")
     parts: Parts = {}

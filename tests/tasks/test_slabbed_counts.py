@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.count import slabbed_counts
 from tabularium.tasks.count.slabbed_counts import SlabbedCounts, Spill
-from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.runtime.resources import close_all
 from tabularium.validations.spec import large_tables
 from tabularium.validations.spec.large_tables import slabs
 
@@ -73,7 +73,7 @@ def test_counts_that_are_not_what_was_put_aside_are_refused(damage: str, tmp_pat
     elif damage == "gone":
         path.unlink()
     else:
-        close_within(tmp_path)
+        close_all(tmp_path)
     with pytest.raises(InputError, match="run again"):
         found.slab(0)
 

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from tabularium.flows.operations.told import run_progress
-from tabularium.flows.operations.told.run_progress import ProgressArtifact
+from tabularium.flows.operations.reporting import run_progress
+from tabularium.flows.operations.reporting.run_progress import ProgressArtifact
 from tabularium.tasks.runtime.progress import NullReporter
 
 ROOT = Path(__file__).parents[3]

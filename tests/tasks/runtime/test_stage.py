@@ -117,7 +117,7 @@ def test_what_opens_data_is_remembered(
     assert data_were_opened()
 
 
-@stage("several", of_stages=True)
+@stage("several", composite=True)
 def several() -> str | None:
     return where()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from tabularium.flows.operations.told.announcements import telling
+from tabularium.flows.operations.reporting.announcements import telling
 from tabularium.flows.release_chain import STAGES, read_input
 from tabularium.tasks.ingest.ingest import ingest
 from tabularium.tasks.measure import measure
