@@ -19,9 +19,8 @@ from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import InputError, MechanismError
 from tabularium.mechanisms.inference.prior_shrinkage import LEAST
 from tabularium.mechanisms.registry import preload
-from tabularium.tasks.margins.known_levels import below
+from tabularium.tasks.margins.known_levels import below, prior_numbers
 from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
-from tabularium.tasks.postprocess.prior_numbers import prior_numbers
 from tabularium.tasks.publish.formats.base import write_without_rows
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage

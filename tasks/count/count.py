@@ -36,9 +36,17 @@ import numpy as np
 from tabularium.mechanisms.errors import InternalError
 from tabularium.tasks.count.bounding import bounded, unit_numbers
 from tabularium.tasks.count.contributions import accumulate, engine_columns
-from tabularium.tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
+from tabularium.tasks.count.count_files import (
+    CountFile,
+    Counts,
+    CountsHandle,
+    SizesFile,
+    SlabbedCounts,
+    Spill,
+    add_rows,
+    write_counts,
+)
 from tabularium.tasks.count.grouped_counts import ArrayAggregate, add_grouped, grouped_sql
-from tabularium.tasks.count.slabbed_counts import Counts, SlabbedCounts, Spill, add_rows
 from tabularium.tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
 from tabularium.tasks.engines.in_place import IN_PLACE, require_still
 from tabularium.tasks.ingest.open_source import (

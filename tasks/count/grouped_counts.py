@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tabularium.tasks.count.contributions import NOTHING
-from tabularium.tasks.count.slabbed_counts import Counts
+from tabularium.tasks.count.count_files import Counts
 from tabularium.validations.spec.measures.measure import Measure
 
 OUTSIDE = -1

@@ -12,7 +12,7 @@ from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.engines.postgresql import PostgresSource
 from tabularium.tasks.engines.row_digest import rows_digest
 from tabularium.tasks.engines.spark import SparkSource
-from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names
+from tabularium.tasks.ingest.source_columns import needed_columns, raw_names
 from tabularium.tasks.runtime import resources
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted

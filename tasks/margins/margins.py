@@ -25,7 +25,7 @@ from tabularium.mechanisms.inference.margins_of_error.simulated_releases import 
     replicates,
 )
 from tabularium.mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
-from tabularium.tasks.margins.bootstrap import Bootstrap
+from tabularium.tasks.margins.bootstrap import Bootstrap, Known
 from tabularium.tasks.margins.covering import (
     Covered,
     cover_exactly,
@@ -36,7 +36,6 @@ from tabularium.tasks.margins.covering import (
 from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.margins.known_levels import known_levels
 from tabularium.tasks.margins.measure_margins import measure_half
-from tabularium.tasks.margins.sampled_families import Known
 from tabularium.tasks.measure import Parts
 from tabularium.tasks.postprocess.denominators import Nodes, whole_of
 from tabularium.tasks.postprocess.mapped_arrays import ArrayStore

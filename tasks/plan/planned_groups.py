@@ -12,8 +12,7 @@ from __future__ import annotations
 from math import prod
 
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable, SeparateVariances
-from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.together import ReconciledGroup
+from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.universes.universe import key_of
 

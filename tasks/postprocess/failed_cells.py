@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference.joint.shared_marginals import View
-from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.postprocess.together import ReconciledGroup
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.spec.parts.output_options import PostProcessing

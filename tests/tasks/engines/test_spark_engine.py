@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.engines import in_place
-from tabularium.tasks.engines.spark import SparkSource
-from tabularium.tasks.engines.spark_session import SparkRun
+from tabularium.tasks.engines.spark import SparkRun, SparkSource
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.validate import measure_source

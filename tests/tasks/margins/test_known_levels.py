@@ -14,8 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.noise.synthetic import generator
-from tabularium.tasks.margins.known_levels import known_levels
-from tabularium.tasks.postprocess.prior_numbers import prior_numbers
+from tabularium.tasks.margins.known_levels import known_levels, prior_numbers
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.run import without_data

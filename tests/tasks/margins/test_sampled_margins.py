@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tabularium.mechanisms.inference import Hierarchy, laplace_variance
 from tabularium.mechanisms.noise.synthetic import generator
-from tabularium.tasks.margins import bootstrap, margins, sampled_families
+from tabularium.tasks.margins import bootstrap, margins
 from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import WHOLE_SIMULATIONS, PostProcessor
@@ -40,9 +40,8 @@ tables:
 
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sampled_families, bootstrap):
-        monkeypatch.setattr(module, "LARGE", 1000)
-    monkeypatch.setattr(sampled_families, "ENOUGH", 400)
+    monkeypatch.setattr(bootstrap, "LARGE", 1000)
+    monkeypatch.setattr(bootstrap, "ENOUGH", 400)
     monkeypatch.setattr(margins, "LEAST", 4)
     monkeypatch.setattr(margins, "MOST", 4)
 
