@@ -378,13 +378,17 @@ def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]
 
 
 def read_measurements(run: Run, handle: MeasuredHandle) -> Parts:
-    """Read a measurement back and finish every part. Sees no true value.
+    """Return a measurement, read back and every part finished, once in a run. Sees no true value.
 
     Raises
     ------
     PublicationError
         If it was drawn with predictable noise.
     """
+    return run.once(("measurements", handle), lambda: _read_measurements(run, handle))
+
+
+def _read_measurements(run: Run, handle: MeasuredHandle) -> Parts:
     stored = run.store.read(handle.measurements_from, handle.fence, digest=handle.digest)
     parts: Parts = {}
     for meta, arrays in join_slabs(run, handle.digest, [(p.meta, p.arrays) for p in stored.parts.values()]):

@@ -15,7 +15,7 @@ here has seen a true value.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.margins.error_model import margin_base
 from tabularium.tasks.margins.known_levels import as_measured, known_levels
 from tabularium.tasks.margins.margins import Margins, margins_of, of_known
-from tabularium.tasks.measure import Parts
+from tabularium.tasks.measure import Parts, read_measurements
 from tabularium.tasks.postprocess.conflicts import Conflict, conflicts
 from tabularium.tasks.postprocess.failed_cells import failed_cells
 from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
@@ -38,6 +38,9 @@ from tabularium.tasks.postprocess.postprocessing import (
 from tabularium.tasks.postprocess.table_layout import measured_tree
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.spec.load import Loaded
+
+if TYPE_CHECKING:
+    from tabularium.tasks.ledger_stages import MeasuredHandle
 
 _MEASURED = "measured"  # names the folder of estimates that are not made consistent
 _BASE = "margin base"
@@ -157,6 +160,15 @@ class Estimation:
 
     def _arrays(self, step: str) -> ArrayStore | None:
         return ArrayStore(self.run.folder(step.replace(" ", "-"))) if self._in_files else None
+
+
+def estimation_of(run: Run, measured: MeasuredHandle) -> Estimation:
+    """Return what is computed from a measurement in this run; its arrays lie in the workspace."""
+
+    def begin() -> Estimation:
+        return Estimation(run, read_measurements(run, measured), measured.release_id, in_files=True)
+
+    return run.once(("estimation", measured), begin)
 
 
 def estimate(run: Run, parts: Parts, release_id: str, *, version: int = VERSION) -> Estimation:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabularium.mechanisms.errors import PublicationError, RuleFailed
 from tabularium.tasks.postprocess.conflicts import Conflict
+from tabularium.tasks.postprocess.estimation import estimation_of
 from tabularium.tasks.postprocess.failed_cells import promises_of
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
 from tabularium.tasks.runtime.progress import note
@@ -28,7 +29,7 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> None:
     PublicationError
         If the measurements contradict an invariant beyond chance, and the spec does not say to publish.
     """
-    found = run.estimation(measured)
+    found = estimation_of(run, measured)
     found.compare_with_invariants()
     _judge(run, found.conflicts)
     found.make_consistent()
@@ -56,19 +57,19 @@ def _judge(run: Run, found: Mapping[str, Conflict]) -> None:
 @stage(NONNEGATIVITY)
 def make_nonnegative(run: Run, measured: MeasuredHandle) -> None:
     """Project family by family onto what counts can be, keeping sums."""
-    run.estimation(measured).take(NONNEGATIVITY)
+    estimation_of(run, measured).take(NONNEGATIVITY)
 
 
 @stage(ROUNDING)
 def make_whole(run: Run, measured: MeasuredHandle) -> None:
     """Round to whole numbers that still add up along every hierarchy, and agree where that is possible."""
-    run.estimation(measured).take(ROUNDING)
+    estimation_of(run, measured).take(ROUNDING)
 
 
 @stage("margins")
 def find_margins(run: Run, measured: MeasuredHandle) -> None:
     """Find the margins of error of all tables."""
-    run.estimation(measured).find_margins()
+    estimation_of(run, measured).find_margins()
 
 
 @stage("check publication")
@@ -83,7 +84,7 @@ def check(run: Run, measured: MeasuredHandle) -> None:
     RuleFailed
         Naming the table and the rules; nothing has been published then.
     """
-    found = run.estimation(measured)
+    found = estimation_of(run, measured)
     found.check()
     for table, checks in found.failed.items():
         for each in checks:

@@ -31,8 +31,9 @@ from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.last_published import last_release
 from tabularium.tasks.ledger_stages import MeasuredHandle
 from tabularium.tasks.margins.measure_margins import told_of
-from tabularium.tasks.measure import Finished
+from tabularium.tasks.measure import Finished, read_measurements
 from tabularium.tasks.postprocess.denominators import total_over
+from tabularium.tasks.postprocess.estimation import estimation_of
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.certificate import Contents, certificate
 from tabularium.tasks.publish.documents.making import altered_document, without_documents, write_documents
@@ -165,7 +166,7 @@ def _statement(run: Run, folder: Path, *, adopt: bool) -> Signed | None:
 
 def _write_all(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, aside: Path) -> str:
     events, tables = write_files(run, measured, aside)
-    found = run.estimation(measured)
+    found = estimation_of(run, measured)
     conflicts = {name: each.as_json() for name, each in found.conflicts.items()}
     found_tallies = [] if tallied is None else drawn(run, tallied)
     events = [each.event for each in found_tallies] + events
@@ -192,7 +193,11 @@ def write_files(run: Run, measured: MeasuredHandle, aside: Path) -> tuple[list[E
     PublicationError
         If a public file of the spec changed during the run.
     """
-    found, measurements, spec = run.estimation(measured), run.measurements(measured), run.loaded.spec
+    found, measurements, spec = (
+        estimation_of(run, measured),
+        read_measurements(run, measured),
+        run.loaded.spec,
+    )
     tables: dict[str, Any] = {}
     written: dict[str, PublishedTable] = {}
     entries: list[dict[str, Any]] = []

@@ -8,12 +8,12 @@ import os
 import re
 import resource
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tabularium.mechanisms.errors import DataRefused
 from tabularium.tasks.runtime import diagnoses
@@ -27,11 +27,10 @@ from tabularium.validations.spec.load import Loaded, load_spec
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger
     from tabularium.ledger.measurement.store import MeasurementStore
-    from tabularium.tasks.ledger_stages import MeasuredHandle
-    from tabularium.tasks.measure import Parts
-    from tabularium.tasks.postprocess.estimation import Estimation
     from tabularium.tasks.postprocess.postprocessing import PostProcessor
     from tabularium.tasks.postprocess.table_layout import Layout
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,7 @@ class Run:
         self.request, self.workspace = request, workspace
         if loaded is not None:
             self.loaded = loaded
-        self._measurements: dict[MeasuredHandle, Parts] = {}
-        self._estimations: dict[MeasuredHandle, Estimation] = {}
+        self._shared: dict[Hashable, Any] = {}
 
     def __reduce__(self) -> tuple[type[Run], tuple[Request, str]]:
         return Run, (self.request, self.workspace)
@@ -184,22 +182,12 @@ class Run:
         """What operators call this run: when it began (UTC), and a few letters by chance."""
         return Path(self.workspace).name
 
-    def measurements(self, handle: MeasuredHandle) -> Parts:
-        """Return what a handle names, finished by its mechanisms: table -> level -> measurement."""
-        from tabularium.tasks.measure import read_measurements
-
-        if handle not in self._measurements:
-            self._measurements[handle] = read_measurements(self, handle)
-        return self._measurements[handle]
-
-    def estimation(self, handle: MeasuredHandle) -> Estimation:
-        """Return what is computed from what a handle names; its arrays lie in the workspace."""
-        from tabularium.tasks.postprocess.estimation import Estimation
-
-        if handle not in self._estimations:
-            parts = self.measurements(handle)
-            self._estimations[handle] = Estimation(self, parts, handle.release_id, in_files=True)
-        return self._estimations[handle]
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what stages of this run share under a key, made when it is asked for first."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        shared: T = self._shared[key]
+        return shared
 
     def diagnose(self, stage: str, error: DataRefused) -> None:
         """Write down at home why the data were refused."""
