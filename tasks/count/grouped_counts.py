@@ -7,7 +7,7 @@
 One scan serves all arrays. A sum needs of each cell the sum of values times weights and that of weights
 alone: bounds are the same for all records of a cell. A tree or a choice needs how many records, or how much
 weight, each cell has at each value. All of it are whole numbers, added up here in 64 bits, so that the arrays
-are those that counting record by record gives (:func:`tabularium.tasks.count.contributions.add_up`).
+are those that counting record by record gives (:func:`tabularium.tasks.count.contributions.accumulate`).
 """
 
 from __future__ import annotations
