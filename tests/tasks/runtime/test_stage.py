@@ -159,7 +159,7 @@ def test_what_a_library_raises_when_the_process_is_to_stop_is_not_taken_for_refu
         with pytest.raises(SystemExit):
             interrupted()
         with pytest.raises(SystemExit):
-            heard.check()
+            heard.raise_if_requested()
     finally:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, before)
