@@ -95,10 +95,6 @@ def count_tables(
 
     Parameters
     ----------
-    loaded
-        The spec.
-    handle
-        What ingestion named.
     scratch
         Folder inside the secure workspace; the arrays go to ``counts`` below it.
     secret

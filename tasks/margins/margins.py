@@ -128,14 +128,8 @@ def margins_of(
 
     Parameters
     ----------
-    run
-        Its spec.
     release_id
         Seeds what is simulated.
-    parts
-        Table, level -> what was measured.
-    published
-        Finished estimates.
     base
         The numbers that margins are about before anything but linear steps touched them, with their
         variances (:func:`tabularium.tasks.postprocess.estimation.Estimation`).

@@ -1,4 +1,4 @@
-"""Who is told how a run gets on.
+"""Progress of a run: reporters that hear of it, and signals that stop it.
 
 A stage tells the reporter of its context when it starts and ends. On the command line that is a line on
 the terminal, and in a flow run of Prefect's an artifact of it. What is told is the stage's name and time, and
@@ -77,7 +77,7 @@ def reporting_to(listener: Reporter) -> Iterator[None]:
 
 
 def reporter() -> Reporter:
-    """Return who is told in this context."""
+    """Return the reporter of this context."""
     return _reporter.get() or NullReporter()
 
 
@@ -170,13 +170,13 @@ stopping = Stopping()
 def observed(stage: str) -> Iterator[None]:
     """Tell the reporter of the context, if any, about the block."""
     stopping.raise_if_requested()
-    told = reporter()
-    told.started(stage)
+    listener = reporter()
+    listener.started(stage)
     start = time.perf_counter()
     try:
         yield
     except BaseException:
-        told.failed(stage)
+        listener.failed(stage)
         raise
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    told.finished(stage, time.perf_counter() - start, peak)
+    listener.finished(stage, time.perf_counter() - start, peak)
