@@ -152,8 +152,8 @@ def main() -> None:
                 levels, areas = on_tree(layout, counts), layout.cuts["area"]
                 truth = counts.reshape(len(counts), -1)
                 for seed in range(options.runs):
-                    with without_data(loaded) as run:
-                        tables, margins = one_release(run, levels, seed)
+                    run = without_data(loaded)
+                    tables, margins = one_release(run, levels, seed)
                     found = tables["cells"].values[areas]
                     within = np.abs(found - truth) <= np.ceil(margins["cells"].half[areas] - 1e-9)
                     of = np.searchsorted(SIZES, found.reshape(-1), side="right") - 1

@@ -103,26 +103,23 @@ def coverage(loaded: Loaded, truth: Truth, releases: int) -> dict[tuple[str, str
     }
     tallies: dict[tuple[str, str, str], Tally] = {}
     began = time.monotonic()
-    with without_data(loaded) as run:
-        for seed in range(releases):
-            published, margins = one_release(run, truth, seed)
-            values = {name: each.values for name, each in published.items()}
-            half = {name: each.half for name, each in margins.items()}
-            for table in loaded.spec.tables:
-                sizes = np.searchsorted(list(SIZES.values()), known[table.name], side="right") - 1
-                exact = measure_numbers(layouts, table, known, nothing, whole=True)
-                shown = measure_numbers(layouts, table, values, half, whole=True)
-                numbers = {"count": (known[table.name], values[table.name], half[table.name])} | {
-                    f"{table.measures[name].kind} {name}": (exact[name][0], *each)
-                    for name, each in shown.items()
-                }
-                for kind, three in numbers.items():
-                    for size, inside, width in _held(sizes, *three):
-                        tallies.setdefault((table.name, kind, size), Tally()).add(inside, width)
-            if sys.stderr.isatty():
-                print(
-                    f"\r{seed + 1} of {releases}, {time.monotonic() - began:.0f} s", end="", file=sys.stderr
-                )
+    run = without_data(loaded)
+    for seed in range(releases):
+        published, margins = one_release(run, truth, seed)
+        values = {name: each.values for name, each in published.items()}
+        half = {name: each.half for name, each in margins.items()}
+        for table in loaded.spec.tables:
+            sizes = np.searchsorted(list(SIZES.values()), known[table.name], side="right") - 1
+            exact = measure_numbers(layouts, table, known, nothing, whole=True)
+            shown = measure_numbers(layouts, table, values, half, whole=True)
+            numbers = {"count": (known[table.name], values[table.name], half[table.name])} | {
+                f"{table.measures[name].kind} {name}": (exact[name][0], *each) for name, each in shown.items()
+            }
+            for kind, three in numbers.items():
+                for size, inside, width in _held(sizes, *three):
+                    tallies.setdefault((table.name, kind, size), Tally()).add(inside, width)
+        if sys.stderr.isatty():
+            print(f"\r{seed + 1} of {releases}, {time.monotonic() - began:.0f} s", end="", file=sys.stderr)
     return tallies
 
 

@@ -26,7 +26,7 @@ import yaml
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.count.count_files import read_counts
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.validate import measure_source
 from tabularium.validations.spec.load import load_spec
 from tests.ledger.storage.postgres import Server, running
@@ -56,7 +56,7 @@ def seconds(spec: Path, source: dict[str, Any], folder: Path) -> tuple[list[floa
             for level, file in levels.items()
         }
     finally:
-        close_within(scratch)
+        close_all(scratch)
     return list(np.diff(times)), counts
 
 

@@ -49,8 +49,7 @@ from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.measure import shares
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.estimate_files import measured_tree
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.runtime.run import Request, Run
 from tabularium.validations.spec.load import Loaded, load_spec
 from tests.tasks.in_memory import one_release

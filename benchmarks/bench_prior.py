@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.noise.synthetic import generator
+from tabularium.tasks.postprocess.estimation import on_their_trees
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
-from tabularium.tasks.postprocess.stages import on_their_trees
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.spec.load import Loaded, load_spec
@@ -113,10 +113,10 @@ def levels_of(loaded: Loaded, counts: Counts) -> dict[str, dict[str, Counts]]:
 
 def published(loaded: Loaded, counts: Counts, seed: int) -> NDArray[np.float64]:
     """Return one release without margins, (nodes, cells)."""
-    with without_data(loaded) as run:
-        post = PostProcessor.of(loaded)
-        measured, _ = on_their_trees(loaded, post, drawn(run, levels_of(loaded, counts), seed))
-        return post.finish(measured)["cells"].values
+    run = without_data(loaded)
+    post = PostProcessor.of(loaded)
+    measured, _ = on_their_trees(loaded, post, drawn(run, levels_of(loaded, counts), seed))
+    return post.finish(measured)["cells"].values
 
 
 @dataclass
@@ -173,8 +173,8 @@ def _one(
     own: Found, loaded: Loaded, prior: NDArray[np.float64], then: Counts, now: Counts, seed: int, folder: Path
 ) -> None:
     plain = published(loaded, now, seed)
-    with without_data(drawn_towards(loaded, "cells", prior, folder)) as run:
-        tables, margins = one_release(run, levels_of(loaded, now), seed)
+    run = without_data(drawn_towards(loaded, "cells", prior, folder))
+    tables, margins = one_release(run, levels_of(loaded, now), seed)
     made, half, exact = tables["cells"].values, np.ceil(margins["cells"].half - 1e-9), on_tree(loaded, now)
     finest = np.zeros(len(made), bool)
     finest[Layout.of(loaded, loaded.spec.tables[0]).cuts[Layout.of(loaded, loaded.spec.tables[0]).finest]] = (

@@ -183,17 +183,17 @@ def tallies(loaded: Loaded, place: str, size: str, pairs: int) -> dict[str, Tall
     }
     exact = numbers_of(loaded, layouts, truth, nothing)
     found = {name: Tally() for name in exact}
-    with without_data(loaded) as run:
-        for seed in range(MOST_RELEASES):
-            published, margins = one_release(run, counted, seed)
-            values = {name: each.values for name, each in published.items()}
-            shown = numbers_of(loaded, layouts, values, {name: each.half for name, each in margins.items()})
-            for name, tally in found.items():
-                three = exact[name][0], *shown[name]
-                tally.add(*(np.asarray(each, np.float64).reshape(-1) for each in three))
-            wanted = [each for each in found.values() if each.pairs < pairs]
-            if not wanted or (seed >= 19 and all(each.pairs * 20 < pairs for each in wanted)):
-                break
+    run = without_data(loaded)
+    for seed in range(MOST_RELEASES):
+        published, margins = one_release(run, counted, seed)
+        values = {name: each.values for name, each in published.items()}
+        shown = numbers_of(loaded, layouts, values, {name: each.half for name, each in margins.items()})
+        for name, tally in found.items():
+            three = exact[name][0], *shown[name]
+            tally.add(*(np.asarray(each, np.float64).reshape(-1) for each in three))
+        wanted = [each for each in found.values() if each.pairs < pairs]
+        if not wanted or (seed >= 19 and all(each.pairs * 20 < pairs for each in wanted)):
+            break
     return found
 
 

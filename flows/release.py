@@ -15,7 +15,7 @@ from prefect.logging import get_run_logger
 
 from tabularium.flows.operations.periods import of_this_run
 from tabularium.flows.operations.prefect_limits import limit_prefect
-from tabularium.flows.operations.told.announcements import (
+from tabularium.flows.operations.reporting.announcements import (
     announce_low_budget,
     announce_published,
     announce_refused,
@@ -23,13 +23,13 @@ from tabularium.flows.operations.told.announcements import (
     tag_run,
     telling,
 )
-from tabularium.flows.operations.told.artifacts import show_release
-from tabularium.flows.operations.told.run_progress import progress_shown
+from tabularium.flows.operations.reporting.artifacts import show_release
+from tabularium.flows.operations.reporting.run_progress import progress_shown
 from tabularium.flows.operations.waiting import (
     enter,
     last_entry,
     one_line_for_each_failure,
-    state_after,
+    state_for,
     until_the_server_answers,
 )
 from tabularium.flows.release_chain import release_tables
@@ -39,7 +39,7 @@ from tabularium.tasks.arrival import drop_runs
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import stopping
 from tabularium.tasks.runtime.run import Request, hand_back, handed_over, load
-from tabularium.tasks.runtime.stage import leaving, sanitised
+from tabularium.tasks.runtime.stage import public_error, sanitised
 from tabularium.validations.spec.load import Loaded
 
 limit_prefect()
@@ -106,7 +106,7 @@ def release(
             outcome = release_tables(request, loaded)
         drop_runs.finished(Home(Path(request.home)), request.source, "published")
     except Exception as error:  # the text of any other's may quote data
-        failure = leaving(error, "run")
+        failure = public_error(error, "run")
     else:
         until_the_server_answers()
         with telling():
@@ -125,7 +125,7 @@ def _stopped(
 ) -> dict[str, str | None]:
     """Have the run wait, which ends its process, or return the state in which it fails."""
     until_the_server_answers()
-    state = state_after(failure, request, loaded, seen)
+    state = state_for(failure, request, loaded, seen)
     about = ("", "") if loaded is None else (loaded.spec.product, loaded.spec.period)
     line = state.message or ""
     if state.is_paused():

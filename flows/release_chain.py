@@ -2,20 +2,23 @@
 
 ::
 
-    look up in the ledger ─▶ dry run ─▶ read the input ─▶ count ─▶ tally ─▶ reserve budget
-                                            │    │                                │
-                                  published │    └─ measured: the noise is        │
-                                            ▼       drawn, nothing is counted     ▼
-                                    check the folder         └──────────────▶  measure
-                                                                      │
-               rounding ◀── non-negativity ◀── consistency ◀──────────┘
-                  │
-                  ▼
-               margins ─▶ check publication ─▶ publish ─▶ close the charge
-                                                  │
-               to be reviewed: lay out the draft ─┘ ... an officer accepts ... publish the draft
-
-A revision that is made from an earlier release's measurements takes these instead, and reads no input.
+    look up in the ledger ─┬─ published ─────────── its folder is there ─▶ check it, and its input
+                           │                        its folder is lost ──▶ rebuild it
+                           ├─ a draft ───────────── its folder is lost ──▶ rebuild it first
+                           │                        an officer accepts ──▶ publish the draft
+                           └─ new, or unfinished ─▶ dry run
+                                                       │
+          of an earlier release's measurements ┌───────┴────────┐ of an input
+                                               ▼                ▼
+                          take the stored measurements      read the input ─▶ count ─▶ tally ─▶ reserve budget
+                                               │                │ measured: the noise is drawn      │
+                                               │                ▼                                   │
+                                               │             measure  ◀─────────────────────────────┘
+                                               ▼                │
+          consistency ─▶ non-negativity ─▶ rounding ─▶ margins ─▶ check publication   (to rebuild, too)
+                                                                │
+                                                                ▼
+                 to be reviewed: lay out the draft ◀──────── publish ─▶ close the charge
 
 *Read the input* is ingesting it, comparing it with the one that is bound, and validating it. Prefect
 sees one task: as several, the one that failed would reveal whether the data are the same as before.
@@ -34,7 +37,6 @@ from pathlib import Path
 
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.mechanisms.errors import InputError, LedgerError
-from tabularium.tasks.check.check import check
 from tabularium.tasks.count.count import count
 from tabularium.tasks.dry_run import dry_run
 from tabularium.tasks.ingest.ingest import InputHandle, ingest
@@ -45,13 +47,17 @@ from tabularium.tasks.ledger_stages import (
     close,
     find_charge,
     look_up,
-    open_ledger,
     require_own_input,
     reserve,
 )
-from tabularium.tasks.margins.margins import find_margins
 from tabularium.tasks.measure import measure
-from tabularium.tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
+from tabularium.tasks.postprocess.stages import (
+    check,
+    find_margins,
+    make_consistent,
+    make_nonnegative,
+    make_whole,
+)
 from tabularium.tasks.publish.documents import keep_documents
 from tabularium.tasks.publish.draft_folder import (
     DraftLocation,
@@ -68,7 +74,7 @@ from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.remake import take_measurements
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Request, Run, opened
-from tabularium.tasks.runtime.stage import leaving, stage
+from tabularium.tasks.runtime.stage import public_error, stage
 from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tabularium.tasks.validate import validate
 from tabularium.validations.certificate import CERTIFICATE
@@ -116,7 +122,7 @@ def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
             check_account(run)
             return _release(run)
     except Exception as error:
-        failure = leaving(error, "run")
+        failure = public_error(error, "run")
     raise failure
 
 
@@ -135,12 +141,12 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
             if is_lost(run, charge):
                 return None
             if charge.drafted:
-                _see_accepted(run)
+                _require_accepted(run)
             if charge.state != "published":
                 return None
             return _already(run, charge)
     except Exception as error:
-        failure = leaving(error, "run")
+        failure = public_error(error, "run")
     raise failure
 
 
@@ -157,7 +163,7 @@ def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
     try:
         with opened(request, loaded, to_publish=False) as run:
             check_account(run)
-            with open_ledger(run) as ledger, hold(ledger, run.release_id):
+            with hold(run.ledger, run.release_id):
                 charge = look_up(run)
                 today = Path(os.path.realpath(release_folder(run, charge.release_id)))
                 if today != Path(os.path.realpath(place)):
@@ -176,27 +182,30 @@ def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
                 _offer(run, charge)
                 return
     except Exception as error:
-        failure = leaving(error, "run")
+        failure = public_error(error, "run")
     raise failure
 
 
 def _release(run: Run) -> Outcome:
-    with open_ledger(run) as ledger, hold(ledger, run.release_id):
+    with hold(run.ledger, run.release_id):
         charge = look_up(run)
-        if is_lost(run, charge):
-            rebuilt = _rebuild(run, charge)
-            if not charge.drafted:
+        match charge.state, charge.drafted, is_lost(run, charge):
+            case "published", _, False:
+                return _already(run, charge)
+            case "published", _, True:
+                rebuilt = _rebuild(run, charge)
                 _offer(run, charge)
                 return _outcome("already published", charge, rebuilt)
-        elif charge.state == "published":
-            return _already(run, charge)
-        if charge.drafted:
-            return _reviewed(run, charge)
-        with suites_beside():
-            return _publish(run, charge)
+            case _, True, lost:
+                if lost:
+                    _rebuild(run, charge)
+                return _reviewed(run, charge)
+            case _:
+                with suites_beside():
+                    return _publish(run, charge)
 
 
-@stage("read the input", of_stages=True)
+@stage("read the input", composite=True)
 def read_input(run: Run, charge: ChargeHandle) -> InputHandle:
     """Ingest the input, see that it is the charge's own, and judge it by the rules if it is to be counted."""
     source = ingest(run)
@@ -207,35 +216,40 @@ def read_input(run: Run, charge: ChargeHandle) -> InputHandle:
     return source
 
 
+STAGES = (
+    *(look_up, dry_run, read_input, count, tally, reserve, measure),
+    *(make_consistent, make_nonnegative, make_whole, find_margins, check, publish, close),
+)
+"""The stages of a release that is made from its input, in their order."""
+
+
 def _publish(run: Run, charge: ChargeHandle) -> Outcome:
+    """Publish a release, or lay out its draft: what is new, and what an earlier run left unfinished."""
+    spec = run.loaded.spec
     if not charge.drawn:
         dry_run(run)
-    measured, tallied, theirs = _measured(run, charge)
-    consistent, base = make_consistent(run, measured)
-    nonnegative = make_nonnegative(run, consistent)
-    whole = make_whole(run, nonnegative)
-    margins = find_margins(run, measured, consistent, base, whole)
-    checked = check(run, whole, margins)
-    published = publish(run, measured, tallied or theirs, whole, margins, checked)
-    if run.loaded.spec.publication.review is not None:
+    if spec.measurements_of is None:
+        measured, tallied = _measure(run, charge)
+        to_close = tallied
+    else:
+        measured, tallied = take_measurements(run)
+        to_close = None
+    _estimate(run, measured)
+    published = publish(run, measured, tallied)
+    if spec.publication.review is not None:
         keep_documents(run, charge.release_id, published.folder)
-        register_draft(run, measured, tallied, published.certificate)
+        register_draft(run, measured, to_close, published.certificate)
         return _reviewed(run, charge)
-    if tallied is not None:
-        close(run, tallied, published.certificate)
+    if to_close is not None:
+        close(run, to_close, published.certificate)
     keep_documents(run, charge.release_id, published.folder)
     close(run, measured, published.certificate, published.statement, published.signed_by)
     _offer(run, charge)
     return _outcome("published", charge, published)
 
 
-def _measured(
-    run: Run, charge: ChargeHandle
-) -> tuple[MeasuredHandle, MeasuredHandle | None, MeasuredHandle | None]:
-    """Return the measurement, and the tallies: the release's own, or those of the one it is made from."""
-    if run.loaded.spec.measurements_of is not None:
-        measured, theirs = take_measurements(run)
-        return measured, None, theirs
+def _measure(run: Run, charge: ChargeHandle) -> tuple[MeasuredHandle, MeasuredHandle | None]:
+    """Return the measurement of the input, and its tallies."""
     if not charge.drawn:
         afford_tallies(run, charge)
     source = read_input(run, charge)
@@ -243,7 +257,16 @@ def _measured(
     tallied = tally(run, charge, source, counts)
     if not charge.drawn:
         reserve(run, charge, source)
-    return measure(run, charge, counts), tallied, None
+    return measure(run, charge, counts), tallied
+
+
+def _estimate(run: Run, measured: MeasuredHandle) -> None:
+    """Take the measurements through all stages to what is published."""
+    make_consistent(run, measured)
+    make_nonnegative(run, measured)
+    make_whole(run, measured)
+    find_margins(run, measured)
+    check(run, measured)
 
 
 def _outcome(status: str, charge: ChargeHandle, found: PublishedHandle) -> Outcome:
@@ -252,29 +275,25 @@ def _outcome(status: str, charge: ChargeHandle, found: PublishedHandle) -> Outco
 
 def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
     """Publish the draft if an officer has accepted it, else raise ``AwaitingReview``."""
-    _see_accepted(run)
+    _require_accepted(run)
     certificate = publish_draft(run)
     folder = DraftLocation.of(run.installation, charge.release_id).release
-    with open_ledger(run) as ledger:
-        entry = ledger.charge(charge.release_id)
+    entry = run.ledger.charge(charge.release_id)
     found = PublishedHandle(folder, certificate, None if entry is None else entry.statement)
     return _outcome("published", charge, found)
 
 
-def _see_accepted(run: Run) -> None:
+def _require_accepted(run: Run) -> None:
     """Raise ``AwaitingReview`` if no officer has accepted the draft."""
-    with open_ledger(run) as ledger:
-        require_accepted(run.installation, ledger, run.release_id)
+    require_accepted(run.installation, run.ledger, run.release_id)
 
 
 def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
     """Make the lost folder of a release or of its draft anew from what is stored; no input is needed."""
-    own = run.loaded.spec.measurements_of is None
-    measured = measure(run, charge, None) if own else take_measurements(run)[0]
-    consistent, base = make_consistent(run, measured)
-    whole = make_whole(run, make_nonnegative(run, consistent))
-    margins = find_margins(run, measured, consistent, base, whole)
-    rebuilt = rebuild(run, measured, whole, margins, check(run, whole, margins))
+    remade = run.loaded.spec.measurements_of is not None
+    measured = take_measurements(run)[0] if remade else measure(run, charge, None)
+    _estimate(run, measured)
+    rebuilt = rebuild(run, measured)
     what = "draft" if charge.drafted else "published folder"
     note(f"the {what} was gone; it was made anew, every byte as it was")
     return rebuilt
@@ -282,9 +301,8 @@ def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
 
 def _offer(run: Run, charge: ChargeHandle) -> None:
     """Say beside a published release which one of its period is current; refuse one that was withdrawn."""
-    with open_ledger(run) as ledger:
-        renew_index(ledger, release_folder(run, charge.release_id).parent)
-        withdrawn = ledger.withdrawal(charge.release_id)
+    renew_index(run.ledger, release_folder(run, charge.release_id).parent)
+    withdrawn = run.ledger.withdrawal(charge.release_id)
     if withdrawn is not None:
         raise LedgerError(
             f"this release was withdrawn on {withdrawn.at[:10]}: {withdrawn.reason}",
@@ -304,8 +322,7 @@ def _already(run: Run, charge: ChargeHandle) -> Outcome:
     if spec.publication.review is None and spec.measurements_of is None:
         read_input(run, charge)
     folder = release_folder(run, charge.release_id)
-    with open_ledger(run) as ledger:
-        entry = ledger.charge(charge.release_id)
+    entry = run.ledger.charge(charge.release_id)
     digest = check_release(folder, charge.release_id)
     statement = None if entry is None else entry.statement
     check_statement(folder, statement)

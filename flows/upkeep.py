@@ -17,7 +17,7 @@ from prefect.states import Completed, Failed
 from tabularium.flows.operations.events import emit
 from tabularium.flows.operations.names_in_prefect import of_inbox, of_product
 from tabularium.flows.operations.prefect_limits import limit_prefect
-from tabularium.flows.operations.told.overdue import overdue
+from tabularium.flows.operations.reporting.overdue import overdue
 from tabularium.flows.operations.waiting import one_line_for_each_failure
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export

@@ -154,9 +154,10 @@ def drop_lies_in(inbox: Path) -> Path:
 def _ask_again(spec: Path, home: Home) -> Path:
     """Ask for the release by hand: it is there, and costs nothing."""
     from tabularium.flows.cli.run_command import run_release
+    from tabularium.tasks.runtime.run import Request
 
     out.print(f"\n[bold]$ tabularium run {_shown(spec)} --home {_shown(home.path)}[/bold]", soft_wrap=True)
-    outcome = run_release(spec, None, None, home.path, TerminalReporter(quiet=True))
+    outcome = run_release(Request.of(spec, home=home.path), TerminalReporter(quiet=True))
     if outcome["status"] != "already published":
         raise InputError(
             "the release is not published", where=str(spec), hint="remove the folder, begin anew"

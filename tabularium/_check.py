@@ -139,8 +139,8 @@ def _refused(path: Path, period: str | None) -> Problem | None:
     from tabularium.validations.spec.problems import Problem
 
     try:
-        with without_data(load_spec(path, period=period)) as run:
-            dry_run_spec(run)
+        run = without_data(load_spec(path, period=period))
+        dry_run_spec(run)
     except InternalError:
         raise
     except TabulariumError as error:

@@ -38,8 +38,7 @@ def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
     --------
     >>> init("people.parquet")                                  # doctest: +SKIP
     """
-    from tabularium.tasks.begin.first_spec import first_spec, product_of
-    from tabularium.tasks.begin.outline import outline_of
+    from tabularium.tasks.begin.first_spec import first_spec, outline_of, product_of
 
     file = Path(data)
     target = Path(f"{product_of(file)}.yaml" if out is None else out)

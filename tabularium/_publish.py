@@ -12,7 +12,7 @@ from pathlib import Path
 from tabularium._release import Release
 from tabularium._release import open as open_release
 from tabularium._spec import Spec
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 
 
 def publish(
@@ -86,7 +86,7 @@ def _named(source: str | os.PathLike[str] | object | None) -> Iterator[str | Non
 
 
 @dataclass
-class _Notes(Quiet):
+class _Notes(NullReporter):
     """Hands on what whoever runs it should know."""
 
     tell: Callable[[str], None] = lambda _: None

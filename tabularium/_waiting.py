@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pandas import DataFrame
@@ -15,7 +14,7 @@ from pandas import DataFrame
 from tabularium.mechanisms.errors import TabulariumError
 
 if TYPE_CHECKING:
-    from tabularium.flows.operations.told.overdue import Overdue
+    from tabularium.flows.operations.reporting.overdue import Overdue
     from tabularium.flows.operations.waiting import WaitingRun
     from tabularium.ledger import Charge, Ledger
     from tabularium.tasks.runtime.home import Home
@@ -183,17 +182,19 @@ def _at_work(ledger: Ledger, charge: Charge) -> bool:
 
 def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
     from tabularium.flows.operations.waiting import approving
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.tasks.runtime.run import Request, load
 
     account, amount = "", None
-    asked = run.period or None, run.revises, run.measurements_of
+    request = Request(
+        *(run.spec, None, run.period or None, str(home.path), run.revises),
+        measurements_of=run.measurements_of,
+    )
     with suppress(TabulariumError, OSError):
-        period, revises, measurements_of = asked
-        loaded = load_spec(Path(run.spec), period=period, revises=revises, measurements_of=measurements_of)
+        loaded = load(request)
         account, amount = loaded.spec.dataset, loaded.spec.privacy.budget
         if loaded.digest != run.spec_digest:  # the file was changed since: this run waits for what it was
             amount = None
-    command = approving(run.spec, *asked, str(home.path))
+    command = approving(request)
     if amount is None:
         command = (
             f"tabularium ledger approve {run.spec_digest} --account {account or 'ACCOUNT'}"
@@ -244,7 +245,7 @@ def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:
 
     if configured_url() is None and written_address(home) is None:
         return [], [], [f"No Prefect API is known here: {_SEEN_BY_PREFECT}."]
-    from tabularium.flows.operations.told.overdue import overdue
+    from tabularium.flows.operations.reporting.overdue import overdue
     from tabularium.flows.operations.waiting import waiting_runs
 
     try:

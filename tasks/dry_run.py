@@ -19,11 +19,8 @@ from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.errors import InputError, MechanismError
 from tabularium.mechanisms.inference.prior_shrinkage import LEAST
 from tabularium.mechanisms.registry import preload
-from tabularium.tasks.margins.known_levels import below
+from tabularium.tasks.margins.known_levels import below, prior_numbers
 from tabularium.tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
-from tabularium.tasks.postprocess.postprocessing import PostProcessor
-from tabularium.tasks.postprocess.prior_numbers import prior_numbers
-from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.formats.base import write_without_rows
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
@@ -45,7 +42,6 @@ def dry_run(run: Run) -> None:
     MechanismError
         If a mechanism or the post-processing of the spec would fail for reasons that are public.
     """
-    from tabularium.tasks.ledger_stages import open_ledger
     from tabularium.tasks.publish.certificate import software_versions
     from tabularium.tasks.publish.draft_folder import check_draft_folder
     from tabularium.tasks.publish.release_folder import check_writable
@@ -53,8 +49,7 @@ def dry_run(run: Run) -> None:
 
     check_writable(run)
     check_draft_folder(run)
-    with open_ledger(run) as ledger:
-        signing_key(run.installation, ledger)
+    signing_key(run.installation, run.ledger)
     software_versions()
     dry_run_spec(run)
 
@@ -71,7 +66,7 @@ def dry_run_spec(run: Run) -> None:
     """
     dry_run_mechanisms(run)
     dry_run_tallies(run)
-    PostProcessor.of(run.loaded).dry_run()
+    run.post.dry_run()
     dry_run_priors(run)
     with TemporaryDirectory() as folder:
         write_without_rows(run.loaded, Path(folder))
@@ -115,7 +110,7 @@ def _nobody(shape: tuple[int, ...]) -> NDArray[np.int64]:
 
 def _drawn_at_once(run: Run, table: Table, level: str) -> tuple[int, ...]:
     """Return the shape of what is drawn of a level at once: the first slab, which no other one exceeds."""
-    shape = Layout.of(run.loaded, table).measured_shape(level)
+    shape = run.layouts[table.name].measured_shape(level)
     return shape if fits(prod(shape)) else (next(slabs(shape))[1], *shape[1:])
 
 
@@ -132,7 +127,7 @@ def dry_run_priors(run: Run) -> None:
     """Read what tables are to be drawn towards, and find its cells among theirs."""
     for table in run.loaded.spec.tables:
         if table.prior == ABOVE:
-            layout = Layout.of(run.loaded, table)
+            layout = run.layouts[table.name]
             possible = layout.possible(layout.finest)
             there = np.ones(layout.shape(layout.finest), bool) if possible is None else possible
             cells = int(there[below(layout, layout.finest)].sum())
@@ -144,7 +139,7 @@ def dry_run_priors(run: Run) -> None:
                     hint="remove prior",
                 )
         if table.name in run.loaded.priors:
-            layout, prior = Layout.of(run.loaded, table), run.loaded.priors[table.name]
+            layout, prior = run.layouts[table.name], run.loaded.priors[table.name]
             found, possible = prior_numbers(prior, layout, layout.finest), layout.measured_at(layout.finest)
             known = ~np.isnan(found.reshape(-1)) & (True if possible is None else possible.reshape(-1))
             if known.sum() < LEAST:

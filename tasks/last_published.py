@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.tasks.ledger_stages import open_ledger
 from tabularium.tasks.publish.release_folder import check_release
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.run import Run
@@ -106,8 +105,7 @@ def _last_certificate(run: Run) -> Certificate | None:
     period, would hold without saying what the certificate says that it says.
     """
     spec = run.loaded.spec
-    with open_ledger(run) as ledger:
-        before = ledger.published_before(spec.dataset, spec.product, spec.period)
+    before = run.ledger.published_before(spec.dataset, spec.product, spec.period)
     product = run.loaded.folder / spec.publication.folder / spec.product
     # The charges of one release, its tallies' too, name one certificate; one of them names its folder.
     own = [charge for charge in before if charge.publication_digest == before[0].publication_digest]

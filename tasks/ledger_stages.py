@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tabularium.ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
-from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.refusals import retired_account
 from tabularium.mechanisms.errors import LedgerError
 from tabularium.tasks.input_binding import (
@@ -24,13 +23,12 @@ from tabularium.tasks.input_binding import (
     require_one_period,
 )
 from tabularium.tasks.publish.priors import certificates, require_published
-from tabularium.tasks.published_heads import expect_heads
+from tabularium.tasks.published_heads import require_heads
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.redaction import bare_errors
-from tabularium.validations.spec.exact_facts import exact_facts
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.problems import choose
@@ -59,42 +57,30 @@ class ChargeHandle:
 class MeasuredHandle:
     """The durable measurement of a release: which attempt, and the digest that the ledger holds.
 
-    ``measured_as`` is the release under whose id it is stored, where that is an earlier one.
+    ``measurements_from`` is the release in whose folder of the store it lies: this one, or an earlier one.
     """
 
     release_id: str
     fence: int
     digest: str
-    measured_as: str = ""
-
-    @property
-    def stored_under(self) -> str:
-        """The release whose folder of the store holds it."""
-        return self.measured_as or self.release_id
+    measurements_from: str
 
 
-def open_ledger(run: Run, *, against_store: bool = False, tell: bool = False) -> Ledger:
-    """Open the ledger of the run's home.
+def ledger_against_store(run: Run, *, tell: bool = False) -> Ledger:
+    """Return the ledger, compared with the heads that measurements and the publication folder name.
+
+    One that lacks such a head is an old copy and read-only, whatever became of its witness. Costs a glance at
+    every file of the store, and at a small file for each release.
 
     Parameters
     ----------
-    against_store
-        Whether to read the heads that the stored measurements and the publication folder name: a ledger that
-        lacks one is an old copy and opens read-only, whatever became of its witness. Costs a glance at every
-        file of the store, and at a small file for each release.
     tell
         Whether to say which heads in the publication folder were passed over.
     """
-    heads = open_store(run).heads() if against_store else ()
-    ledger = Ledger.connect(run.installation.ledger_url, known_heads=heads)
-    run.installation.remember_ledger()
-    if against_store:
-        try:
-            _require_its_secret(run, ledger)
-            expect_heads(run, ledger, tell=tell)
-        except BaseException:
-            ledger.close()
-            raise
+    ledger = run.ledger
+    ledger.expect(run.store.heads())
+    _require_its_secret(run, ledger)
+    require_heads(run, ledger, tell=tell)
     return ledger
 
 
@@ -103,11 +89,6 @@ def _require_its_secret(run: Run, ledger: Ledger) -> None:
     home = run.installation
     if not home.has_secret and any(ledger.charge_count(account.name) for account in ledger.accounts()):
         home.require_secret()
-
-
-def open_store(run: Run) -> MeasurementStore:
-    """Open the measurement store of the run's home."""
-    return MeasurementStore(run.installation.measurements)
 
 
 def check_account(run: Run) -> None:
@@ -121,30 +102,30 @@ def check_account(run: Run) -> None:
         measurement names.
     """
     spec, home = run.loaded.spec, run.installation
-    with open_ledger(run, against_store=True, tell=True) as ledger:
-        ledger.require_writable()
-        account = _account(ledger, spec, home)
-        for amount in (spec.privacy.budget, spec.tally_amount):
-            if amount % account.terms.quantum:
-                raise LedgerError(
-                    f"{amount} is no multiple of the account's quantum {account.terms.quantum}",
-                    where=f"account {spec.dataset}",
-                    hint="choose a budget that is, or open an account with another --quantum",
-                )
-        for name, theirs, ours in (
-            ("unit", account.terms.unit, spec.privacy.protects),
-            ("relation", account.terms.relation, spec.privacy.relation),
-            ("definition", account.terms.definition, spec.privacy.definition),
-            ("population", account.population, spec.privacy.unit.population or account.population),
-        ):
-            if theirs != ours:
-                raise LedgerError(
-                    f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
-                    where=f"account {spec.dataset}",
-                    hint="change privacy in the spec, or charge another account (dataset), which an officer "
-                    f"opens: {_opening(ledger, spec, 'NAME', account.population)}{home.option}",
-                )
-        _precheck(run, ledger)
+    ledger = ledger_against_store(run, tell=True)
+    ledger.require_writable()
+    account = _account(ledger, spec, home)
+    for amount in (spec.privacy.budget, spec.tally_amount):
+        if amount % account.terms.quantum:
+            raise LedgerError(
+                f"{amount} is no multiple of the account's quantum {account.terms.quantum}",
+                where=f"account {spec.dataset}",
+                hint="choose a budget that is, or open an account with another --quantum",
+            )
+    for name, theirs, ours in (
+        ("unit", account.terms.unit, spec.privacy.protects),
+        ("relation", account.terms.relation, spec.privacy.relation),
+        ("definition", account.terms.definition, spec.privacy.definition),
+        ("population", account.population, spec.privacy.unit.population or account.population),
+    ):
+        if theirs != ours:
+            raise LedgerError(
+                f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
+                where=f"account {spec.dataset}",
+                hint="change privacy in the spec, or charge another account (dataset), which an officer "
+                f"opens: {_opening(ledger, spec, 'NAME', account.population)}{home.option}",
+            )
+    _precheck(run, ledger)
 
 
 @bare_errors
@@ -188,19 +169,19 @@ def find_charge(run: Run) -> ChargeHandle:
         published, or withdrawn.
     """
     loaded, name = run.loaded, run.release_id
-    with open_ledger(run) as ledger:
-        charge = ledger.charge(name)
-        if charge is None:
-            _revises_something(ledger, loaded)
-            _say_that_it_is_another(ledger, loaded.spec)
-            require_published(loaded, ledger)
-            _precheck(run, ledger)
-            _affordable(ledger, loaded.spec)
-            _reviewable(ledger, loaded.spec, run.installation)
-            return ChargeHandle(name, "new", False, loaded.digest)
-        if charge.state == "reserved":
-            ledger.precheck_priors(certificates(loaded), charge)
-        drafted = charge.state == "measured" and ledger.draft(name) is not None
+    ledger = run.ledger
+    charge = ledger.charge(name)
+    if charge is None:
+        _revises_something(ledger, loaded)
+        _say_that_it_is_another(ledger, loaded.spec)
+        require_published(loaded, ledger)
+        _precheck(run, ledger)
+        _affordable(ledger, loaded.spec)
+        _reviewable(ledger, loaded.spec, run.installation)
+        return ChargeHandle(name, "new", False, loaded.digest)
+    if charge.state == "reserved":
+        ledger.precheck_priors(certificates(loaded), charge)
+    drafted = charge.state == "measured" and ledger.draft(name) is not None
     if charge.state in {"voided", "abandoned", "withheld"}:
         raise LedgerError(
             f"this release was {charge.state}",
@@ -209,8 +190,7 @@ def find_charge(run: Run) -> ChargeHandle:
         )
     drawn = _drawn(run, charge)
     if charge.state == "drawing" and not drawn:
-        with open_ledger(run) as ledger:
-            ledger.precheck_drawing(name)
+        run.ledger.precheck_drawing(name)
     return ChargeHandle(name, charge.state, drawn, loaded.digest, drafted)
 
 
@@ -237,9 +217,8 @@ def require_own_input(run: Run, charge: ChargeHandle, source: InputHandle) -> No
     if charge.drawn and not bound:
         note("which input this release was made from is no longer known: its binding is not in the home")
     if not charge.drawn:
-        with open_ledger(run) as ledger:
-            require_one_account(home, ledger, source.main, run.loaded.spec.dataset)
-            require_one_period(home, ledger, _claim(run, charge.release_id), source.main)
+        require_one_account(home, run.ledger, source.main, run.loaded.spec.dataset)
+        require_one_period(home, run.ledger, _claim(run, charge.release_id), source.main)
 
 
 def _claim(run: Run, release_id: str) -> Claim:
@@ -296,35 +275,35 @@ def _affordable(ledger: Ledger, spec: ReleaseSpec) -> None:
 
 
 def _precheck(run: Run, ledger: Ledger) -> None:
-    loaded, spec = run.loaded, run.loaded.spec
+    spec = run.loaded.spec
     if spec.measurements_of is None:
-        ledger.precheck(spec.dataset, amount=spec.privacy.budget, **_charged_for(loaded))
+        ledger.precheck(spec.dataset, amount=spec.privacy.budget, **_charged_for(run))
     else:
         ledger.precheck_remake(
             spec.dataset,
             release_id=run.release_id,
             measurements_of=spec.measurements_of,
-            **revision_of(loaded),
+            **revision_of(run),
         )
 
 
-def revision_of(loaded: Loaded) -> dict[str, Any]:
+def revision_of(run: Run) -> dict[str, Any]:
     """Return what a charge is for, whether or not it costs anything, as the ledger is asked before it."""
-    spec = loaded.spec
+    spec = run.loaded.spec
     return {
         "product": spec.product,
         "period": spec.period,
-        "spec_digest": loaded.digest,
+        "spec_digest": run.loaded.digest,
         "revises": spec.revises,
-        "exact": bool(exact_facts(spec)),
+        "exact": run.has_exact_facts,
     }
 
 
-def _charged_for(loaded: Loaded) -> dict[str, Any]:
+def _charged_for(run: Run) -> dict[str, Any]:
     """Return what a charge is for, as the ledger is asked before it and at it."""
-    spec = loaded.spec
+    spec = run.loaded.spec
     return {
-        **revision_of(loaded),
+        **revision_of(run),
         "unit": spec.privacy.protects,
         "relation": spec.privacy.relation,
         "definition": spec.privacy.definition,
@@ -336,13 +315,13 @@ def _drawn(run: Run, charge: Charge) -> bool:
     """Whether a complete measurement of this release lies in the store, recorded or not."""
     if charge.state in {"measured", "published"}:
         return True
-    return charge.state == "drawing" and open_store(run).complete(charge.release_id, charge.fence) is not None
+    return charge.state == "drawing" and run.store.complete(charge.release_id, charge.fence) is not None
 
 
 @stage("reserve budget")
 def reserve(run: Run, charge: ChargeHandle, source: InputHandle) -> str:
     """Reserve the budget of the release and bind it to its input, once however often it is asked."""
-    with open_ledger(run, against_store=True) as ledger:
+    with ledger_against_store(run) as ledger:
         reserve_for(run, ledger, source, charge.release_id, run.loaded.spec.main_amount)
     return charge.release_id
 
@@ -364,7 +343,7 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
             amount=amount,
             review=spec.publication.review is not None,
             priors=certificates(run.loaded),
-            **_charged_for(run.loaded),
+            **_charged_for(run),
         )
 
 
@@ -377,7 +356,7 @@ def close(
     signed_by: str | None = None,
 ) -> None:
     """Write ``published`` with the digests of certificate and statement; the same again changes nothing."""
-    with open_ledger(run) as ledger:
+    with run.ledger as ledger:
         ledger.published(
             *(measured.release_id, measured.fence),
             digest=certificate,

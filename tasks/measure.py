@@ -12,8 +12,6 @@ them all. Later stages read only those files.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +19,6 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +47,7 @@ from tabularium.validations.spec.large_tables import slabs
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
 from tabularium.validations.spec.parts.rules import Tally
-from tabularium.validations.spec.parts.table_parts import PER_REGION, Histogram, Table
+from tabularium.validations.spec.parts.table_parts import Histogram, Table
 
 if TYPE_CHECKING:
     from tabularium.ledger import Charge
@@ -149,6 +146,10 @@ class Finished:
         return self.release.transcript + (() if self.error is None else (self.error.event,))
 
 
+Parts = dict[str, dict[str, Finished]]
+"""Table or histogram -> level -> what was measured."""
+
+
 @stage("measure")
 def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> MeasuredHandle:
     """Draw the noise of every table and level once, or find that it has been drawn.
@@ -161,7 +162,7 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
     InputError
         If noise must be drawn and there are no counts, or not those that were counted.
     """
-    with ledger_stages.open_ledger(run) as ledger:
+    with run.ledger as ledger:
         known = ledger.charge(charge.release_id)
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
@@ -170,19 +171,19 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
         by_part = {job.part: job for job in jobs or ()}
         stored = measuring.measure_once(
             ledger,
-            ledger_stages.open_store(run),
+            run.store,
             charge.release_id,
             None if jobs is None else _drawings(run, jobs),
             prepare=lambda part: by_part[part].counts,
             priors=priors.certificates(run.loaded),
-            announce=lambda: heads.leave_head(
+            announce=lambda: heads.write_head_marker(
                 run, charge.release_id, heads.stamped_head(run, ledger, charge.release_id)
             ),
-            asked_to_stop=lambda: stopping.asked() is not None,
+            asked_to_stop=lambda: stopping.requested() is not None,
         )
     for slabbed in {} if counts is None else counts.slabbed.values():
         slabbed.discard()
-    return ledger_stages.MeasuredHandle(charge.release_id, stored.fence, stored.digest)
+    return ledger_stages.MeasuredHandle(charge.release_id, stored.fence, stored.digest, charge.release_id)
 
 
 def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
@@ -345,7 +346,7 @@ def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
                 yield Job(table.name, level, loss, Fraction(0), mechanism, read, rows)
             continue
         true = read_counts(counts.tables[table.name][level], secret)
-        possible = Layout.of(run.loaded, table).possible(level)
+        possible = run.layouts[table.name].possible(level)
         if possible is not None:  # public: what nobody can be in is no part of what is measured
             true = true[possible]
         error_loss = loss * (table.margin_share or 0)
@@ -376,26 +377,25 @@ def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]
         yield histogram, spec.losses[histogram.name, ""], mechanism
 
 
-def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished]:
-    """Read the measurement back and finish every part, by (table, level). Sees no true value.
+def read_measurements(run: Run, handle: MeasuredHandle) -> Parts:
+    """Return a measurement, read back and every part finished, once in a run. Sees no true value.
 
     Raises
     ------
     PublicationError
         If it was drawn with predictable noise.
     """
-    stored = ledger_stages.open_store(run).read(handle.stored_under, handle.fence, digest=handle.digest)
-    found = join_slabs(run, handle.digest, [(part.meta, part.arrays) for part in stored.parts.values()])
-    layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
-    parts = {}
-    for place, (meta, arrays) in enumerate(found):
+    return run.once(("measurements", handle), lambda: _read_measurements(run, handle))
+
+
+def _read_measurements(run: Run, handle: MeasuredHandle) -> Parts:
+    stored = run.store.read(handle.measurements_from, handle.fence, digest=handle.digest)
+    parts: Parts = {}
+    for meta, arrays in join_slabs(run, handle.digest, [(p.meta, p.arrays) for p in stored.parts.values()]):
         name, level = meta["table"], meta["level"]
-
-        def kept(measured: Measured, place: int = place) -> Release:
-            return finish(run, measured, handle.digest, place)
-
-        parts[name, level] = finish_part(meta, arrays, kept).in_shape(layouts.get(name), level)
-    if any(part.measured.insecure for part in parts.values()):
+        part = finish_part(meta, arrays).in_shape(run.layouts.get(name), level)
+        parts.setdefault(name, {})[level] = part
+    if any(part.measured.insecure for levels in parts.values() for part in levels.values()):
         raise PublicationError(
             "this measurement was drawn from a seeded stream and protects nobody",
             where=f"release {handle.release_id}",
@@ -404,16 +404,7 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
     return parts
 
 
-def finish_at_once(measured: Measured) -> Release:
-    """Return what a mechanism makes of its measurements."""
-    return restore(measured).finish(measured)
-
-
-def finish_part(
-    part: dict[str, Any],
-    arrays: dict[str, NDArray[Any]],
-    finishing: Callable[[Measured], Release] = finish_at_once,
-) -> Finished:
+def finish_part(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
     """Finish one part of a stored measurement: what was noted of it, and its arrays."""
     own = {key: arrays[name] for key, name in part["arrays"].items()}
     measured = Measured.from_document(part["measured"], own)
@@ -422,44 +413,4 @@ def finish_part(
     if noted is not None:
         totals = tuple(int(total) for total in arrays[noted["array"]])
         error = MeasuredError(totals, Event.from_dict(noted["event"]))
-    return Finished(measured, finishing(measured), error)
-
-
-# What was made of many regions, kept in the workspace: three stages want it, and it may take minutes.
-#
-# It is post-processing of what was drawn, computed from the measurements whose digest the ledger holds, and
-# lies beside what other stages make of them. Files bear the name of that digest: others are not found.
-
-
-def finish(run: Run, measured: Measured, digest: str, place: int) -> Release:
-    """Return what a mechanism makes of its measurements; of regions, as it was made before if it was.
-
-    Parameters
-    ----------
-    digest, place
-        Of all measurements of the release, and which of them this is.
-    """
-    if measured.mechanism != PER_REGION:
-        return restore(measured).finish(measured)
-    path = run.folder("regions") / f"{digest}-{place}.npz"
-    if not path.exists():
-        _write(path, restore(measured).finish(measured))
-    with np.load(path) as kept:
-        variances = kept["variances"]
-        return measured.release(
-            kept["values"],
-            variances if variances.ndim else None if np.isnan(variances) else float(variances),
-            **json.loads(str(kept["diagnostics"])),
-        )
-
-
-def _write(path: Path, release: Release) -> None:
-    """Write a release aside, then rename it: a file is whole or not there."""
-    aside = path.with_name(f"{path.stem}.{os.getpid()}.npz")
-    np.savez(
-        aside,
-        values=release.values,
-        variances=np.asarray(np.nan if release.variances is None else release.variances),
-        diagnostics=np.array(json.dumps(release.diagnostics)),
-    )
-    aside.replace(path)
+    return Finished(measured, restore(measured).finish(measured), error)

@@ -86,7 +86,7 @@ def stamped_head(run: Run, ledger: Ledger, release_id: str) -> StampedHead:
     return StampedHead(named.head, named.chain, _mac(named, _key(run)))
 
 
-def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
+def write_head_marker(run: Run, release_id: str, stamped: StampedHead) -> None:
     """Put a head into the publication folder, durably, in the place of an earlier one of this release.
 
     Raises
@@ -113,7 +113,7 @@ def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
         durable_files.sync_folder(folder)
 
 
-def expect_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
+def require_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
     """Make the ledger read-only if it lacks an entry that the publication folder names.
 
     Parameters
@@ -150,7 +150,7 @@ def require_new(run: Run, ledger: Ledger, name: str) -> None:
     Raises
     ------
     LedgerError
-        As ``expect_heads``; or if the home has bound an input to it, and the ledger does not know of it.
+        As ``require_heads``; or if the home has bound an input to it, and the ledger does not know of it.
     """
     chain = ledger.chain()
     own = (found for found in _heads(_product(run).parent, _key(run)) if found is not None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tabularium.ledger import Charge
 from tabularium.mechanisms.errors import InputError, LedgerError
-from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger, open_store, revision_of
+from tabularium.tasks.ledger_stages import MeasuredHandle, ledger_against_store, revision_of
 from tabularium.tasks.publish.certificate.sections import public_digests
 from tabularium.tasks.publish.documents import kept_documents
 from tabularium.tasks.publish.verify_certificate import differences
@@ -39,12 +39,12 @@ def take_measurements(run: Run) -> tuple[MeasuredHandle, MeasuredHandle | None]:
         If the ledger refuses it, or the kept certificate or the measurements are missing or altered.
     """
     loaded, name = run.loaded, run.release_id
-    wanted = {"release_id": name, "measurements_of": run.measured_as, **revision_of(loaded)}
-    with open_ledger(run, against_store=True) as ledger:
+    wanted = {"release_id": name, "measurements_of": run.measurements_from, **revision_of(run)}
+    with ledger_against_store(run) as ledger:
         source = ledger.precheck_remake(loaded.spec.dataset, **wanted)
         if ledger.charge(name) is None:
             _require_same_plan(run, source)
-            open_store(run).read(source.release_id, source.fence, digest=source.measurement_digest)
+            run.store.read(source.release_id, source.fence, digest=source.measurement_digest)
         review = loaded.spec.publication.review is not None
         made = ledger.remake(loaded.spec.dataset, **wanted, review=review)
         return _handle(made), _tallies(run, ledger, source)

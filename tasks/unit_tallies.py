@@ -40,10 +40,10 @@ from tabularium.tasks.count.count_files import CountsHandle
 from tabularium.tasks.ingest.ingest import InputHandle
 from tabularium.tasks.input_binding import is_bound, require_bound
 from tabularium.tasks.last_published import last_number
-from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
+from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, ledger_against_store, reserve_for
 from tabularium.tasks.measure import drawing_tallies
 from tabularium.tasks.publish.certificate.certificate_parts import Outcome
-from tabularium.tasks.published_heads import leave_head, require_new, stamped_head
+from tabularium.tasks.published_heads import require_new, stamped_head, write_head_marker
 from tabularium.tasks.runtime.progress import note, stopping
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
@@ -83,10 +83,10 @@ def afford_tallies(run: Run, charge: ChargeHandle) -> None:
     """
     if not run.loaded.spec.tally_share:
         return
-    with open_ledger(run) as ledger:
-        _, first = next(_names(run))
-        if ledger.charge(first) is None:
-            _afford(run, ledger, charge, to_draw=True)
+    ledger = run.ledger
+    _, first = next(_names(run))
+    if ledger.charge(first) is None:
+        _afford(run, ledger, charge, to_draw=True)
 
 
 def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
@@ -100,7 +100,8 @@ def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
     """
     if not run.loaded.spec.tally_share:
         return
-    with _told_at_home(), open_ledger(run) as ledger:
+    ledger = run.ledger
+    with _told_at_home():
         name = _attempt(run, source)
         require_new(run, ledger, name)
         known = ledger.charge(name)
@@ -112,7 +113,7 @@ def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
             )
         drawing = known is not None and known.state != "reserved"
         require_bound(run.installation, name, source.digest, drawing=drawing)
-        if known is not None and known.state == "drawing" and not open_store(run).complete(name, known.fence):
+        if known is not None and known.state == "drawing" and not run.store.complete(name, known.fence):
             ledger.precheck_drawing(name)
         _afford(run, ledger, charge, to_draw=known is None)
 
@@ -159,7 +160,7 @@ def tally(
     if not run.loaded.spec.tally_share:
         return None
     with _told_at_home(), ExitStack() as held:
-        ledger = held.enter_context(open_ledger(run, against_store=True))
+        ledger = held.enter_context(ledger_against_store(run))
         if counts is None:
             name, draw = _drawn_for(run, ledger, source), None
         else:
@@ -170,13 +171,13 @@ def tally(
             reserve_for(run, ledger, source, name, run.loaded.spec.tally_amount)
         stored = measure_once(
             ledger,
-            open_store(run),
+            run.store,
             name,
             draw,
-            announce=lambda: leave_head(run, name, stamped_head(run, ledger, name)),
-            asked_to_stop=lambda: stopping.asked() is not None,
+            announce=lambda: write_head_marker(run, name, stamped_head(run, ledger, name)),
+            asked_to_stop=lambda: stopping.requested() is not None,
         )
-    handle = MeasuredHandle(name, stored.fence, stored.digest)
+    handle = MeasuredHandle(name, stored.fence, stored.digest, name)
     if counts is not None:
         _judge(run, drawn(run, handle))
     return handle
@@ -190,7 +191,7 @@ def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
     PublicationError
         If they were drawn with predictable noise.
     """
-    stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
+    stored = run.store.read(handle.release_id, handle.fence, digest=handle.digest)
     parts = [stored.parts[each.purpose] for each in run.loaded.spec.tallies]
     if any(part.meta["insecure"] for part in parts):
         raise PublicationError(
@@ -289,4 +290,4 @@ def _names(run: Run) -> Iterator[tuple[int, str]]:
     """Yield number and name of one attempt after the other."""
     key = run.installation.subkey("tally charge")
     for number in numbers_from(1):
-        yield number, hmac.digest(key, f"{run.measured_as} {number}".encode(), "sha256").hex()[:32]
+        yield number, hmac.digest(key, f"{run.measurements_from} {number}".encode(), "sha256").hex()[:32]

@@ -40,10 +40,6 @@ def validate_microdata(
 
     Parameters
     ----------
-    loaded
-        The spec.
-    handle
-        What ingestion named.
     scratch
         Folder inside the secure workspace, for the metrics and the results (mode 0600).
     last_total

@@ -40,14 +40,13 @@ def run(
     the release is a flow run there; otherwise it runs in this process, with no server.
     """
     with one_line_errors():
+        from tabularium.tasks.runtime.run import Request
+
         reporter = TerminalReporter(quiet=as_json)
-        outcome = run_release(
-            *(spec, source, period, home, reporter),
-            prefect=prefect,
-            revises=revises,
-            same_input=same_input,
-            measurements_of=measurements_of,
+        asked = Request.of(
+            *(spec, source, period, home, revises), same_input=same_input, measurements_of=measurements_of
         )
+        outcome = run_release(asked, reporter, prefect=prefect)
         if as_json:
             print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
         elif outcome["status"] == "already published":
@@ -80,19 +79,8 @@ def _show(folder: Path, home: Path | None) -> None:
         out.print(left, soft_wrap=True, markup=False, highlight=False)
 
 
-def run_release(
-    spec: Path,
-    source: str | None,
-    period: str | None,
-    home: Path | None,
-    reporter: TerminalReporter,
-    *,
-    prefect: bool = False,
-    revises: str | None = None,
-    same_input: bool = False,
-    measurements_of: str | None = None,
-) -> dict[str, Any]:
-    """Publish what ``spec`` asks for, with its stages reported to ``reporter``.
+def run_release(request: Request, reporter: TerminalReporter, *, prefect: bool = False) -> dict[str, Any]:
+    """Publish what is requested, with its stages reported to ``reporter``.
 
     Parameters
     ----------
@@ -105,15 +93,11 @@ def run_release(
         ``status``, ``release_id``, ``folder``, ``certificate`` and ``engine``: ``process``, ``prefect`` with
         the URL of its API, or ``none`` if the release was published already.
     """
-    from tabularium.tasks.runtime.run import Request, load
-
-    request = Request.of(
-        *(spec, source, period, home, revises), same_input=same_input, measurements_of=measurements_of
-    )
-    loaded = load(request)
     from tabularium.tasks.arrival.drop_runs import recorded
     from tabularium.tasks.runtime.home import Home
+    from tabularium.tasks.runtime.run import load
 
+    loaded = load(request)
     try:
         with recorded(Home(Path(request.home)), request.source):
             return _run(request, loaded, reporter, prefect=prefect)
@@ -143,7 +127,7 @@ def _run(request: Request, loaded: Loaded, reporter: TerminalReporter, *, prefec
 
 def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
     from tabularium.flows.operations.prefect_api import api_for_runs
-    from tabularium.tasks.runtime.diagnoses import told_here
+    from tabularium.tasks.runtime.diagnoses import for_local_terminal
     from tabularium.tasks.runtime.home import Home
     from tabularium.tasks.runtime.run import handing_over
 
@@ -152,15 +136,7 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
         from tabularium.flows.release import release
 
         try:
-            release(
-                request.spec,
-                request.source,
-                request.period,
-                request.home,
-                request.revises,
-                same_input=request.same_input,
-                measurements_of=request.measurements_of,
-            )
+            release(**asdict(request))
         except RunRefused as error:
             refusal = error
         else:
@@ -170,7 +146,7 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
                 )
             return {**returned[0], "engine": f"prefect {url}"}
     # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.
-    raise told_here(home, refusal)
+    raise for_local_terminal(home, refusal)
 
 
 def register(app: typer.Typer) -> None:

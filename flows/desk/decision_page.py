@@ -161,10 +161,14 @@ def address_of(asked: Asked) -> str:
 
 def _command(desk: Desk, asked: Asked, decision: tabularium.Decision) -> str:
     from tabularium.flows.operations.waiting import approving
+    from tabularium.tasks.runtime.run import Request
 
     named = _named(asked)
-    asked_for = decision.period, named.get("revises"), named.get("measurements_of")
-    return approving(named["spec"], *asked_for, str(desk.home))
+    request = Request(
+        *(named["spec"], None, decision.period, str(desk.home), named.get("revises")),
+        measurements_of=named.get("measurements_of"),
+    )
+    return approving(request)
 
 
 def _tables(decision: tabularium.Decision) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from tabularium.flows.operations.listeners import LOOPBACK, server_command
 from tabularium.flows.operations.names_in_prefect import HEARTBEAT_SECONDS, WORK_POOL
 from tabularium.flows.operations.server_address import answers, credentials, past_proxies, server_folder
-from tabularium.flows.operations.supervisor import Part
+from tabularium.flows.operations.supervisor import ManagedProcess
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 
@@ -67,7 +67,7 @@ class Installation:
         """URL of the UI, as a browser on this machine uses it."""
         return self.url.removesuffix("/api")
 
-    def server(self, listener: socket.socket) -> Part:
+    def server(self, listener: socket.socket) -> ManagedProcess:
         """Return Prefect's server, which inherits ``listener``: clients wait there while it starts again."""
         secrets = {"PREFECT_SERVER_API_AUTH_STRING": credentials(self.home)}
         if self.database is not None:
@@ -76,9 +76,9 @@ class Installation:
         place = server_folder(self.home)
         for folder in (place / "ui").glob("**/"):  # copied from a read-only package; a new one replaces it
             folder.chmod(0o700)
-        return Part("server", server_command(listener), environment, place, (listener.fileno(),))
+        return ManagedProcess("server", server_command(listener), environment, place, (listener.fileno(),))
 
-    def worker(self) -> Part:
+    def worker(self) -> ManagedProcess:
         """Return the worker: each run is a process that it starts."""
         # By its name a worker that starts again is the same one to the server.
         name = platform.node() or WORK_POOL
@@ -86,12 +86,14 @@ class Installation:
             "worker", ["tabularium.flows.operations.worker", "--name", name, "--limit", str(self.runs)]
         )
 
-    def watcher(self) -> Part:
+    def watcher(self) -> ManagedProcess:
         """Return the watcher of inboxes."""
         return self._part("watcher", ["tabularium.flows.cli.app", "watch", "--home", str(self.home.path)])
 
-    def _part(self, name: str, words: list[str]) -> Part:
-        return Part(name, [sys.executable, "-P", "-m", *words], self.environment(), server_folder(self.home))
+    def _part(self, name: str, words: list[str]) -> ManagedProcess:
+        return ManagedProcess(
+            name, [sys.executable, "-P", "-m", *words], self.environment(), server_folder(self.home)
+        )
 
     def environment(self) -> dict[str, str]:
         """Return the environment of every process: this one's, with the settings of the installation."""
@@ -149,7 +151,7 @@ def database_url(given: str | None) -> str | None:
     return "postgresql+asyncpg" + given[given.index("://") :]
 
 
-def wait_until_ready(installation: Installation, server: Part) -> None:
+def wait_until_ready(installation: Installation, server: ManagedProcess) -> None:
     """Wait until the server answers and its database is there.
 
     Raises

@@ -49,7 +49,7 @@ _LATELY = timedelta(hours=12)
 _EVERY_SECONDS = 15.0
 
 
-def keep_looking(home: Home, stop: threading.Event, say: Callable[[str], None]) -> None:
+def watch_stale_runs(home: Home, stop: threading.Event, say: Callable[[str], None]) -> None:
     """Look again and again until ``stop`` is set; while the server does not answer, that is said once."""
     import httpx
     from prefect.client.orchestration import get_client

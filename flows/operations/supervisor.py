@@ -29,7 +29,7 @@ _libc = ctypes.CDLL(None)
 
 
 @dataclass
-class Part:
+class ManagedProcess:
     """A process that is kept running.
 
     Attributes
@@ -121,22 +121,22 @@ class Part:
 
 
 @dataclass
-class Keeper:
+class Supervisor:
     """Keeps processes running until it is told to stop.
 
     Attributes
     ----------
     say
         Where what happens to them is told, a line at a time.
-    farewell
+    on_stop
         What is done at the end when only the first process is left, on which the others hang.
     """
 
     say: Callable[[str], None]
-    farewell: Callable[[], None] = lambda: None
-    parts: list[Part] = field(default_factory=list)
+    on_stop: Callable[[], None] = lambda: None
+    parts: list[ManagedProcess] = field(default_factory=list)
 
-    def start(self, part: Part) -> None:
+    def start(self, part: ManagedProcess) -> None:
         """Start a process, and keep it running from now on."""
         self.parts.append(part)
         part.start()
@@ -145,9 +145,9 @@ class Keeper:
         """Start again what has died, and bury what it left behind."""
         for part in self.parts:
             part.look_after(self.say)
-        self._bury()
+        self._reap_orphans()
 
-    def _bury(self) -> None:
+    def _reap_orphans(self) -> None:
         """Bury orphans that have ended, without a look at those that live: this is done all day and night."""
         kept = self._kept()
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -162,7 +162,7 @@ class Keeper:
         self._stop_orphans()
         for first in self.parts[:1]:
             if first.ended() is None:
-                self.farewell()
+                self.on_stop()
             _stop(first)
 
     def _stop_orphans(self) -> None:
@@ -187,10 +187,10 @@ class Keeper:
 
 
 @contextlib.contextmanager
-def keeping(say: Callable[[str], None]) -> Iterator[Keeper]:
+def keeping(say: Callable[[str], None]) -> Iterator[Supervisor]:
     """Yield a keeper whose processes end with the block, however it ends."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    keeper = Keeper(say)
+    keeper = Supervisor(say)
     try:
         yield keeper
     finally:
@@ -204,7 +204,7 @@ def keeping(say: Callable[[str], None]) -> Iterator[Keeper]:
             signal.signal(number, before)
 
 
-def _stop(part: Part) -> None:
+def _stop(part: ManagedProcess) -> None:
     if part.process is None:
         return
     process = part.process

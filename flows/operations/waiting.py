@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any, Never
 
 from tabularium.flows.operations.names_in_prefect import FLOW
 from tabularium.flows.operations.prefect_api import PAGE, configured_url, connected, runs_of
+from tabularium.flows.operations.reporting.announcements import announce_suspended, telling
 from tabularium.flows.operations.server_address import written_address
-from tabularium.flows.operations.told.announcements import announce_suspended, telling
 from tabularium.ledger import Ledger
 from tabularium.ledger.records import EMPTY, Head
 from tabularium.ledger.refusals import AwaitingReview, LockTimeout, NotApproved, StorageFailed
@@ -102,7 +102,7 @@ def last_entry(home: Home) -> Head:
     return EMPTY
 
 
-def state_after(
+def state_for(
     error: TabulariumError, request: Request | None, loaded: Loaded | None, seen: Head
 ) -> State[Any]:
     """Return the state of the flow run of this process after what stopped it: one that waits, or Failed.
@@ -195,7 +195,7 @@ def _suspended(
         f"tabularium desk --key FILE --home {shlex.quote(request.home)}"  # who reads it has another default
     )
     return Suspended(
-        message=f"{told_to_officers(error, request)}; or open the desk: {desk}",
+        message=f"{approval_message(error, request)}; or open the desk: {desk}",
         pause_expiration_time=first + patience(),
         pause_key=f"{mark}{seen.seq}:{seen.hash} {first.isoformat()} {uuid.uuid4().hex}",
     )
@@ -216,7 +216,7 @@ def _trying_again(error: TabulariumError, pauses: Pauses, history: list[State[An
     return AwaitingRetry(message=error.line(), scheduled_time=now("UTC") + timedelta(seconds=pause))
 
 
-def told_to_officers(error: TabulariumError, request: Request) -> str:
+def approval_message(error: TabulariumError, request: Request) -> str:
     """Return the line of a run that waits for an officer, with the command that lets it go on."""
     return for_officers(error, request).line()
 
@@ -225,20 +225,17 @@ def for_officers(error: TabulariumError, request: Request) -> TabulariumError:
     """Return what wants an approval with the whole command that gives it; any other error as it is."""
     if "ledger approve" not in error.hint:
         return error
-    command = approving(request.spec, request.period, request.revises, request.measurements_of, request.home)
-    return type(error)(error.what, where=error.where, hint=f"let an officer run: {command}")
+    return type(error)(error.what, where=error.where, hint=f"let an officer run: {approving(request)}")
 
 
-def approving(
-    spec: str, period: str | None, revises: str | None, measurements_of: str | None, home: str
-) -> str:
-    """Return the command that approves a spec for what a run was asked for."""
-    words = ["tabularium", "ledger", "approve", spec]
+def approving(request: Request) -> str:
+    """Return the command that approves the spec of a request."""
+    words = ["tabularium", "ledger", "approve", request.spec]
     for option, value in (
-        ("--period", period),
-        ("--revises", revises),
-        ("--measurements-of", measurements_of),
-        ("--home", home),
+        ("--period", request.period),
+        ("--revises", request.revises),
+        ("--measurements-of", request.measurements_of),
+        ("--home", request.home),
     ):
         words += [option, value] if value is not None else []
     return f"{shlex.join(words)} --key FILE"

@@ -171,6 +171,6 @@ def watch_until_stopped(home: Home) -> None:
     with connected(home):
         context = contextvars.copy_context()
         threading.Thread(
-            target=context.run, args=(run_keeper.keep_looking, home, stop, say), daemon=True
+            target=context.run, args=(run_keeper.watch_stale_runs, home, stop, say), daemon=True
         ).start()
         keep_watching(home, stop)

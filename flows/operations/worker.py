@@ -45,7 +45,7 @@ def give_back(client: SyncPrefectClient, worker: str) -> int:
     return len(taken)
 
 
-def keep_looking(worker: str) -> None:
+def watch_stale_runs(worker: str) -> None:
     """Mark runs of the worker of this name whose process has ended, as long as this process lives."""
     from prefect.client.orchestration import get_client
 
@@ -137,7 +137,7 @@ def main() -> None:
             give_back(client, given.name)
     except Exception as error:  # the watcher finds them, only later
         sys.stderr.write(f"runs that were taken and not started: not looked for ({type(error).__name__})\n")
-    threading.Thread(target=keep_looking, args=(given.name,), daemon=True).start()
+    threading.Thread(target=watch_stale_runs, args=(given.name,), daemon=True).start()
     let_processes_end()
     about = ["--name", given.name, "--limit", str(given.limit)]
     sys.argv = ["prefect", "worker", "start", "--pool", WORK_POOL, "--type", WORK_POOL_TYPE, *about]

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from tabularium.mechanisms.errors import InputError, InternalError, TabulariumError
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporter, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporter, reporting_to
 from tabularium.tasks.runtime.stage import sanitised
 from tabularium.tasks.runtime.tracebacks import Unexpected
 from tabularium.validations.spec.problems import Problem, SpecProblems
@@ -113,7 +113,7 @@ def _ended(code: int, errors: str) -> InternalError:
 
 
 @dataclass
-class _JsonLines(Quiet):
+class _JsonLines(NullReporter):
     """A reporter that writes stages and progress as lines of JSON."""
 
     to: TextIO = sys.stdout

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tabularium.flows.rehearsing.cells_like import Cells
 from tabularium.mechanisms.noise.synthetic import generator
-from tabularium.tasks.ingest.needed_columns import needed_columns
+from tabularium.tasks.ingest.source_columns import needed_columns
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.derivation.derived_columns import source_column
 from tabularium.validations.derivation.derived_parts import DatePart

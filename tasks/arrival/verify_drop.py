@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from tabularium.ledger import Ledger
 from tabularium.ledger.durable_files import write_all
 from tabularium.mechanisms.errors import (
     DataRefused,
@@ -277,9 +276,8 @@ def _see_that_it_is_the_first(run: Run, claims: Claims, drop: Drop) -> None:
     Only a revision may have one, which an officer approves.
     """
     spec = run.loaded.spec
-    with Ledger.connect(run.installation.ledger_url) as books:
-        charged = books.is_charged(spec.dataset, spec.product, spec.period)
-        ours = books.charge(run.release_id) is not None
+    charged = run.ledger.is_charged(spec.dataset, spec.product, spec.period)
+    ours = run.ledger.charge(run.release_id) is not None
     if charged and not ours and drop.release_id != run.release_id:
         raise LedgerError(
             "period already published, or charged for: by another spec, or without this drop",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabularium.tasks.count.slabbed_counts import Counts
+from tabularium.tasks.count.count_files import Counts
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.domains.number_text import number_of, of_group
@@ -54,7 +54,7 @@ def engine_columns(
     return found
 
 
-def add_up(
+def accumulate(
     array: Counts,
     cells: Counts,
     measure: Measure,

@@ -35,10 +35,18 @@ import numpy as np
 
 from tabularium.mechanisms.errors import InternalError
 from tabularium.tasks.count.bounding import bounded, unit_numbers
-from tabularium.tasks.count.contributions import add_up, engine_columns
-from tabularium.tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
-from tabularium.tasks.count.grouped_counts import Counted, add_grouped, grouped_sql
-from tabularium.tasks.count.slabbed_counts import Counts, SlabbedCounts, Spill, add_rows
+from tabularium.tasks.count.contributions import accumulate, engine_columns
+from tabularium.tasks.count.count_files import (
+    CountFile,
+    Counts,
+    CountsHandle,
+    SizesFile,
+    SlabbedCounts,
+    Spill,
+    add_rows,
+    write_counts,
+)
+from tabularium.tasks.count.grouped_counts import ArrayAggregate, add_grouped, grouped_sql
 from tabularium.tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
 from tabularium.tasks.engines.in_place import IN_PLACE, require_still
 from tabularium.tasks.ingest.open_source import (
@@ -87,10 +95,6 @@ def count_tables(
 
     Parameters
     ----------
-    loaded
-        The spec.
-    handle
-        What ingestion named.
     scratch
         Folder inside the secure workspace; the arrays go to ``counts`` below it.
     secret
@@ -118,11 +122,11 @@ def count_tables(
             tables[large.name], checked = _levels_of(loaded, large, slabbed[large.name], folder, secret)
     for group in _passes(loaded):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, bounding), strict=True):
-            tables[table.name] = {}
+            tables[table.name], layout = {}, Layout.of(loaded, table)
             for level, array in counted_levels(loaded, table, counts):
                 path = folder / f"{table.name}.{level or 'cells'}.npy"
                 digest = redacted(partial(write_counts, path, array, secret), failure)
-                possible = Layout.of(loaded, table).possible(level)
+                possible = layout.possible(level)
                 tables[table.name][level] = CountFile(str(path), array.shape, digest)
                 (checked if table.measured is None else summed)[table.name, level] = CountedTable(
                     int(array.sum()),
@@ -240,12 +244,12 @@ def _count_group(
                 else:
                     weight = added[1] if added[1:] else None
                     groups = groups_of(at, axis, table.measured.by)
-                    add_up(counts[table.name], at, table.measured, added[0], weight, groups)
+                    accumulate(counts[table.name], at, table.measured, added[0], weight, groups)
 
     def count_in_place(source: OpenSource) -> None:
         cells, names = _cells(loaded, source, key)
         arrays = [
-            Counted(
+            ArrayAggregate(
                 names[table.name],
                 table.measured,
                 partial(at_finest, axis=axis),

@@ -1,18 +1,207 @@
-"""True counts in the secure workspace: files of mode 0600 that are known by their keyed digest."""
+"""True counts in the secure workspace: files of mode 0600 that are known by their keyed digest.
+
+Of a table that is too large to be held, records come in any order and slabs are counted one after the other.
+So the cell number of every record is put aside with those of its slab, as its place in the slab, 4 bytes; a
+slab is counted when it is asked for. These files are encrypted (AES-256-GCM) under a key that this process
+alone has and that ends with the run. After a crash nobody can read which cells they name, though their sizes
+tell how many records a slab has; levels that are held at once lie beside them as they are. Records are
+counted again then. That files are removed in the end is tidiness: nothing is called erased because of it.
+"""
 
 from __future__ import annotations
 
 import hmac
+import math
 import os
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.count.slabbed_counts import Counts, SlabbedCounts
+from tabularium.tasks.runtime import resources
 from tabularium.validations.redaction import note_data_opened, redacted
+from tabularium.validations.spec.large_tables import slabs
+
+Counts = NDArray[np.int64]
+
+_WAITING = 1 << 24
+"""Cell numbers that wait in memory before they are written, 4 bytes each."""
+_LENGTH = 8
+
+
+@dataclass(frozen=True)
+class SlabbedCounts:
+    """The counts of one table at its finest measured level, by name.
+
+    Attributes
+    ----------
+    folder
+        Of the encrypted files, one for each slab, in the secure workspace.
+    shape
+        Nodes of the level first, then the sizes of the other dimensions.
+    key
+        The handle that names their key in this process, which knows as well how many pieces each file has:
+        that depends on the data, and is told nowhere.
+    """
+
+    folder: str
+    shape: tuple[int, ...]
+    key: str
+
+    def slab(self, number: int) -> Counts:
+        """Count one slab: (its nodes, sizes of the other dimensions).
+
+        Raises
+        ------
+        InputError
+            If its file is missing or altered, or another process counted.
+        """
+        first, last = list(slabs(self.shape))[number]
+        shape = (last - first, *self.shape[1:])
+        counts = np.zeros(math.prod(shape), np.int64)
+        for places in self._pieces(number):
+            np.add.at(counts, places, 1)
+        return counts.reshape(shape)
+
+    def at(self, place: NDArray[np.int64], first: int, last: int) -> Counts:
+        """Count some nodes of a level: (last - first, sizes of the other dimensions).
+
+        Parameters
+        ----------
+        place
+            (nodes,) the node of the level that each node of the finest level lies in.
+        """
+        found = np.zeros((last - first, *self.shape[1:]), np.int64)
+        for number, (low, high) in enumerate(slabs(self.shape)):
+            inside = (place[low:high] >= first) & (place[low:high] < last)
+            if inside.any():
+                add_rows(found, place[low:high][inside] - first, self.slab(number)[inside])
+        return found
+
+    def see_key(self) -> None:
+        """See that this process has the key.
+
+        Raises
+        ------
+        InputError
+            If another process counted.
+        """
+        self._held()
+
+    def discard(self) -> None:
+        """Remove the files: they have been counted for the last time."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _held(self) -> _Key:
+        found: _Key = resources.get(self.key, "the counts are gone, since another process counted", "counts")
+        return found
+
+    def _pieces(self, number: int) -> Iterator[NDArray[np.uint32]]:
+        held = self._held()
+        failure = InputError("the counts are missing or altered", where="secure workspace", hint="run again")
+        try:
+            with (Path(self.folder) / str(number)).open("rb") as file:
+                for piece in range(held.pieces[number]):
+                    text = file.read(int.from_bytes(file.read(_LENGTH), "big"))
+                    yield np.frombuffer(held.opened(number, piece, text), np.uint32)
+                return
+        except FileNotFoundError:
+            if not held.pieces[number]:
+                return
+        except (OSError, InvalidTag, ValueError):
+            pass
+        raise failure
+
+
+def add_rows(sums: Counts, place: NDArray[np.int64], counts: Counts) -> None:
+    """Add every row of ``counts`` to the row of ``sums`` at its place."""
+    if (np.diff(place) < 0).any():
+        order = np.argsort(place, kind="stable")
+        place, counts = place[order], counts[order]
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    sums[place[starts]] += np.add.reduceat(counts, starts, axis=0)
+
+
+class _Key:
+    """A key that is made here and leaves this process nowhere."""
+
+    def __init__(self, slabs: int) -> None:
+        self._cipher: AESGCM | None = AESGCM(AESGCM.generate_key(256))
+        self.pieces = [0] * slabs
+
+    def close(self) -> None:
+        self._cipher = None
+
+    def sealed(self, slab: int, piece: int, content: bytes) -> bytes:
+        assert self._cipher is not None  # noqa: S101 - closed at the end of the run
+        return self._cipher.encrypt(_nonce(slab, piece), content, None)
+
+    def opened(self, slab: int, piece: int, text: bytes) -> bytes:
+        assert self._cipher is not None  # noqa: S101
+        return self._cipher.decrypt(_nonce(slab, piece), text, None)
+
+
+def _nonce(slab: int, piece: int) -> bytes:
+    """Return a number that is used once: every piece of every slab has its own, and each key one table."""
+    return slab.to_bytes(6, "big") + piece.to_bytes(6, "big")
+
+
+class Spill:
+    """Puts cell numbers aside by slab, encrypted.
+
+    Parameters
+    ----------
+    folder
+        In the secure workspace; what lies there is removed.
+    shape
+        Nodes of the finest level first, then the sizes of the other dimensions.
+    """
+
+    def __init__(self, folder: Path, shape: tuple[int, ...]) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
+        bounds = list(slabs(shape))
+        self._folder, self._shape, self._key = folder, shape, _Key(len(bounds))
+        self._cells = (bounds[0][1] - bounds[0][0]) * math.prod(shape[1:])
+        self._waiting: list[list[NDArray[np.uint32]]] = [[] for _ in bounds]
+        self._held = 0
+
+    def add(self, cells: Counts) -> None:
+        """Put cell numbers of records aside."""
+        slab, place = np.divmod(cells, self._cells)
+        order = np.argsort(slab.astype(np.uint16), kind="stable")
+        ends = np.cumsum(np.bincount(slab, minlength=len(self._waiting)))
+        sorted_places = place.astype(np.uint32)[order]
+        for number in np.flatnonzero(np.diff(ends, prepend=0)):
+            first = ends[number - 1] if number else 0
+            self._waiting[number].append(sorted_places[first : ends[number]])
+        self._held += len(cells)
+        if self._held >= _WAITING:
+            self._write()
+
+    def close(self) -> SlabbedCounts:
+        """Write what is waiting; return the name of all of it."""
+        self._write()
+        handle = resources.register(self._folder, self._key)
+        return SlabbedCounts(str(self._folder), self._shape, handle)
+
+    def _write(self) -> None:
+        for number, waiting in enumerate(self._waiting):
+            if waiting:
+                text = self._key.sealed(number, self._key.pieces[number], np.concatenate(waiting).tobytes())
+                with (self._folder / str(number)).open("ab") as file:
+                    file.write(len(text).to_bytes(_LENGTH, "big") + text)
+                self._key.pieces[number] += 1
+                waiting.clear()
+        self._held = 0
+
 
 _COUNTS = b"tabularium/counts/1\0"
 _PART = 1 << 21

@@ -7,7 +7,7 @@
 One scan serves all arrays. A sum needs of each cell the sum of values times weights and that of weights
 alone: bounds are the same for all records of a cell. A tree or a choice needs how many records, or how much
 weight, each cell has at each value. All of it are whole numbers, added up here in 64 bits, so that the arrays
-are those that counting record by record gives (:func:`tabularium.tasks.count.contributions.add_up`).
+are those that counting record by record gives (:func:`tabularium.tasks.count.contributions.accumulate`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tabularium.tasks.count.contributions import NOTHING
-from tabularium.tasks.count.slabbed_counts import Counts
+from tabularium.tasks.count.count_files import Counts
 from tabularium.validations.spec.measures.measure import Measure
 
 OUTSIDE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class ArrayAggregate:
     """One array of those that are counted together.
 
     Attributes
@@ -90,7 +90,7 @@ class Counted:
         measure.add(self.array, at, powers, low, width)
 
 
-def grouped_sql(cells: str, arrays: Sequence[Counted]) -> tuple[str, pa.Schema]:
+def grouped_sql(cells: str, arrays: Sequence[ArrayAggregate]) -> tuple[str, pa.Schema]:
     """Return the statement that counts arrays over the query of all cells, and the types of what it gives."""
     sets = list(dict.fromkeys(array.keys for array in arrays))
     keys = list(dict.fromkeys(key for each in sets for key in each))
@@ -102,7 +102,7 @@ def grouped_sql(cells: str, arrays: Sequence[Counted]) -> tuple[str, pa.Schema]:
     return sql, pa.schema([(name, pa.int64()) for name in (*keys, "number", *sums)])
 
 
-def add_grouped(batches: Iterator[pa.RecordBatch], arrays: Sequence[Counted]) -> None:
+def add_grouped(batches: Iterator[pa.RecordBatch], arrays: Sequence[ArrayAggregate]) -> None:
     """Add what the statement gave to the arrays; a row is of the set whose columns are not null in it."""
     keys = {key for array in arrays for key in array.keys}
     for batch in batches:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.count.slabbed_counts import Counts
+from tabularium.tasks.count.count_files import Counts
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.levels import cut, depth_of, leaf_positions, positions
 from tabularium.validations.spec.load import Loaded

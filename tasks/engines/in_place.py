@@ -12,8 +12,8 @@ from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.engines.postgresql import PostgresSource
 from tabularium.tasks.engines.row_digest import rows_digest
 from tabularium.tasks.engines.spark import SparkSource
-from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names
-from tabularium.tasks.runtime.kept_open import keep, kept
+from tabularium.tasks.ingest.source_columns import needed_columns, raw_names
+from tabularium.tasks.runtime import resources
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded
@@ -35,14 +35,14 @@ def begin(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[str, str]:
 
     Returns
     -------
-    The word under which it is kept, and the keyed digest
+    The handle of the open source, and the keyed digest
     """
     source = _opened(loaded, scratch)
-    word = keep(scratch, source)
-    return word, _digest(source, loaded, secret)
+    handle = resources.register(scratch, source)
+    return handle, _digest(source, loaded, secret)
 
 
-def held(word: str) -> Source:
+def held(handle: str) -> Source:
     """Return the source that a handle names, which is as it was when its digest was taken.
 
     Raises
@@ -50,12 +50,12 @@ def held(word: str) -> Source:
     InputError
         If it is not, or lives no more.
     """
-    source = kept(word)
+    source = resources.get(handle)
     source.check_unchanged()
     return source
 
 
-def require_still(word: str, loaded: Loaded, secret: bytes, digest: str) -> None:
+def require_still(handle: str, loaded: Loaded, secret: bytes, digest: str) -> None:
     """See, after counting, that the records are those of the digest, where the engine does not promise it.
 
     Raises
@@ -63,7 +63,7 @@ def require_still(word: str, loaded: Loaded, secret: bytes, digest: str) -> None
     InputError
         If they are not.
     """
-    source = held(word)
+    source = held(handle)
     if not source.still and _digest(source, loaded, secret) != digest:
         raise InputError(
             "gave other records when it was read again",

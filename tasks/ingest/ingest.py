@@ -35,7 +35,6 @@ from tabularium.tasks.ingest.fetch_objects import fetch_objects
 from tabularium.tasks.ingest.find_files import Found, find_files
 from tabularium.tasks.ingest.handed_tables import needed_of, table_of
 from tabularium.tasks.ingest.look_ups import read_columns
-from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names, read_as
 from tabularium.tasks.ingest.open_source import (
     BATCH_ROWS,
     CSV,
@@ -49,8 +48,15 @@ from tabularium.tasks.ingest.open_source import (
     zones_read,
 )
 from tabularium.tasks.ingest.snapshot import snapshot_digest, take_snapshot, take_values, write_rows
-from tabularium.tasks.ingest.source_columns import check_header, check_rows, check_schemas
-from tabularium.tasks.ingest.time_columns import check_zones
+from tabularium.tasks.ingest.source_columns import (
+    check_header,
+    check_rows,
+    check_schemas,
+    check_zones,
+    needed_columns,
+    raw_names,
+    read_as,
+)
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run, is_handed
 from tabularium.tasks.runtime.stage import stage

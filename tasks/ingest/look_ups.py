@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tabularium.mechanisms.errors import InputRefused
-from tabularium.tasks.ingest.needed_columns import needed_columns
+from tabularium.tasks.ingest.source_columns import needed_columns
 from tabularium.validations.domains.encoding import as_text
 from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.load import Loaded

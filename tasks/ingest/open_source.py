@@ -25,8 +25,14 @@ from tabularium.tasks.engines.in_place import IN_PLACE, batches_of, held, listed
 from tabularium.tasks.ingest.file_tables import contradicted, contradicts, parquet_table
 from tabularium.tasks.ingest.find_files import found_again
 from tabularium.tasks.ingest.look_ups import joined, keys_in, raw_names_found, read_columns, require_unique
-from tabularium.tasks.ingest.needed_columns import needed_columns, raw_names, read_as_numbers
-from tabularium.tasks.ingest.time_columns import parquet_schema, with_zones, zones_of
+from tabularium.tasks.ingest.source_columns import (
+    needed_columns,
+    parquet_schema,
+    raw_names,
+    read_as_numbers,
+    with_zones,
+    zones_of,
+)
 from tabularium.validations.derivation.derived_parts import Derivation
 from tabularium.validations.domains.number_text import number_column, number_of, plain_column
 from tabularium.validations.imported_later import Later

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.arrival.verify_drop import see_that_there_is_room
-from tabularium.tasks.ingest.needed_columns import raw_names
 from tabularium.tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
+from tabularium.tasks.ingest.source_columns import raw_names
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded

@@ -19,8 +19,7 @@ from tabularium.mechanisms.inference.margins_of_error.half_widths import widen_t
 from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk
 from tabularium.mechanisms.queries.sources import Measurement, noisy_cells
 from tabularium.tasks.measure import Finished
-from tabularium.tasks.postprocess.estimate_files import measured_tree
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]

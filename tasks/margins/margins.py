@@ -10,11 +10,9 @@ over to what is published (``widen_to_cover``).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +25,7 @@ from tabularium.mechanisms.inference.margins_of_error.simulated_releases import 
     replicates,
 )
 from tabularium.mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
-from tabularium.tasks.margins.bootstrap import Bootstrap
+from tabularium.tasks.margins.bootstrap import Bootstrap, Known
 from tabularium.tasks.margins.covering import (
     Covered,
     cover_exactly,
@@ -38,20 +36,13 @@ from tabularium.tasks.margins.covering import (
 from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.margins.known_levels import known_levels
 from tabularium.tasks.margins.measure_margins import measure_half
-from tabularium.tasks.margins.sampled_families import Known
-from tabularium.tasks.measure import finished
+from tabularium.tasks.measure import Parts
 from tabularium.tasks.postprocess.denominators import Nodes, whole_of
-from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
-from tabularium.tasks.postprocess.mapped_arrays import Room
-from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, VERSION, WHOLE_SIMULATIONS, PostProcessor
-from tabularium.tasks.postprocess.stages import Parts
+from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
+from tabularium.tasks.postprocess.postprocessing import VERSION, WHOLE_SIMULATIONS, PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import Run
-from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.spec.parts.table_parts import Table
-
-if TYPE_CHECKING:
-    from tabularium.tasks.ledger_stages import MeasuredHandle
 
 Floats = NDArray[np.float64]
 
@@ -65,53 +56,12 @@ CERTAIN = 1e-12
 """Variances below this part of a table's largest are zero but for rounding."""
 
 
-@dataclass(frozen=True)
-class MarginsHandle:
-    """Where the margins of every table lie: table name -> file without its ending."""
-
-    files: dict[str, str]
-
-    def read(self, table: str) -> Margins:
-        """Return the margins of one table, mapped from disk."""
-        path = Path(self.files[table])
-        half = np.load(path.with_suffix(".npy"), mmap_mode="r")
-        return Margins(half, json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
-
-
 @dataclass(frozen=True, eq=False)
 class Margins:
     """Half-widths of one table, (nodes, cells), infinite where unknown; and what the certificate says."""
 
     half: Floats
     about: dict[str, Any]
-
-
-@stage("margins")
-def find_margins(
-    run: Run,
-    measured: MeasuredHandle,
-    consistent: EstimatesHandle,
-    base: EstimatesHandle,
-    published: EstimatesHandle,
-) -> MarginsHandle:
-    """Find the margins of all tables.
-
-    Parameters
-    ----------
-    consistent, base
-        What consistency made of the measurements, and the numbers that margins are about.
-    published
-        Finished estimates.
-    """
-    parts: Parts = {table.name: {} for table in run.loaded.spec.arrays}
-    for (name, level), part in finished(run, measured).items():
-        if name in parts:
-            parts[name][level] = part
-    folder = run.folder("margins")
-    room = Room(folder, ".npy")
-    made = margins_of(run, measured.release_id, parts, published.read_all(), base.read_all(), room=room)
-    made = of_known(run, made, consistent.read_all(), consistent.note(CONSISTENCY))
-    return MarginsHandle({name: _write(folder / name, name, each, room) for name, each in made.items()})
 
 
 def of_known(
@@ -164,14 +114,6 @@ def _of_impossible(run: Run, made: Mapping[str, Margins]) -> dict[str, Margins]:
     return found
 
 
-def _write(path: Path, table: str, made: Margins, room: Room) -> str:
-    if not room.holds(table, made.half):
-        path.with_suffix(".npy").unlink(missing_ok=True)  # it may be mapped, and is not to be cut short
-        np.save(path.with_suffix(".npy"), made.half)
-    path.with_suffix(".json").write_text(json.dumps(made.about), encoding="utf-8")
-    return str(path)
-
-
 def margins_of(
     run: Run,
     release_id: str,
@@ -180,30 +122,24 @@ def margins_of(
     base: Mapping[str, Estimate],
     *,
     version: int = VERSION,
-    room: Room | None = None,
+    arrays: ArrayStore | None = None,
 ) -> dict[str, Margins]:
     """Return the margins of all tables of a release.
 
     Parameters
     ----------
-    run
-        Its spec.
     release_id
         Seeds what is simulated.
-    parts
-        Table, level -> what was measured.
-    published
-        Finished estimates.
     base
         The numbers that margins are about before anything but linear steps touched them, with their
-        variances (:func:`tabularium.tasks.postprocess.stages.make_consistent`).
+        variances (:func:`tabularium.tasks.postprocess.estimation.Estimation`).
     version
         Of the post-processing that they are to be made by.
-    room
+    arrays
         Where to put what is simulated; in memory if there is none.
     """
     spec = run.loaded.spec
-    post = PostProcessor.of(run.loaded)
+    post = run.post
     found = {
         name: known_levels(run.loaded, layout, parts[name]) for name, layout in post.agreement.layouts.items()
     }
@@ -212,7 +148,7 @@ def margins_of(
     made: dict[str, Margins] = {}
     covered: dict[str, Covered] = {}
     for table in spec.arrays:
-        name, layout, about = table.name, Layout.of(run.loaded, table), _about(table, known[table.name])
+        name, layout, about = table.name, run.layouts[table.name], _about(table, known[table.name])
         if table.measured is not None and table.measured.margin_method is not None:
             level = float(spec.publication.confidence)
             shown, known_of = (whole_of(run.loaded, layout, each) for each in (published, base))
@@ -246,7 +182,7 @@ def margins_of(
             sampling = version > WHOLE_SIMULATIONS
             bootstrap = Bootstrap(run, post, release_id, values, known, sampling=sampling)
             if clipped:
-                made |= _simulated(run, bootstrap, truth, wanted, made, covered, room)
+                made |= _simulated(run, bootstrap, truth, wanted, made, covered, arrays)
             else:
                 made |= _linear(run, bootstrap, truth, wanted, made, covered)
     return _of_zeros(post, made, published, covered)
@@ -283,7 +219,7 @@ def _linear(
     found = {}
     for table in run.loaded.spec.arrays:
         if table.name in base:
-            name, layout = table.name, Layout.of(run.loaded, table)
+            name, layout = table.name, run.layouts[table.name]
             half = linear_half(
                 Hierarchy(layout.parents),
                 base[name].variances,
@@ -328,10 +264,10 @@ def _simulated(
     base: dict[str, Estimate],
     made: dict[str, Margins],
     covered: dict[str, Covered],
-    room: Room | None,
+    arrays: ArrayStore | None,
 ) -> dict[str, Margins]:
     """Return simulated margins of the tables whose noise has a known distribution; all others take part."""
-    layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
+    layouts = run.layouts
     simulated = simulate(
         {name: _assumed(layouts[name], truth[name].values, each.variances) for name, each in base.items()},
         bootstrap.release,
@@ -339,7 +275,7 @@ def _simulated(
         level=float(run.loaded.spec.publication.confidence),
         whole=run.loaded.spec.postprocessing.rounding,
         runs=_runs(bootstrap, truth),
-        room=None if room is None else room.of,
+        room=None if arrays is None else arrays.of,
     )
     margins = {}
     for name, found in simulated.items():

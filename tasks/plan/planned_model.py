@@ -17,8 +17,7 @@ from tabularium.mechanisms.inference.margins_of_error.half_widths import quantil
 from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.mechanisms.planning.linear_variances import LinearVariances, PlannedTable, SeparateVariances
 from tabularium.mechanisms.planning.smallest_budget import LossSlot, Ties
-from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.together import Together
+from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
 from tabularium.validations.spec.load import Loaded
@@ -264,13 +263,13 @@ def left_out_of_account(loaded: Loaded, agreement: Agreement) -> list[str]:
     return found
 
 
-def _even(group: Together, name: str) -> bool:
+def _even(group: ReconciledGroup, name: str) -> bool:
     """Whether the cells of a table or invariant are all places of its frame."""
     at = group.spreads[name].at
     return at is None or len(at) == prod(group.overlap.tables[name].flat.values())
 
 
-def _table(group: Together, name: str) -> PlannedTable:
+def _table(group: ReconciledGroup, name: str) -> PlannedTable:
     frame = group.overlap.tables[name]
     if name not in group.layouts:
         return PlannedTable(name, frame.flat, frame.along, frame.tree, {})

@@ -59,21 +59,21 @@ def rehearse(loaded: Loaded, counts: Counts) -> tuple[Errors, Errors]:
     }
     finished: dict[str, list[Floats]] = {name: [] for name in counts}
     linear: dict[str, list[Floats]] = {name: [] for name in counts}
-    with without_data(loaded) as run:
-        post = PostProcessor.of(loaded)
-        post = replace(post, agreement=_knowing(post.agreement, counts))
-        bootstrap = Bootstrap(run, post, "plan", counts, known)
-        for number in range(_runs(counts)):
-            estimates = bootstrap.measured(number)
-            if CONSISTENCY in post.steps:
-                estimates = post.apply(CONSISTENCY, estimates, variances=False).estimates
-            for name, each in estimates.items():
-                linear[name].append(each.values - counts[name])
-            for step in post.steps:
-                if step != CONSISTENCY:
-                    estimates = post.apply(step, estimates, variances=False).estimates
-            for name, each in estimates.items():
-                finished[name].append(each.values - counts[name])
+    run = without_data(loaded)
+    post = PostProcessor.of(loaded)
+    post = replace(post, agreement=_knowing(post.agreement, counts))
+    bootstrap = Bootstrap(run, post, "plan", counts, known)
+    for number in range(_runs(counts)):
+        estimates = bootstrap.measured(number)
+        if CONSISTENCY in post.steps:
+            estimates = post.apply(CONSISTENCY, estimates, variances=False).estimates
+        for name, each in estimates.items():
+            linear[name].append(each.values - counts[name])
+        for step in post.steps:
+            if step != CONSISTENCY:
+                estimates = post.apply(step, estimates, variances=False).estimates
+        for name, each in estimates.items():
+            finished[name].append(each.values - counts[name])
     return _stacked(finished), _stacked(linear)
 
 

@@ -1,11 +1,11 @@
-"""How the tables of a release hang together, and what post-processing does with all of them at once.
+"""Which tables of a release share totals, and what post-processing does with all of them at once.
 
 Tables of one universe that name the same column count the same records along it, so they agree on every
 margin that they share, at least on the grand total; a public invariant is one more table, whose numbers are
 exact. Arrays of measures agree with those of their universe that add up the same, and never with counts. What
 has nobody to agree with takes the shorter way along its hierarchy: the answer is the same. Tables of
 different universes agree where one is a union of cells of a table of the other
-(:mod:`tabularium.tasks.postprocess.joined_universes`); others count different records, and are not made to
+(:mod:`tabularium.tasks.postprocess.nested_universes`); others count different records, and are not made to
 agree.
 
 Nothing here reads or writes: stages and simulations hand in estimates and get estimates.
@@ -15,20 +15,356 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference import Estimate, TableSet
+from tabularium.mechanisms.inference import (
+    Estimate,
+    Hierarchy,
+    Rounded,
+    TableSet,
+    TableShape,
+    Violation,
+    consistency,
+    joint_consistency,
+    joint_nonnegativity,
+    joint_rounding,
+    nonnegativity,
+)
+from tabularium.mechanisms.inference.estimate import into
+from tabularium.mechanisms.inference.joint.joint_consistency import PROBES
+from tabularium.mechanisms.inference.joint.joint_rounding import violations
 from tabularium.mechanisms.inference.joint.shared_marginals import View
-from tabularium.tasks.postprocess.mapped_arrays import Room
+from tabularium.mechanisms.inference.rounding import round_into
+from tabularium.tasks.postprocess.denominators import known_on_tree
+from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
+from tabularium.tasks.postprocess.nested_universes import ALONE, CellEmbedding, codes_at, joined, spread_of
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.postprocess.together import Agreed, Estimates, Together
+from tabularium.validations.derivation.nested_codings import Chain, chains_of
+from tabularium.validations.domains.domains import Domain, HierarchyDomain
+from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.suites.published_table_rules import differing
 from tabularium.validations.universes.universe import Universe, adds_alike, key_of, universe_of
+
+Estimates = dict[str, Estimate]
+
+LEAVES = " (leaves)"
+"""Marks the leaves of a hierarchy that a table takes as categories."""
+_KINDS = {
+    "hierarchy": "table {} does not add up",
+    "marginal": "{} differ",
+    "cell": "table {} is more than 1 from its unrounded number",
+    "exact": "{} is not what is known",
+}
+
+SLACK = 1e-7
+"""Difference of two tables, relative to the largest number they share, that is rounding of doubles."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepResult:
+    """Estimates of all tables after one step.
+
+    Attributes
+    ----------
+    estimates
+        Table name -> estimate; invariants are left out.
+    notes
+        How the step went, as plain JSON values; empty for a single table.
+    """
+
+    estimates: Estimates
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class ReconciledGroup:
+    """Tables or arrays of one universe that count the same, with their shared margins.
+
+    Attributes
+    ----------
+    overlap
+        Tables and invariants.
+    layouts
+        Table name -> how it lies in memory.
+    known
+        Invariant name -> its numbers, of variance 0.
+    apart
+        Columns that are a hierarchy in one table and leaves in another: there the two are not made to agree.
+    chains
+        Nested codings of one column, on whose coarser one tables with either agree.
+    spreads
+        Of each table and invariant, where its cells lie among the places that inference sees.
+    holders
+        Table of a smaller universe -> the table by whose cells that is decided.
+    """
+
+    overlap: TableSet
+    layouts: dict[str, Layout]
+    known: Estimates
+    apart: tuple[str, ...]
+    chains: tuple[Chain, ...]
+    spreads: dict[str, CellEmbedding]
+    holders: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        loaded: Loaded,
+        tables: Sequence[Table],
+        invariants: Sequence[KnownMarginal],
+        smaller: Sequence[tuple[str, Universe, Sequence[Table]]] = (),
+        outer: Universe | None = None,
+    ) -> ReconciledGroup:
+        """Work out what some tables of a spec and the invariants of their universe share.
+
+        Parameters
+        ----------
+        smaller
+            Universes that may be joined, those of more records first: text, tests and tables.
+        outer
+            The universe of ``tables``; None for all records.
+        """
+        layouts = {table.name: Layout.of(loaded, table) for table in tables}
+        trees = {layout.along.name for layout in layouts.values() if layout.along is not None}
+        trees |= {known.along for known in invariants if known.along is not None}
+        apart: dict[str, None] = {}
+
+        def flat(sizes: dict[str, int]) -> dict[str, int]:
+            apart.update(dict.fromkeys(name for name in sizes if name in trees))
+            return {f"{name}{LEAVES}" if name in trees else name: size for name, size in sizes.items()}
+
+        crossed = {name: layout.others for name, layout in layouts.items()}
+        crossed |= {known.name: tuple(loaded.domains[name] for name in known.flat) for known in invariants}
+        chains = chains_of(
+            loaded.spec.columns,
+            loaded.domains,
+            [[each.name for each in others if _may_nest(loaded, each)] for others in crossed.values()],
+        )
+        inner = [(w, u, {t.name: Layout.of(loaded, t) for t in some}) for w, u, some in smaller]
+        parts, chains = joined(loaded, outer, layouts, chains, inner)
+        spreads = {name: CellEmbedding.of(others, chains) for name, others in crossed.items()}
+        holders = {}
+        for part in parts:
+            for name, layout in part.layouts.items():
+                spreads[name] = spread_of(loaded, part, layouts[part.holder], layout, chains)
+                holders[name] = part.holder
+        layouts |= {name: layout for part in parts for name, layout in part.layouts.items()}
+        frames = {
+            name: TableShape(
+                flat(spreads[name].flat),
+                None if layout.along is None else layout.along.name,
+                Hierarchy(layout.parents),
+            )
+            for name, layout in layouts.items()
+        }
+        numbers = {}
+        for known in invariants:
+            spread = spreads[known.name]
+            frames[known.name], numbers[known.name] = _exact(loaded, known, flat(spread.flat), spread)
+        return cls(TableSet(frames), layouts, numbers, tuple(apart), tuple(chains), spreads, holders)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether it adds up a measure, and does not count."""
+        return any(layout.table.measured is not None for layout in self.layouts.values())
+
+    @property
+    def signed(self) -> bool:
+        """Whether its numbers may be less than zero, so that non-negativity leaves them as they are."""
+        return any(layout.signed for layout in self.layouts.values())
+
+    @property
+    def chosen(self) -> bool:
+        """Whether it is what was chosen in each cell, which neither adds up nor agrees with anything."""
+        return any(not layout.adds_up for layout in self.layouts.values())
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one table, and nothing that it must agree with."""
+        return len(self.overlap.tables) == 1
+
+    def consistent(
+        self, measured: Mapping[str, Estimate], *, variances: bool = True, arrays: ArrayStore | None = None
+    ) -> StepResult:
+        """Make hierarchies add up and shared margins agree, by weighted least squares.
+
+        Without ``variances`` those of several tables are rough: good for what comes next, not for margins.
+        A table that has nothing to agree with goes through the steps some families at a time, and what comes
+        of it into ``arrays``, if there is some.
+        """
+        if self.chosen:
+            return StepResult(dict(measured))
+        if self.alone:
+            ((name, estimate),) = measured.items()
+            out = None if arrays is None else arrays.of(name, estimate.values.shape)
+            tree = self._tree(name)
+            return StepResult({name: consistency(tree, estimate.values, estimate.variances, out=out)})
+        every = self._places(measured)
+        joint = joint_consistency(
+            self.overlap,
+            {name: estimate.values for name, estimate in every.items()},
+            {name: estimate.variances for name, estimate in every.items()},
+            probes=PROBES if variances else 0,
+        )
+        return StepResult(self._tables(joint.estimates), joint.diagnostics())
+
+    def nonnegative(
+        self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None
+    ) -> StepResult:
+        """Make every number zero or more, but sums of what may be less; what agreed still does."""
+        if self.signed:
+            return StepResult(dict(estimates))
+        if self.alone:
+            ((name, estimate),) = estimates.items()
+            tree = self._tree(name)
+            fair = with_fair_roots(
+                tree, estimate, None if arrays is None else arrays.of(name, estimate.values.shape)
+            )
+            return StepResult({name: nonnegativity(tree, fair, out=fair.values)})
+        joint = joint_nonnegativity(self.overlap, self._known_places(estimates))
+        return StepResult(self._tables(joint.estimates), joint.diagnostics())
+
+    def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> StepResult:
+        """Make every number whole; what agreed still does, but for violations that the notes name."""
+        if self.chosen:
+            return StepResult(dict(estimates))
+        if self.alone:
+            ((name, estimate),) = estimates.items()
+            shape = estimate.values.shape
+            whole = np.empty(shape) if arrays is None else arrays.of(name, shape)
+            round_into(whole, self._tree(name), estimate)
+            return StepResult({name: Estimate(whole, estimate.variances)})
+        known = self._known_places(estimates)
+        joint = joint_rounding(self.overlap, known)
+        made = {
+            name: Estimate(self.spreads[name].cells(joint.tables[name].astype(float)), estimate.variances)
+            for name, estimate in estimates.items()
+        }
+        if self.holders:
+            # What was rounded at places that a table does not know is not published, and violates nothing.
+            shown = {name: each.values.astype(np.int64) for name, each in self._known_places(made).items()}
+            exact = {n: np.broadcast_to(e.variances == 0, e.values.shape) for n, e in known.items()}
+            before = {name: each.values for name, each in known.items()}
+            joint = Rounded(shown, violations(self.overlap, shown, before, exact))
+        named = [self.in_words(violation) for violation in joint.violations]
+        return StepResult(made, {**joint.diagnostics(), "named": named})
+
+    def compared(
+        self, tables: Mapping[str, NDArray[Any]]
+    ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
+        """Yield pairs of tables and invariants, how the first shows what both have, and where they differ.
+
+        Whole numbers are compared exactly, others within the rounding of doubles.
+        """
+        exact = np.zeros((1, 1))
+        given = {name: Estimate(np.asarray(cells, np.float64), exact) for name, cells in tables.items()}
+        every = {name: each.values for name, each in self._known_places(given).items()}
+        for one, other in combinations((name for name in self.overlap.tables if name in every), 2):
+            views = self.overlap.views(one, other)
+            shown = views[0].gather(every[one]), views[1].gather(every[other])
+            largest = max(float(np.abs(each).max()) for each in shown)
+            yield one, other, views[0], differing(*shown, SLACK * max(1.0, largest))
+
+    def in_words(self, violation: Violation) -> str:
+        """Return a violation with the codes of its cell."""
+        codes = self.codes(violation.group)
+        if violation.node is not None:
+            trees = {each.along.name: each.along for each in self.layouts.values() if each.along}
+            names = (self.overlap.tables[each].along for each in violation.tables)
+            along = next(trees[name] for name in names if name)
+            codes = {along.name: along.node_codes[violation.node], **codes}
+        cell = ", ".join(f"{name} {code}" for name, code in codes.items()) or "total"
+        return f"{_KINDS[violation.kind].format(' and '.join(violation.tables))} at {cell}: {violation.by:+g}"
+
+    def codes(self, group: Mapping[str, int]) -> dict[str, str]:
+        """Return column -> code for a place along some axes of the overlap."""
+        flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
+        chained = {axis for chain in self.chains for axis in chain.axes}
+        own = {
+            name if name in chained else name.removesuffix(LEAVES).partition(ALONE)[0]: at
+            for name, at in group.items()
+        }
+        return codes_at(own, self.chains, flat)
+
+    def _places(self, estimates: Mapping[str, Estimate]) -> Estimates:
+        """Return the estimates of tables, and the numbers of invariants, at all places."""
+        return {name: self.spreads[name].estimate(each) for name, each in estimates.items()} | self.known
+
+    def _known_places(self, estimates: Mapping[str, Estimate]) -> Estimates:
+        """Return the same of tables that agree, in which all places are known.
+
+        What a table of a smaller universe does not know is its holder's; without that it is left out.
+        """
+        every = self._places(estimates)
+        for name, holder in self.holders.items():
+            free = self.spreads[name].free
+            if name not in every or free is None:
+                continue
+            if holder not in every:
+                del every[name]
+                continue
+            one, other = self.overlap.tables[name], self.overlap.tables[holder]
+            marginal = one.marginal.meet(other.marginal)
+            rows = None if marginal.along is None else np.arange(one.tree.nodes)
+            ours, theirs = View(one, marginal, rows), View(other, marginal, rows)
+            groups = ours.groups[free]
+            own, given = every[name], every[holder]
+            values, variances = own.values, np.broadcast_to(own.variances, own.values.shape).copy()
+            values[:, free] = theirs.gather(given.values)[:, groups]
+            spread = np.broadcast_to(given.variances, given.values.shape)
+            variances[:, free] = theirs.gather(spread)[:, groups]
+            every[name] = Estimate(values, variances)
+        return every
+
+    def _tree(self, name: str) -> Hierarchy:
+        return self.overlap.tables[name].tree
+
+    def _tables(self, estimates: Mapping[str, Estimate]) -> Estimates:
+        return {name: self.spreads[name].back(estimates[name]) for name in self.layouts}
+
+
+def _may_nest(loaded: Loaded, domain: Domain) -> bool:
+    """Whether a domain is of a column that is crossed as categories, and not of the parts of a measure."""
+    return loaded.domains.get(domain.name) is domain and not isinstance(domain, HierarchyDomain)
+
+
+def _exact(
+    loaded: Loaded, known: KnownMarginal, sizes: dict[str, int], spread: CellEmbedding
+) -> tuple[TableShape, Estimate]:
+    """Return an invariant as a table of its own: its level, and the sums above it."""
+    tree, values = known_on_tree(loaded, known)
+    frame = TableShape(sizes) if known.along is None else TableShape(sizes, known.along, tree)
+    return frame, Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
+
+
+def with_fair_roots(tree: Hierarchy, estimate: Estimate, out: NDArray[np.float64] | None = None) -> Estimate:
+    """Make the cells of every root non-negative while their sum stays what it was (or zero), in a copy.
+
+    Below the roots a family keeps its parent's value. A root has no parent: cutting its cells off at zero
+    one by one would add the negative noise of every empty cell to the total. So the cells of a root are a
+    family too, under their own sum.
+    """
+    roots, cells = tree.roots, estimate.values.shape[1]
+    values = into(out, estimate.values)
+    if cells == 1:
+        return Estimate(values, estimate.variances)
+    count = len(roots)
+    families = Hierarchy(np.concatenate((np.full(count, -1), np.repeat(np.arange(count), cells))))
+    before = estimate.values[roots]
+    spread = np.broadcast_to(estimate.variances[roots], before.shape)
+    joint = Estimate(
+        np.concatenate((before.sum(axis=1), before.ravel()))[:, None],
+        np.concatenate((spread.sum(axis=1), spread.ravel()))[:, None],
+    )
+    values[roots] = nonnegativity(families, joint).values[count:, 0].reshape(before.shape)
+    return Estimate(values, estimate.variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +380,7 @@ class Agreement:
         Name of each table and array -> how it lies in memory, in the order of the spec.
     """
 
-    groups: tuple[Together, ...]
+    groups: tuple[ReconciledGroup, ...]
     layouts: dict[str, Layout]
 
     @classmethod
@@ -64,7 +400,7 @@ class Agreement:
             while left:
                 tables, *smaller = left
                 known = loaded.known if added is None and tables[0].where is None else ()
-                made = Together.of(
+                made = ReconciledGroup.of(
                     loaded,
                     tables,
                     known,
@@ -96,32 +432,36 @@ class Agreement:
         """Whether there is no table that must agree with anything."""
         return all(group.alone for group in self.groups)
 
-    def holding(self, table: str) -> Together:
+    def holding(self, table: str) -> ReconciledGroup:
         """Return the tables that count the same as this one."""
         return next(group for group in self.groups if table in group.spreads)
 
     def consistent(
-        self, measured: Mapping[str, Estimate], *, variances: bool = True, room: Room | None = None
-    ) -> Agreed:
-        """Make hierarchies add up and shared margins agree; see :meth:`Together.consistent`."""
-        return self._each(measured, lambda group, own: group.consistent(own, variances=variances, room=room))
+        self, measured: Mapping[str, Estimate], *, variances: bool = True, arrays: ArrayStore | None = None
+    ) -> StepResult:
+        """Make hierarchies add up and shared margins agree; see :meth:`ReconciledGroup.consistent`."""
+        return self._each(
+            measured, lambda group, own: group.consistent(own, variances=variances, arrays=arrays)
+        )
 
-    def nonnegative(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
-        """Make every number zero or more; see :meth:`Together.nonnegative`."""
-        return self._each(estimates, lambda group, own: group.nonnegative(own, room=room))
+    def nonnegative(
+        self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None
+    ) -> StepResult:
+        """Make every number zero or more; see :meth:`ReconciledGroup.nonnegative`."""
+        return self._each(estimates, lambda group, own: group.nonnegative(own, arrays=arrays))
 
-    def whole(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
-        """Make every number whole; see :meth:`Together.whole`."""
-        return self._each(estimates, lambda group, own: group.whole(own, room=room))
+    def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> StepResult:
+        """Make every number whole; see :meth:`ReconciledGroup.whole`."""
+        return self._each(estimates, lambda group, own: group.whole(own, arrays=arrays))
 
     def _each(
-        self, estimates: Mapping[str, Estimate], step: Callable[[Together, Estimates], Agreed]
-    ) -> Agreed:
+        self, estimates: Mapping[str, Estimate], step: Callable[[ReconciledGroup, Estimates], StepResult]
+    ) -> StepResult:
         """Take group by group through one step; one may be left out, as nothing else depends on it."""
         groups = [group for group in self.groups if group.layouts.keys() <= estimates.keys()]
         made = [step(group, {name: estimates[name] for name in group.layouts}) for group in groups]
         every = {name: estimate for agreed in made for name, estimate in agreed.estimates.items()}
-        notes = in_one([one.notes for group, one in zip(groups, made, strict=True) if not group.adds_up])
+        notes = merge_notes([one.notes for group, one in zip(groups, made, strict=True) if not group.adds_up])
         told = {
             ", ".join(group.layouts): {key: said for key, said in one.notes.items() if key != "named"}
             for group, one in zip(groups, made, strict=True)
@@ -132,7 +472,7 @@ class Agreement:
             notes |= {"measures": told} | (
                 {"named": named} if any("named" in one.notes for one in made) else {}
             )
-        return Agreed({name: every[name] for name in self.layouts if name in every}, notes)
+        return StepResult({name: every[name] for name in self.layouts if name in every}, notes)
 
     def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
         """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
@@ -141,7 +481,7 @@ class Agreement:
     def compared(
         self, tables: Mapping[str, NDArray[Any]]
     ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
-        """Yield pairs of tables and invariants of a universe; see :meth:`Together.compared`."""
+        """Yield pairs of tables and invariants of a universe; see :meth:`ReconciledGroup.compared`."""
         for group in self.groups:
             yield from group.compared({name: tables[name] for name in group.layouts if name in tables})
 
@@ -156,7 +496,7 @@ def _part_of_all(loaded: Loaded, table: Table) -> float:
     return math.prod(float(mask.mean()) for mask in masks) if table.where is not None else 2.0
 
 
-def in_one(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_notes(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the notes on one step of several universes as one: the worst of each kind, and all names."""
     notes = [each for each in notes if each]
     if len(notes) <= 1:

@@ -6,11 +6,14 @@ The system keeps of a mapped file what is being worked on, and takes the rest ba
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from tabularium.mechanisms.inference import Estimate
 
 
 def new_mapped(path: Path, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
@@ -23,31 +26,27 @@ def new_mapped(path: Path, shape: tuple[int, ...], dtype: DTypeLike = np.float64
     return np.asarray(mapped)
 
 
-class Room:
-    """Where one step puts an array for each table: files of the workspace.
+class ArrayStore:
+    """A folder of the workspace in which one step puts arrays, one or two for each table."""
 
-    Parameters
-    ----------
-    folder
-        Of the step.
-    ending
-        Of the files, behind the name of the table.
-    """
-
-    def __init__(self, folder: Path, ending: str) -> None:
-        self._folder, self._ending = folder, ending
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._made: dict[str, NDArray[np.float64]] = {}
-
-    def path(self, table: str) -> Path:
-        """Return the file of a table."""
-        return self._folder / f"{table}{self._ending}"
 
     def of(self, table: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Return the array of a table: zeros when it is asked for first, the same one from then on."""
         if table not in self._made:
-            self._made[table] = new_mapped(self.path(table), shape)
+            self._made[table] = new_mapped(self._folder / f"{table}.values.npy", shape)
         return self._made[table]
 
-    def holds(self, table: str, values: NDArray[np.float64]) -> bool:
-        """Whether these are what lies here of a table."""
-        return self._made.get(table) is values
+    def keep(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        """Return estimates of tables, written into the folder and mapped from there."""
+        return {table: self._keep(table, estimate) for table, estimate in estimates.items()}
+
+    def _keep(self, table: str, estimate: Estimate) -> Estimate:
+        values, variances = (self._folder / f"{table}.{part}.npy" for part in ("values", "variances"))
+        if self._made.get(table) is not estimate.values:
+            values.unlink(missing_ok=True)  # it may be mapped, and is not to be cut short
+            np.save(values, estimate.values)
+        np.save(variances, estimate.variances)
+        return Estimate(np.load(values, mmap_mode="r"), np.load(variances, mmap_mode="r"))

@@ -16,10 +16,9 @@ import numpy as np
 
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Estimate
-from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.estimate_files import measured_tree
-from tabularium.tasks.postprocess.mapped_arrays import Room
-from tabularium.tasks.postprocess.together import Agreed
+from tabularium.tasks.postprocess.agreement import Agreement, StepResult
+from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
+from tabularium.tasks.postprocess.table_layout import measured_tree
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.load import Loaded
 
@@ -33,7 +32,7 @@ WHOLE_SIMULATIONS = 2
 """Version in which every simulated release was of all cells, and as many as they allowed."""
 REMADE = (VERSION,)
 """Versions whose numbers and margins can be made again, but for those of what changed since."""
-FINISHED_ANEW: dict[str, int] = {}
+CHANGED_IN_VERSION: dict[str, int] = {}
 """Mechanism, or ``prior`` -> the version from which on it makes what it makes now of the same measurement."""
 CONSISTENCY = "consistency"
 NONNEGATIVITY = "non-negativity"
@@ -84,17 +83,17 @@ class PostProcessor:
         estimates: Mapping[str, Estimate],
         *,
         variances: bool = True,
-        room: Room | None = None,
-    ) -> Agreed:
+        arrays: ArrayStore | None = None,
+    ) -> StepResult:
         """Take all tables through one step.
 
         Without ``variances`` those of several tables are rough: good for the next step, not for margins.
-        ``room`` is where to put what comes of tables that have nothing to agree with.
+        ``arrays`` is where to put what comes of tables that have nothing to agree with.
         """
         if step == CONSISTENCY:
-            return self.agreement.consistent(estimates, variances=variances, room=room)
+            return self.agreement.consistent(estimates, variances=variances, arrays=arrays)
         take = self.agreement.nonnegative if step == NONNEGATIVITY else self.agreement.whole
-        return take(estimates, room=room)
+        return take(estimates, arrays=arrays)
 
     def finish(self, measured: Mapping[str, Estimate]) -> dict[str, Estimate]:
         """Take all tables through all steps; the same comes out for the same, always."""

@@ -1,153 +1,125 @@
-"""The stages of post-processing: consistency, non-negativity and rounding of what was measured.
-
-Consistency makes levels add up, and tables agree, by weighted least squares. The weight of a level is one
-over its variance; where the mechanism merges or drops what it measured, one over its mean squared error per
-cell, estimated or measured (:mod:`tabularium.tasks.margins.error_model`). Non-negativity and rounding keep
-what agrees.
-"""
+"""The stages that work with measurements alone: consistency to the check of what is published."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tabularium.mechanisms.errors import PublicationError
-from tabularium.mechanisms.inference import Estimate
-from tabularium.tasks.margins.error_model import margin_base
-from tabularium.tasks.margins.known_levels import as_measured, known_levels
-from tabularium.tasks.measure import Finished, finished
-from tabularium.tasks.postprocess.conflicts import conflicts
-from tabularium.tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, room_of, write
-from tabularium.tasks.postprocess.mapped_arrays import Room
-from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessor
+from tabularium.mechanisms.errors import PublicationError, RuleFailed
+from tabularium.tasks.postprocess.conflicts import Conflict
+from tabularium.tasks.postprocess.estimation import estimation_of
+from tabularium.tasks.postprocess.failed_cells import promises_of
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.suites.expectations import RuleResult
+from tabularium.validations.suites.publication_suite import check_agreement, check_table
 
 if TYPE_CHECKING:
     from tabularium.tasks.ledger_stages import MeasuredHandle
 
-MEASURED = "measured"
-BASE = "margin base"
-CONFLICTS = "conflicts"
-
-Parts = dict[str, dict[str, Finished]]
-"""Table, level -> what was measured."""
-
 
 @stage(CONSISTENCY)
-def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle, EstimatesHandle]:
+def make_consistent(run: Run, measured: MeasuredHandle) -> None:
     """Bring the measurements onto their trees, and make them agree if the spec wants it.
 
     Raises
     ------
     PublicationError
         If the measurements contradict an invariant beyond chance, and the spec does not say to publish.
-
-    Returns
-    -------
-    The estimates, and the numbers that margins of error are about, with their mean squared errors. Those are
-    the estimates themselves; for measurements whose errors are not independent noise, the measurements.
     """
-    found = finished(run, measured)
-    post = PostProcessor.of(run.loaded)
-    parts: dict[str, dict[str, Finished]] = {table: {} for table in post.agreement.layouts}
-    for (table, level), part in found.items():
-        if table in parts:
-            parts[table][level] = part
-    step = CONSISTENCY if CONSISTENCY in post.steps else MEASURED
-    room = room_of(run, step)
-    estimates, base = on_their_trees(run.loaded, post, parts, room)
-    if CONSISTENCY not in post.steps:
-        handle = write(run, MEASURED, estimates, room=room)
-    else:
-        compared = _judged(run, post, to_compare(post, parts))
-        agreed = post.apply(CONSISTENCY, estimates, room=room)
-        handle = write(run, CONSISTENCY, agreed.estimates, notes={**agreed.notes, **compared}, room=room)
-    return handle, EstimatesHandle({**handle.paths, **write(run, BASE, base).paths})
+    found = estimation_of(run, measured)
+    found.compare_with_invariants()
+    _judge(run, found.conflicts)
+    found.make_consistent()
 
 
-@stage(NONNEGATIVITY)
-def make_nonnegative(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
-    """Project family by family onto what counts can be, keeping sums."""
-    return _step(run, NONNEGATIVITY, handle)
-
-
-@stage(ROUNDING)
-def make_whole(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
-    """Round to whole numbers that still add up along every hierarchy, and agree where that is possible."""
-    return _step(run, ROUNDING, handle)
-
-
-def _step(run: Run, step: str, handle: EstimatesHandle) -> EstimatesHandle:
-    post = PostProcessor.of(run.loaded)
-    if step not in post.steps:
-        return handle
-    room = room_of(run, step)
-    agreed = post.apply(step, handle.read_all(), room=room)
-    return write(run, step, agreed.estimates, notes=agreed.notes, after=handle, room=room)
-
-
-def on_their_trees(
-    loaded: Loaded, post: PostProcessor, parts: Parts, room: Room | None = None
-) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Bring the measurements of all tables onto their trees, drawn towards earlier releases where they are.
-
-    Parameters
-    ----------
-    room
-        Where to put those of tables that have nothing to agree with.
-
-    Returns
-    -------
-    The estimates of all tables; and of those whose errors are not independent noise, the numbers that margins
-    are about (:func:`tabularium.tasks.margins.error_model.margin_base`).
-    """
-    estimates, base = {}, {}
-    for table, layout in post.agreement.layouts.items():
-        known = known_levels(loaded, layout, parts[table]).levels
-        alone = room is not None and post.agreement.holding(table).alone
-        estimates[table] = measured_tree(
-            layout,
-            {level: (values, error.variance) for level, (values, error) in known.items()},
-            room.of(table, (layout.nodes, layout.cells)) if room is not None and alone else None,
-        )
-        if any(error.method != "exact" for _, error in known.values()):
-            base[table] = margin_base(layout, known)
-    return estimates, base
-
-
-def to_compare(post: PostProcessor, parts: Parts) -> dict[str, Estimate]:
-    """Return the measurements with which invariants are compared: independent noise, and drawn to nothing."""
-    found = {}
-    for table, layout in post.agreement.layouts.items() if post.agreement.known else ():
-        known = as_measured(parts[table])
-        if all(error.method == "exact" for _, error in known.values()):
-            levels = {level: (values, error.variance) for level, (values, error) in known.items()}
-            found[table] = measured_tree(layout, levels)
-    return found
-
-
-def _judged(run: Run, post: PostProcessor, measured: Mapping[str, Estimate]) -> dict[str, Any]:
-    """Compare the invariants with what was measured; return the note of it, none where there are none."""
-    if not post.agreement.known:
-        return {}
-    found = conflicts(post.agreement, measured)
+def _judge(run: Run, found: Mapping[str, Conflict]) -> None:
     for invariant in run.loaded.spec.invariants:
-        about = found[invariant.name]
+        about = found.get(invariant.name, Conflict())
         if not about.beyond_chance:
             continue
-        said = (
+        contradicts = (
             f"the measurements contradict it beyond chance, at {about.beyond_chance:,} of {about.compared:,} "
             "numbers compared"
         )
         if invariant.on_conflict == "stop":
             raise PublicationError(
-                said,
+                contradicts,
                 where=f"invariant {invariant.name}",
                 hint="see that it counts what the source holds; mend it, remove it, or write on_conflict: "
                 "publish: each makes another release, which is paid for again",
             )
-        note(f"invariant {invariant.name}: {said}; it is published, and the certificate says so")
-    return {CONFLICTS: {name: about.as_json() for name, about in found.items()}}
+        note(f"invariant {invariant.name}: {contradicts}; it is published, and the certificate says so")
+
+
+@stage(NONNEGATIVITY)
+def make_nonnegative(run: Run, measured: MeasuredHandle) -> None:
+    """Project family by family onto what counts can be, keeping sums."""
+    estimation_of(run, measured).take(NONNEGATIVITY)
+
+
+@stage(ROUNDING)
+def make_whole(run: Run, measured: MeasuredHandle) -> None:
+    """Round to whole numbers that still add up along every hierarchy, and agree where that is possible."""
+    estimation_of(run, measured).take(ROUNDING)
+
+
+@stage("margins")
+def find_margins(run: Run, measured: MeasuredHandle) -> None:
+    """Find the margins of error of all tables."""
+    estimation_of(run, measured).find_margins()
+
+
+@stage("check publication")
+def check(run: Run, measured: MeasuredHandle) -> None:
+    """See that every table is what its post-processing promises, and that tables agree.
+
+    What a spec promises is judged by Great Expectations from numbers of faults; the cells at fault are named,
+    to the operator and in the certificate. All of it is computed from numbers that are published.
+
+    Raises
+    ------
+    RuleFailed
+        Naming the table and the rules; nothing has been published then.
+    """
+    found = estimation_of(run, measured)
+    found.check()
+    for table, checks in found.failed.items():
+        for each in checks:
+            note(f"table {table}: {each['count']:,} cells fail a check: {each['check']}")
+    promised, agreement, values = run.loaded.spec.postprocessing, found.post.agreement, found.values
+    folder = run.folder("publication")
+    for name, numbers in values.items():
+        layout = agreement.layouts[name]
+        results = check_table(
+            *(name, layout.parents, numbers),
+            promised=promises_of(layout, promised),
+            cells=layout.cells,
+            results=folder / f"{name}.json",
+        )
+        _stop(results, f"table {name}", "the table")
+    if promised.consistency and not agreement.alone:
+        results = check_agreement(
+            agreement.differences(values),
+            named=_unmet(found.notes.get(ROUNDING, {})),
+            results=folder / "agreement.json",
+        )
+        _stop(results, "tables", "the release")
+
+
+def _unmet(about: Mapping[str, Any]) -> int:
+    """Return how many shared numbers rounding could not make agree, of counts and of measures."""
+    notes = [about, *about.get("measures", {}).values()]
+    return sum(int(each.get("violations", {}).get("marginal", 0)) for each in notes)
+
+
+def _stop(results: tuple[RuleResult, ...], where: str, who: str) -> None:
+    failed = [result.name for result in results if not result.passed]
+    if failed:
+        raise RuleFailed(
+            f"{who} breaks {', '.join(failed)}",
+            where=where,
+            hint="report this: post-processing promises these rules",
+        )

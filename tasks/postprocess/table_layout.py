@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.errors import PublicationError
+from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.noise_distributions import NOTHING
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.levels import cut, nodes_to
 from tabularium.validations.spec.checks.histogram_checks import MECHANISM
@@ -147,3 +150,56 @@ class Layout:
     def cells(self) -> int:
         """Number of cells at each node."""
         return math.prod(domain.size for domain in self.others)
+
+
+def measured_tree(
+    layout: Layout,
+    parts: dict[str, tuple[NDArray[Any], Any]],
+    out: NDArray[np.float64] | None = None,
+) -> Estimate:
+    """Bring the measured levels of one table onto its tree.
+
+    Parameters
+    ----------
+    parts
+        Level -> (noisy values in the layout of counting, variance of all or of each).
+    out
+        (nodes, cells) zeros for the values.
+
+    Returns
+    -------
+    Estimate
+        (nodes, cells) values and (nodes, 1) variances, (nodes, cells) where they differ from cell to cell,
+        infinite where nothing was measured. A leaf that stands above the deepest level is measured with
+        several levels: inverse-variance mean. Where nobody can be both are 0, whatever was given.
+    """
+    values = np.zeros((layout.nodes, layout.cells)) if out is None else out
+    each = any(np.ndim(variance) for _, variance in parts.values())
+    precision = np.zeros((layout.nodes, layout.cells if each else 1))
+    for level, (noisy, variance) in parts.items():
+        cut = layout.cuts[level]
+        given = np.asarray(noisy).reshape(len(cut), layout.cells)
+        # Of a huge budget the variance may be zero to the computer: it is a measurement all the same.
+        weights = 1 / np.maximum(_as_rows(variance, given), NOTHING)
+        for rows in strips(*given.shape):
+            nodes, fresh = cut[rows], given[rows].astype(float)
+            weight, before = weights[rows] if weights.ndim else weights, precision[nodes]
+            if not layout.adds_up:  # positions have no mean: the better one stands
+                weight = np.where(weight > before, weight, 0.0)
+                before = np.where(weight > 0, 0.0, before)
+            values[nodes] = np.where(
+                before > 0, (values[nodes] * before + fresh * weight) / (before + weight), fresh
+            )
+            precision[nodes] = before + weight
+    with np.errstate(divide="ignore"):
+        variances = 1 / precision
+    if layout.impossible is not None:
+        values[layout.impossible] = 0.0
+        variances = np.where(layout.impossible, 0.0, variances)
+    return Estimate(values, variances)
+
+
+def _as_rows(variance: Any, given: NDArray[Any]) -> NDArray[np.float64]:
+    """Return one variance, or one for each cell, so that it goes with the rows of a level."""
+    spread = np.asarray(variance, float)
+    return spread.reshape(given.shape) if spread.ndim else spread

@@ -26,7 +26,7 @@ from tabularium.ledger import AwaitingReview, Draft
 from tabularium.ledger.durable_files import make_folder
 from tabularium.ledger.refusals import unknown_release
 from tabularium.mechanisms.errors import LedgerError, PublicationError
-from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger
+from tabularium.tasks.ledger_stages import MeasuredHandle
 from tabularium.tasks.publish.documents import keep_statement
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.release_folder import (
@@ -164,7 +164,7 @@ def register_draft(
     make_folder(record.parent)
     record.unlink(missing_ok=True)
     make_once(record, json.dumps(asdict(laid_out)).encode())
-    with open_ledger(run) as ledger:
+    with run.ledger as ledger:
         ledger.submit_draft(name, measured.fence, digest=certificate, criteria=review.criteria)
     note(f"the draft lies in {draft}, for {review.group or 'its owner alone'} to read")
 
@@ -178,7 +178,7 @@ def publish_draft(run: Run) -> str:
     AwaitingReview
         If no officer has accepted it.
     """
-    with open_ledger(run) as ledger:
+    with run.ledger as ledger:
         return publish_accepted(run.installation, ledger, run.release_id)
 
 

@@ -28,17 +28,12 @@ from typing import Any, Self
 
 from tabularium.mechanisms.accounting import Event
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.tasks.check.check import Checked
 from tabularium.tasks.last_published import last_release
-from tabularium.tasks.ledger_stages import MeasuredHandle, open_ledger
-from tabularium.tasks.margins.margins import MarginsHandle
+from tabularium.tasks.ledger_stages import MeasuredHandle
 from tabularium.tasks.margins.measure_margins import told_of
-from tabularium.tasks.measure import Finished, finished
-from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.measure import Finished, read_measurements
 from tabularium.tasks.postprocess.denominators import total_over
-from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
-from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
-from tabularium.tasks.postprocess.stages import CONFLICTS
+from tabularium.tasks.postprocess.estimation import estimation_of
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.certificate import Contents, certificate
 from tabularium.tasks.publish.documents import altered_document, without_documents, write_documents
@@ -61,7 +56,7 @@ from tabularium.tasks.publish.release_folder import (
 )
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.published_digits import all_in_digits
-from tabularium.tasks.published_heads import StampedHead, leave_head
+from tabularium.tasks.published_heads import StampedHead, write_head_marker
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.sign_release import Signed, settled_statement, sign_release
@@ -95,14 +90,7 @@ class PublishedHandle:
 
 
 @stage("publish")
-def publish(
-    run: Run,
-    measured: MeasuredHandle,
-    tallied: MeasuredHandle | None,
-    estimates: EstimatesHandle,
-    margins: MarginsHandle,
-    checked: Checked,
-) -> PublishedHandle:
+def publish(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None) -> PublishedHandle:
     """Write the release, or adopt it when an earlier run got as far as renaming it.
 
     What is to be reviewed is written as it is to be published, where only officers read it.
@@ -120,7 +108,7 @@ def publish(
         "be used as it is"
     )
     with new_folder(target, access, what="the release could not be written: {reason}", hint=hint) as aside:
-        digest = _write_all(run, measured, tallied, estimates, margins, checked, aside)
+        digest = _write_all(run, measured, tallied, aside)
         there = target.exists()
         if there:
             digest = _adopt(run, target, measured, aside)
@@ -137,11 +125,9 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
     entry of the ledger, what was withheld meanwhile, and the software.
     """
     digest = check_release(target, measured.release_id, measured.digest)
-    with open_ledger(run) as ledger:
-        found = verify_certificate(
-            target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains
-        )
-        document = altered_document(target, found, last_release(run, ledger))
+    ledger = run.ledger
+    found = verify_certificate(target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains)
+    document = altered_document(target, found, last_release(run, ledger))
     again = Certificate.read((aside / CERTIFICATE).read_bytes())
     different = next(_differing(found, again), document)
     if different is not None:
@@ -173,42 +159,27 @@ def _statement(run: Run, folder: Path, *, adopt: bool) -> Signed | None:
         check_statement(folder, None)
         return None
     sign = settled_statement if adopt else sign_release
-    with open_ledger(run) as ledger:
-        return sign(run.installation, ledger, folder)
+    return sign(run.installation, run.ledger, folder)
 
 
-def _write_all(
-    run: Run,
-    measured: MeasuredHandle,
-    tallied: MeasuredHandle | None,
-    estimates: EstimatesHandle,
-    margins: MarginsHandle,
-    checked: Checked,
-    aside: Path,
-) -> str:
-    events, tables = write_files(run, measured, estimates, margins, checked, aside)
-    compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
+def _write_all(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, aside: Path) -> str:
+    events, tables = write_files(run, measured, aside)
+    found = estimation_of(run, measured)
+    conflicts = {name: each.as_json() for name, each in found.conflicts.items()}
     found_tallies = [] if tallied is None else drawn(run, tallied)
     events = [each.event for each in found_tallies] + events
     contents = Contents(
         {name: said.Table.model_validate(about) for name, about in all_in_digits(tables).items()},
         events,
         _digests(aside),
-        all_in_digits(_agreement(run, estimates)),
-        all_in_digits(compared),
+        all_in_digits(found.agreement()),
+        all_in_digits(conflicts),
         outcomes(run, found_tallies),
     )
     return _certify(run, measured, aside, contents)
 
 
-def write_files(
-    run: Run,
-    measured: MeasuredHandle,
-    estimates: EstimatesHandle,
-    margins: MarginsHandle,
-    checked: Checked,
-    aside: Path,
-) -> tuple[list[Event], dict[str, Any]]:
+def write_files(run: Run, measured: MeasuredHandle, aside: Path) -> tuple[list[Event], dict[str, Any]]:
     """Write all of a release but documents and certificate: the same bytes for the same measurements.
 
     Returns
@@ -220,19 +191,21 @@ def write_files(
     PublicationError
         If a public file of the spec changed during the run.
     """
-    found = finished(run, measured)
-    spec = run.loaded.spec
+    found, measurements, spec = (
+        estimation_of(run, measured),
+        read_measurements(run, measured),
+        run.loaded.spec,
+    )
     tables: dict[str, Any] = {}
     written: dict[str, PublishedTable] = {}
     entries: list[dict[str, Any]] = []
     writes: list[Callable[[], None]] = []
-    layouts = Agreement.of(run.loaded).layouts
-    counts = estimates.read_all()
-    half = {name: margins.read(name).half for name in margins.files}
+    layouts, counts = run.layouts, found.estimates
+    half = {name: each.half for name, each in found.margins.items()}
     for table in spec.tables:
         layout = layouts[table.name]
-        parts = {level: found[table.name, level] for level in layout.cuts}
-        estimate, about = counts[table.name], margins.read(table.name).about
+        parts = {level: measurements[table.name][level] for level in layout.cuts}
+        estimate, about = counts[table.name], found.margins[table.name].about
         frame = frame_of(run.loaded, layouts, table, counts, half)
         written[table.name] = PublishedTable(table, layout, frame, about["margins"]["method"])
         roots = estimate.values[layout.parents < 0]
@@ -243,21 +216,21 @@ def write_files(
             "mechanism": table.mechanism,
             **layout.impossible_rows(consistent=spec.postprocessing.consistency),
             **about,
-            "failed_checks": checked.failed[table.name],
+            "failed_checks": found.failed[table.name],
         }
         entries += _measurements(run, layout, parts, aside, writes)
         for name, measure in table.measures.items():
             array = array_of(table.measures, table.name, name)
-            about, whole = margins.read(array).about, total_over(run.loaded, layouts, measure, counts)
+            about, whole = found.margins[array].about, total_over(run.loaded, layouts, measure, counts)
             told = told_of(layouts[array], measure, counts[array].values, about, whole)
             own = tables[table.name].setdefault("measures", {})
-            own[name] = {**told, "failed_checks": checked.failed[array]}
+            own[name] = {**told, "failed_checks": found.failed[array]}
             if owner_of(table.measures, name) != name:
                 continue  # what it is read off has been written
-            parts = {level: found[array, level] for level in layouts[array].cuts}
+            parts = measurements[array]
             entries += _measurements(run, layouts[array], parts, aside, writes)
     for histogram in spec.histograms:
-        part = found[histogram.name, ""]
+        part = measurements[histogram.name][""]
         frame = histogram_table(part.release.values, histogram.largest_size(spec.privacy))
         layout = Layout.of_histogram(histogram)
         written[histogram.name] = PublishedTable(histogram, layout, frame, "none")
@@ -275,10 +248,10 @@ def write_files(
         (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
     _copy_public_files(run, aside)
     write_formats(run.loaded, written, aside, beside=writes)
-    exceptions = estimates.note(ROUNDING).get("named", [])
-    if exceptions:
-        (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
-    return [event for part in found.values() for event in part.transcript], tables
+    if found.exceptions:
+        (aside / EXCEPTIONS).write_text("\n".join(found.exceptions) + "\n", encoding="utf-8")
+    drawn_parts = (part for levels in measurements.values() for part in levels.values())
+    return [event for part in drawn_parts for event in part.transcript], tables
 
 
 def _measurements(
@@ -298,22 +271,6 @@ def _write_parquet(content: Callable[[], Frame], path: Path) -> None:
     with rows_into_parquet(frame.schema, path) as take:
         for part in frame.parts():
             take(part)
-
-
-def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:
-    """Return what the certificate says of how tables were made to agree; nothing for a single one."""
-    steps = {
-        step.replace("-", ""): {
-            key: round(said, 9) if key == "largest_gap" else said  # left by errors in the last bits
-            for key, said in estimates.note(step).items()
-            if key not in ("named", CONFLICTS)
-        }
-        for step in (CONSISTENCY, NONNEGATIVITY, ROUNDING)
-    }
-    made = {step: notes for step, notes in steps.items() if notes}
-    if not made:
-        return {}
-    return {**made, "not_made_to_agree_on": list(Agreement.of(run.loaded).apart)}
 
 
 def _copy_public_files(run: Run, aside: Path) -> None:
@@ -342,12 +299,12 @@ def _copy_public_files(run: Run, aside: Path) -> None:
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
     """Write the documents and, naming their digests too, the certificate; return its SHA-256."""
-    with open_ledger(run) as ledger:
-        tried = [(number, each.release_id, each.attempts) for number, each in attempts(run, ledger)]
-        told = certificate(run, measured, contents, ledger, tried)
-        last = last_release(run, ledger)
+    ledger = run.ledger
+    tried = [(number, each.release_id, each.attempts) for number, each in attempts(run, ledger)]
+    told = certificate(run, measured, contents, ledger, tried)
+    last = last_release(run, ledger)
     write_documents(aside, told, last, run.installation.cache)
-    leave_head(run, measured.release_id, StampedHead.said(told.ledger.head))
+    write_head_marker(run, measured.release_id, StampedHead.said(told.ledger.head))
     raw = told.model_copy(update={"files": _digests(aside, contents.files)}).written()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()

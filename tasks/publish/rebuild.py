@@ -12,10 +12,7 @@ import platform
 from pathlib import Path
 
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.tasks.check.check import Checked
-from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger
-from tabularium.tasks.margins.margins import MarginsHandle
-from tabularium.tasks.postprocess.estimate_files import EstimatesHandle
+from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle
 from tabularium.tasks.publish.certificate import software_versions
 from tabularium.tasks.publish.documents import kept_documents
 from tabularium.tasks.publish.draft_folder import target_folder
@@ -26,7 +23,7 @@ from tabularium.tasks.publish.release_folder import (
     files_in,
     new_folder,
 )
-from tabularium.tasks.published_heads import StampedHead, leave_head
+from tabularium.tasks.published_heads import StampedHead, write_head_marker
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.statement import STATEMENT
@@ -43,13 +40,7 @@ def is_lost(run: Run, charge: ChargeHandle) -> bool:
 
 
 @stage("rebuild the folder")
-def rebuild(
-    run: Run,
-    measured: MeasuredHandle,
-    estimates: EstimatesHandle,
-    margins: MarginsHandle,
-    checked: Checked,
-) -> PublishedHandle:
+def rebuild(run: Run, measured: MeasuredHandle) -> PublishedHandle:
     """Write the folder of a published release, or of a draft, anew, every byte as it was.
 
     Raises
@@ -59,25 +50,23 @@ def rebuild(
     """
     kept = _kept(run, measured.release_id) or {}
     certificate = Certificate.read(kept[CERTIFICATE])
-    with open_ledger(run) as ledger:
-        charge = ledger.charge(measured.release_id)
+    charge = run.ledger.charge(measured.release_id)
     drafted = charge is not None and charge.state == "measured"
     target, access = target_folder(run, measured.release_id, reviewed=drafted)
     what = "the release could not be written again: {reason}"
     hint = "make room or give the right to write there, and run again"
     with new_folder(target, access, what=what, hint=hint) as aside:
-        write_files(run, measured, estimates, margins, checked, aside)
+        write_files(run, measured, aside)
         for name, content in kept.items():
             (aside / name).write_bytes(content)
         _compare(aside, certificate)
         digest = check_release(aside, measured.release_id, measured.digest)
-        leave_head(run, measured.release_id, StampedHead.said(certificate.ledger.head))
+        write_head_marker(run, measured.release_id, StampedHead.said(certificate.ledger.head))
     return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
 
 
 def _kept(run: Run, release_id: str) -> dict[str, bytes] | None:
-    with open_ledger(run) as ledger:
-        charge, draft = ledger.charge(release_id), ledger.draft(release_id)
+    charge, draft = run.ledger.charge(release_id), run.ledger.draft(release_id)
     if charge is None:
         return None
     laid_out = None if draft is None else draft.digest

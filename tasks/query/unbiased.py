@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.mechanisms.inference import Estimate
-from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
-from tabularium.tasks.postprocess.stages import on_their_trees
+from tabularium.tasks.postprocess.estimation import on_their_trees
+from tabularium.tasks.postprocess.postprocessing import CONSISTENCY
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.public_tables import open_parquet
 from tabularium.tasks.publish.frames import Labels
@@ -99,36 +99,34 @@ def unbiased(released: Released, name: str) -> pa.Table:
     if name not in released.layouts:
         raise InputError("is a histogram, which has no such estimates", where=where, hint="ask a table")
     released.bounded()
-    with without_data(released.loaded) as run:
-        post = PostProcessor.of(run.loaded)
-        together = [
-            each for each in post.agreement.holding(name).layouts if each in released.certificate.tables
-        ]
-        for each in together:
-            if released.certificate.tables[each].noise_variance is None:
-                raise InputError(
-                    f"the mechanism of {each} merges or drops what it measured, or draws it towards other "
-                    "numbers, so that nothing without bias can be made of it",
-                    where=where,
-                    hint="use the published numbers and their margins",
-                )
-        known = post.agreement.known if name in post.agreement.groups[0].layouts else {}
-        for invariant in released.certificate.invariants:
-            if invariant.name in known and invariant.beyond_chance:
-                raise InputError(
-                    f"the measurements contradict invariant {invariant.name} beyond chance, with which all "
-                    "estimates would agree",
-                    where=where,
-                    hint="use the measurements themselves",
-                )
-        try:
-            parts = parts_in(Subject(released.folder))
-        except Skipped as reason:
-            raise InputError(f"needs {reason}", where=where, hint="use the published numbers") from None
-        except Failed as reason:
-            raise PublicationError(
-                str(reason), where=str(released.folder), hint="restore it from a copy"
-            ) from None
+    failure: InputError | PublicationError
+    run = without_data(released.loaded)
+    post = run.post
+    together = [each for each in post.agreement.holding(name).layouts if each in released.certificate.tables]
+    for each in together:
+        if released.certificate.tables[each].noise_variance is None:
+            raise InputError(
+                f"the mechanism of {each} merges or drops what it measured, or draws it towards other "
+                "numbers, so that nothing without bias can be made of it",
+                where=where,
+                hint="use the published numbers and their margins",
+            )
+    known = post.agreement.known if name in post.agreement.groups[0].layouts else {}
+    for invariant in released.certificate.invariants:
+        if invariant.name in known and invariant.beyond_chance:
+            raise InputError(
+                f"the measurements contradict invariant {invariant.name} beyond chance, with which all "
+                "estimates would agree",
+                where=where,
+                hint="use the measurements themselves",
+            )
+    try:
+        parts = parts_in(Subject(released.folder))
+    except Skipped as reason:
+        failure = InputError(f"needs {reason}", where=where, hint="use the published numbers")
+    except Failed as reason:
+        failure = PublicationError(str(reason), where=str(released.folder), hint="restore it from a copy")
+    else:
         estimates, _ = on_their_trees(run.loaded, post, parts)
         agreed = post.apply(CONSISTENCY, estimates).estimates
         layout = released.layouts[name]
@@ -139,6 +137,7 @@ def unbiased(released: Released, name: str) -> pa.Table:
             array, unit = agreed[array_of(measures, name, measure)], float(measures[measure].grid)
             columns += _numbers(array, measure, f"{measure}_variance", unit)
         return pa.table([column for _, column in columns], names=[each for each, _ in columns])
+    raise failure
 
 
 def _numbers(

@@ -52,7 +52,8 @@ class Diagnosis:
 def record(home: Home, run: str, about: Mapping[str, str], stage: str, error: DataRefused) -> None:
     """Write down why a run was refused, once, and give the error the run's name.
 
-    Where it cannot be written the error is told all the same, without the name, and kept for ``told_here``.
+    Where it cannot be written the error is told all the same, without the name, and kept for
+    ``for_local_terminal``.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def find(home: Home, run: str) -> Diagnosis:
         raise InputError("its diagnosis cannot be read", where=f"run {run}", hint=hint) from None
 
 
-def told_here(home: Home, error: RunRefused) -> DataRefused | RunRefused:
+def for_local_terminal(home: Home, error: RunRefused) -> DataRefused | RunRefused:
     """Return what the local terminal may show instead of what others hear of a refusal."""
     if not error.run:
         return _unwritten.get(home.path, error)

@@ -1,4 +1,4 @@
-"""Who is told how a run gets on.
+"""Progress of a run: reporters that hear of it, and signals that stop it.
 
 A stage tells the reporter of its context when it starts and ends. On the command line that is a line on
 the terminal, and in a flow run of Prefect's an artifact of it. What is told is the stage's name and time, and
@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -41,18 +41,14 @@ class Reporter(Protocol):
         """Hear what an operator should know: a rule of severity ``warn`` that failed, for instance."""
 
 
-@dataclass
-class Quiet:
-    """Keeps the figures and says nothing."""
-
-    stages: dict[str, tuple[float, float]] = field(default_factory=dict)
+class NullReporter:
+    """Hears everything and says nothing."""
 
     def started(self, stage: str) -> None:
         """Say nothing."""
 
     def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
-        """Keep the figures."""
-        self.stages[stage] = (seconds, peak_mib)
+        """Say nothing."""
 
     def failed(self, stage: str) -> None:
         """Say nothing."""
@@ -81,8 +77,8 @@ def reporting_to(listener: Reporter) -> Iterator[None]:
 
 
 def reporter() -> Reporter:
-    """Return who is told in this context."""
-    return _reporter.get() or Quiet()
+    """Return the reporter of this context."""
+    return _reporter.get() or NullReporter()
 
 
 def advanced(cells: int, of: int) -> None:
@@ -118,14 +114,14 @@ class Stopping:
         # the server it started.
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:  # nohup asks to go on when the terminal closes
-                signal.signal(number, lambda number, _: self.ask(SystemExit(128 + number)))
-        signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
+                signal.signal(number, lambda number, _: self.request_stop(SystemExit(128 + number)))
+        signal.signal(signal.SIGINT, lambda *_: self.request_stop(KeyboardInterrupt()))
 
     def listen_again(self) -> None:
         """Hear SIGTERM where Prefect's engine listens, which answers it in a way that is not remembered here.
 
         A command takes the signal back. In a worker's process Prefect's own handler must stay, or a run that
-        is cancelled counts as crashed: there the interpreter notes the signals, and ``asked`` looks.
+        is cancelled counts as crashed: there the interpreter notes the signals, and ``requested`` looks.
         """
         if threading.current_thread() is not threading.main_thread():
             return
@@ -137,7 +133,7 @@ class Stopping:
             os.set_blocking(notes, False)
             signal.set_wakeup_fd(notes, warn_on_full_buffer=False)
 
-    def asked(self) -> BaseException | None:
+    def requested(self) -> BaseException | None:
         """Return what ends this process, if it was asked to stop."""
         if self.exception is None and self._noted is not None:
             with suppress(BlockingIOError):
@@ -145,14 +141,14 @@ class Stopping:
                     self.exception = _raised_at(signal.SIGTERM)
         return self.exception
 
-    def ask(self, exception: BaseException) -> None:
+    def request_stop(self, exception: BaseException) -> None:
         """Ask the process to stop by raising ``exception``, now and before every stage to come."""
         self.exception = exception
         raise exception
 
-    def check(self) -> None:
+    def raise_if_requested(self) -> None:
         """Raise what was asked for, if anything was."""
-        asked = self.asked()
+        asked = self.requested()
         if asked is not None:
             raise asked
 
@@ -173,14 +169,14 @@ stopping = Stopping()
 @contextmanager
 def observed(stage: str) -> Iterator[None]:
     """Tell the reporter of the context, if any, about the block."""
-    stopping.check()
-    told = reporter()
-    told.started(stage)
+    stopping.raise_if_requested()
+    listener = reporter()
+    listener.started(stage)
     start = time.perf_counter()
     try:
         yield
     except BaseException:
-        told.failed(stage)
+        listener.failed(stage)
         raise
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    told.finished(stage, time.perf_counter() - start, peak)
+    listener.finished(stage, time.perf_counter() - start, peak)

@@ -8,18 +8,29 @@ import os
 import re
 import resource
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tabularium.mechanisms.errors import DataRefused
 from tabularium.tasks.runtime import diagnoses
 from tabularium.tasks.runtime.home import Home, named
-from tabularium.tasks.runtime.kept_open import close_within
 from tabularium.tasks.runtime.progress import note
+from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.runtime.workspace import Workspace
+from tabularium.validations.spec.exact_facts import exact_facts
 from tabularium.validations.spec.load import Loaded, load_spec
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
+    from tabularium.ledger.measurement.store import MeasurementStore
+    from tabularium.tasks.postprocess.postprocessing import PostProcessor
+    from tabularium.tasks.postprocess.table_layout import Layout
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -70,30 +81,86 @@ class Request:
         return cls(path, source, period, str(named(home)), revises, same_input, measurements_of)
 
 
-@dataclass(frozen=True)
+class _OpenHome(Home):
+    """The home of a run, which reads the agency secret once."""
+
+    @cached_property
+    def _secret(self) -> bytes:
+        return super().secret()
+
+    def secret(self) -> bytes:
+        """Return the agency secret as it was when the run asked for it first."""
+        return self._secret
+
+
 class Run:
-    """Names of what a stage needs, never the things themselves: small enough for a task's parameter."""
+    """One release in the making: its spec, ledger and workspace, and what follows from the spec.
 
-    request: Request
-    workspace: str
+    Everything but the request and the workspace is opened or worked out when it is asked for first, and once.
+    Pickled, a run is these two names alone: another process reads the spec again, and what is charged and
+    what is drawn are compared by its digest (:mod:`tabularium.tasks.measure`).
 
-    @property
+    Parameters
+    ----------
+    workspace
+        Path of the secure workspace.
+    loaded
+        The spec of the request, where it has been read already.
+    """
+
+    def __init__(self, request: Request, workspace: str, loaded: Loaded | None = None) -> None:
+        self.request, self.workspace = request, workspace
+        if loaded is not None:
+            self.loaded = loaded
+        self._shared: dict[Hashable, Any] = {}
+
+    def __reduce__(self) -> tuple[type[Run], tuple[Request, str]]:
+        return Run, (self.request, self.workspace)
+
+    @cached_property
     def loaded(self) -> Loaded:
-        """The checked spec with its code lists, read once per process.
+        """The checked spec with its code lists."""
+        return load(self.request)
 
-        A task in a process of its own reads it again; what is charged and what is drawn are compared by the
-        spec's digest, see :mod:`tabularium.tasks.measure`.
-        """
-        if self.workspace not in _specs:
-            _specs[self.workspace] = load(self.request)
-        return _specs[self.workspace]
+    @cached_property
+    def post(self) -> PostProcessor:
+        """What the spec has done to its tables, and how these hang together."""
+        from tabularium.tasks.postprocess.postprocessing import PostProcessor
+
+        return PostProcessor.of(self.loaded)
 
     @property
+    def layouts(self) -> dict[str, Layout]:
+        """Name of each table and array of a measure -> its layout, in the order of the spec."""
+        return self.post.agreement.layouts
+
+    @cached_property
+    def has_exact_facts(self) -> bool:
+        """Whether the release tells anything of the data that no budget covers."""
+        return bool(exact_facts(self.loaded.spec))
+
+    @cached_property
     def installation(self) -> Home:
         """The home this run works in."""
-        return Home(Path(self.request.home))
+        return _OpenHome(Path(self.request.home))
 
-    @property
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger of the home."""
+        from tabularium.ledger import Ledger
+
+        ledger = Ledger.connect(self.installation.ledger_url)
+        self.installation.remember_ledger()
+        return ledger
+
+    @cached_property
+    def store(self) -> MeasurementStore:
+        """The measurement store of the home."""
+        from tabularium.ledger.measurement.store import MeasurementStore
+
+        return MeasurementStore(self.installation.measurements)
+
+    @cached_property
     def release_id(self) -> str:
         """The name under which this release is charged, today and for ever: 32 hexadecimal digits.
 
@@ -106,7 +173,7 @@ class Run:
         return hmac.digest(self.installation.subkey("release id"), named.encode(), "sha256").hex()[:32]
 
     @property
-    def measured_as(self) -> str:
+    def measurements_from(self) -> str:
         """The release whose measurements are published: this one, or the earlier one that the spec names."""
         return self.loaded.spec.measurements_of or self.release_id
 
@@ -114,6 +181,13 @@ class Run:
     def name(self) -> str:
         """What operators call this run: when it began (UTC), and a few letters by chance."""
         return Path(self.workspace).name
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what stages of this run share under a key, made when it is asked for first."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        shared: T = self._shared[key]
+        return shared
 
     def diagnose(self, stage: str, error: DataRefused) -> None:
         """Write down at home why the data were refused."""
@@ -126,6 +200,15 @@ class Run:
         path = Path(self.workspace) / name
         path.mkdir(mode=0o700, exist_ok=True)
         return path
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, exception: type[BaseException] | None, *more: object) -> None:
+        """Close the resources that stages opened inside the workspace, and the ledger."""
+        close_all(Path(self.workspace))
+        if "ledger" in vars(self):
+            self.ledger.__exit__(exception, *more)
 
 
 def drop_of(source: str | None) -> str | None:
@@ -142,8 +225,6 @@ def is_handed(source: str | None) -> bool:
 #: How the names of such tables begin.
 HANDED = "table in memory:"
 _DROP = re.compile(r"drop:([0-9a-f]{32})")
-# Specs of the runs that are open in this process, by workspace.
-_specs: dict[str, Loaded] = {}
 
 
 def load(request: Request) -> Loaded:
@@ -210,19 +291,15 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
     try:
         home = Home.at(request.home)
         workspace = Workspace.create(home)
-        run = Run(request, str(workspace.path))
-        keep = False
+        run, keep = Run(request, str(workspace.path), loaded), False
         try:
-            _specs[run.workspace] = loaded or load(request)
-            keep = to_publish and run.loaded.spec.workspace.keep
-            with workspace.temporary_files_inside():
+            with run, workspace.temporary_files_inside():
+                keep = run.loaded.spec.workspace.keep and to_publish
                 yield run
         except DataRefused as error:  # outside a stage, which would have done so itself
             run.diagnose("run", error)
             raise
         finally:
-            _specs.pop(run.workspace, None)
-            close_within(workspace.path)
             if keep:
                 workspace.keep()
                 note(f"the secure workspace is kept and holds microdata: {workspace.path}")
@@ -232,15 +309,9 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
         os.umask(before)
 
 
-@contextmanager
-def without_data(loaded: Loaded) -> Iterator[Run]:
-    """Yield a run that has a spec, and neither a home nor a workspace: for what can be tried without data."""
-    run = Run(Request(str(loaded.path), None, None, ""), uuid.uuid4().hex)
-    _specs[run.workspace] = loaded
-    try:
-        yield run
-    finally:
-        del _specs[run.workspace]
+def without_data(loaded: Loaded) -> Run:
+    """Return a run of a spec without home and workspace: for what can be tried without data."""
+    return Run(Request(str(loaded.path), None, None, ""), uuid.uuid4().hex, loaded)
 
 
 def _forbid_core_files() -> None:

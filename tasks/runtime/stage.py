@@ -44,12 +44,12 @@ class Stage(Generic[P, R]):
         What operators and Prefect call it.
     function
         What it does, unguarded.
-    of_stages
+    composite
         Whether it consists of stages. They are plain calls then, and to Prefect there is this one alone.
     """
 
-    def __init__(self, name: str, function: Callable[P, R], *, of_stages: bool = False) -> None:
-        self.name, self.function, self.of_stages = name, function, of_stages
+    def __init__(self, name: str, function: Callable[P, R], *, composite: bool = False) -> None:
+        self.name, self.function, self.composite = name, function, composite
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -77,22 +77,22 @@ class Stage(Generic[P, R]):
 
     def _guarded(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            with nullcontext() if self.of_stages else observed(self.name):
+            with nullcontext() if self.composite else observed(self.name):
                 return self.function(*args, **kwargs)
         except Exception as error:
             run = _run_of(args)
-            if isinstance(error, DataRefused) and run is not None and stopping.asked() is None:
+            if isinstance(error, DataRefused) and run is not None and stopping.requested() is None:
                 run.diagnose(self.name, error)
             # A dry run by `check` has no home.
             home = run.installation if run is not None and run.request.home else None
-            failure = leaving(error, self.name, home)
+            failure = public_error(error, self.name, home)
         # Raised outside the handler, so that the original is not carried along as context.
         raise failure
 
 
-def stage(name: str, *, of_stages: bool = False) -> Callable[[Callable[P, R]], Stage[P, R]]:
+def stage(name: str, *, composite: bool = False) -> Callable[[Callable[P, R]], Stage[P, R]]:
     """Make a function the stage called ``name``."""
-    return lambda function: Stage(name, function, of_stages=of_stages)
+    return lambda function: Stage(name, function, composite=composite)
 
 
 def _run_of(arguments: tuple[Any, ...]) -> Run | None:
@@ -115,13 +115,13 @@ def _inside_a_task() -> bool:
     return context is not None and context.TaskRunContext.get() is not None
 
 
-def leaving(error: BaseException, where: str, home: Home | None = None) -> BaseException:
+def public_error(error: BaseException, where: str, home: Home | None = None) -> BaseException:
     """Return the error that may leave a stage or a run: inside a flow not even why data were refused.
 
     Once somebody has asked this process to stop, that is what leaves: a library that is interrupted may fail
     in a way of its own, as if the data were at fault.
     """
-    asked = stopping.asked()
+    asked = stopping.requested()
     if asked is not None:
         return asked
     failure = sanitised(error, where, home)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tabularium.tasks.check.failed_cells import failed_cells
 from tabularium.tasks.margins.measure_margins import told_of
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.denominators import total_over
+from tabularium.tasks.postprocess.failed_cells import failed_cells
 from tabularium.tasks.public_tables import longest_text, parquet_batches
 from tabularium.tasks.publish.formats.base import first_format, known_rows
 from tabularium.tasks.publish.frames import Frame, Shape
@@ -46,11 +46,11 @@ def _remade(subject: Subject) -> str:
     layouts, half = subject.released.layouts, {name: each.half for name, each in made.margins.items()}
     numbers = 0
     for table in spec.tables:
-        frame = frame_of(subject.released.loaded, layouts, table, made.tables, half)
+        frame = frame_of(subject.released.loaded, layouts, table, made.estimates, half)
         numbers += 2 * _see_frame(subject, table.name, frame)
     for histogram in spec.histograms:
         largest = histogram.largest_size(spec.privacy)
-        frame = histogram_table(made.histograms[histogram.name].release.values, largest)
+        frame = histogram_table(made.parts[histogram.name][""].release.values, largest)
         numbers += 2 * _see_frame(subject, histogram.name, frame)
     return f"{numbers:,} numbers and margins"
 
@@ -101,7 +101,7 @@ def _told(subject: Subject) -> str:
     """What the certificate says of tables and of how they agree follows from the measurements."""
     made, spec, said = remade(subject), subject.released.spec, subject.certificate.document()
     for table in spec.tables:
-        estimate = made.tables[table.name]
+        estimate = made.estimates[table.name]
         roots = estimate.values[subject.released.layouts[table.name].parents < 0]
         expected = {
             "total": round(float(roots.sum())),
@@ -115,21 +115,22 @@ def _told(subject: Subject) -> str:
         for name, measure in table.measures.items():
             array = array_of(table.measures, table.name, name)
             layouts, about = subject.released.layouts, made.margins[array].about
-            whole = total_over(subject.released.loaded, layouts, measure, made.tables)
+            whole = total_over(subject.released.loaded, layouts, measure, made.estimates)
             own = {
-                **told_of(layouts[array], measure, made.tables[array].values, about, whole),
+                **told_of(layouts[array], measure, made.estimates[array].values, about, whole),
                 "failed_checks": made.failed[array],
             }
             _see_said(
                 f"tables.{table.name}.measures.{name}", said["tables"][table.name]["measures"][name], own
             )
     for histogram in spec.histograms:
-        total = int(made.histograms[histogram.name].release.diagnostics["total"])
+        total = int(made.parts[histogram.name][""].release.diagnostics["total"])
         _see_said(f"tables.{histogram.name}", said["tables"][histogram.name], {"total": total})
-    if not _alike(said["agreement"], made.agreement):
+    if not _alike(said["agreement"], made.agreement()):
         raise Failed("agreement is not what the measurements give")
     for known in said["invariants"]:
-        _see_said(f"invariants.{known['name']}", known, made.conflicts.get(known["name"], {}))
+        conflict = made.conflicts.get(known["name"])
+        _see_said(f"invariants.{known['name']}", known, conflict.as_json() if conflict else {})
     return "totals, margins and their method, failed checks, agreement"
 
 
@@ -193,12 +194,12 @@ def _kept(subject: Subject) -> str:
                 f"the {blank:,} counts that quality rules left blank; sums with them cannot be added up"
             ) from None
         for name, shown in published.items():
-            left, again = np.isnan(shown), np.asarray(made.tables[name].values, np.float64)
+            left, again = np.isnan(shown), np.asarray(made.estimates[name].values, np.float64)
             published[name] = np.where(left, again, shown)
             if name in half:  # sums of measures have none here
                 half[name] = np.where(left, made.margins[name].half, half[name])
-    with without_data(released.loaded) as run:
-        found = failed_cells(run, agreement, published, half)
+    run = without_data(released.loaded)
+    found = failed_cells(run, agreement, published, half)
     for name in (table.name for table in released.spec.tables):
         own = [
             {"check": each.check, "count": each.count, "cells": list(each.cells)}

@@ -11,7 +11,6 @@ vouches for cannot ask for another mechanism, or for arrays that no table of its
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -19,20 +18,10 @@ import numpy as np
 
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.accounting import Event
-from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
-from tabularium.tasks.check.failed_cells import failed_cells
-from tabularium.tasks.margins.margins import Margins, margins_of, of_known
-from tabularium.tasks.measure import Finished, MeasuredError
-from tabularium.tasks.postprocess.conflicts import conflicts
-from tabularium.tasks.postprocess.postprocessing import (
-    CONSISTENCY,
-    FINISHED_ANEW,
-    REMADE,
-    ROUNDING,
-    PostProcessor,
-)
-from tabularium.tasks.postprocess.stages import on_their_trees, to_compare
+from tabularium.tasks.measure import Finished, MeasuredError, Parts
+from tabularium.tasks.postprocess.estimation import Estimation, estimate
+from tabularium.tasks.postprocess.postprocessing import CHANGED_IN_VERSION, REMADE
 from tabularium.tasks.public_folder import named
 from tabularium.tasks.public_tables import open_parquet
 from tabularium.tasks.publish.measurement_files import FOLDER, MOST_NUMBERS, read_measurement
@@ -43,39 +32,6 @@ from tabularium.validations.spec.checks.histogram_checks import MECHANISM
 from tabularium.validations.spec.model import ReleaseSpec
 
 _PROGRAM = "tabularium-dp"
-
-Parts = dict[str, dict[str, Finished]]
-
-
-@dataclass(frozen=True, eq=False)
-class Remade:
-    """What the measurements give.
-
-    Attributes
-    ----------
-    tables
-        Finished estimates, by table.
-    margins
-        Half-widths, and what the certificate says of them.
-    histograms
-        Released pairs (size, number), sizes descending.
-    agreement
-        How each step went, by its name.
-    conflicts
-        Invariant -> how it and the measurements go together.
-    failed
-        Table -> checks that cells fail, as the certificate has them.
-    exceptions
-        Lines of sums that whole numbers could not meet.
-    """
-
-    tables: dict[str, Estimate]
-    margins: dict[str, Margins]
-    histograms: dict[str, Finished]
-    agreement: dict[str, dict[str, Any]]
-    conflicts: dict[str, dict[str, int]]
-    failed: dict[str, list[dict[str, Any]]]
-    exceptions: list[str]
 
 
 def wanted(spec: ReleaseSpec) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
@@ -137,7 +93,7 @@ def parts_in(subject: Subject) -> Parts:
     spec = subject.released.spec
     used = {str(each) for _, _, kind, given in wanted(spec) for each in (kind, given.get("mechanism"))}
     used |= {"prior" for table in spec.tables if table.prior is not None}
-    if version not in REMADE or version < max(FINISHED_ANEW.get(each, 0) for each in used):
+    if version not in REMADE or version < max(CHANGED_IN_VERSION.get(each, 0) for each in used):
         made = subject.certificate.software.get(_PROGRAM, "of that time")
         raise Skipped(f"post-processing of version {version}: install {_PROGRAM} {made}")
     parts: Parts = {}
@@ -161,17 +117,17 @@ def transcript_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*entry["measured"]["transcript"], *([entry["error"]["event"]] if "error" in entry else [])]
 
 
-def remade(subject: Subject) -> Remade:
+def remade(subject: Subject) -> Estimation:
     """Return the tables of the release with their margins, made again from the measurements once."""
 
-    def make() -> Remade:
+    def make() -> Estimation:
         subject.bounded()
         return remake(subject.released, parts_in(subject))
 
     return subject.cached("remade", make)
 
 
-def remake(released: Released, parts: Parts) -> Remade:
+def remake(released: Released, parts: Parts) -> Estimation:
     """Make the tables of a release again.
 
     Parameters
@@ -179,40 +135,6 @@ def remake(released: Released, parts: Parts) -> Remade:
     parts
         Table, level -> what was measured, finished by its mechanism.
     """
-    histograms = {each.name: parts.pop(each.name)[""] for each in released.spec.histograms}
-    with without_data(released.loaded) as run:
-        post = PostProcessor.of(run.loaded)
-        estimates, own = on_their_trees(run.loaded, post, parts)
-        found: dict[str, dict[str, int]] = {}
-        notes: dict[str, dict[str, Any]] = {}
-        consistent = estimates
-        for step in post.steps:
-            if step == CONSISTENCY and post.agreement.known:
-                exact = to_compare(post, parts)
-                found = {name: each.as_json() for name, each in conflicts(post.agreement, exact).items()}
-            agreed = post.apply(step, estimates)
-            estimates, notes[step] = agreed.estimates, agreed.notes
-            if step == CONSISTENCY:
-                consistent = estimates
-        base = {**consistent, **own}
-        name, version = released.certificate.release_id, released.certificate.postprocessing.version
-        margins = margins_of(run, name, parts, estimates, base, version=version)
-        margins = of_known(run, margins, consistent, notes.get(CONSISTENCY, {}))
-        values = {name: each.values for name, each in estimates.items()}
-        half = {name: each.half for name, each in margins.items()}
-        failed: dict[str, list[dict[str, Any]]] = {name: [] for name in values}
-        for each in failed_cells(run, post.agreement, values, half):
-            failed[each.table].append({"check": each.check, "count": each.count, "cells": list(each.cells)})
-    exceptions = list(notes.get(ROUNDING, {}).get("named", []))
-    agreement = _agreement(notes, list(post.agreement.apart))
-    return Remade(estimates, margins, histograms, agreement, found, failed, exceptions)
-
-
-def _agreement(notes: Mapping[str, dict[str, Any]], apart: list[str]) -> dict[str, Any]:
-    """Return how tables were made to agree, as the certificate has it; nothing for a single one."""
-    steps = {
-        step.replace("-", ""): {key: said for key, said in note.items() if key != "named"}
-        for step, note in notes.items()
-    }
-    made = {step: note for step, note in steps.items() if note}
-    return {**made, "not_made_to_agree_on": apart} if made else {}
+    certificate = released.certificate
+    version = certificate.postprocessing.version
+    return estimate(without_data(released.loaded), parts, certificate.release_id, version=version)

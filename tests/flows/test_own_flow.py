@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import yaml
@@ -12,10 +14,18 @@ from prefect.utilities.importtools import import_object
 
 import tabularium as tb
 from tabularium.flows.operations.prefect_api import OwnServer
+from tabularium.flows.release import release
+from tabularium.tasks.runtime.run import Request
 from tests.docs.pages import DOCS, blocks
 from tests.flows.release.scene import write_scene
 
 PAGE = DOCS / "how-to" / "use-it-in-your-own-flow.md"
+
+
+def test_the_flow_takes_what_a_request_holds() -> None:
+    """And when it was scheduled, from which a period is made."""
+    taken = set(inspect.signature(release.fn).parameters)
+    assert taken == {each.name for each in fields(Request)} | {"timezone", "cron"}
 
 
 def test_the_flow_of_the_page_publishes(prefect_server: OwnServer, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tabularium.tasks.margins import margins
+from tabularium.tasks.postprocess import estimation
 from tabularium.tasks.postprocess.postprocessing import ROUNDING, PostProcessor
 from tabularium.tasks.publish.certificate import sections
 from tests.debian import Unavailable
@@ -151,7 +151,7 @@ def test_a_cluster_of_spark_gives_the_same(tmp_path: Path, patch: pytest.MonkeyP
 
 
 def other_margin(patch: pytest.MonkeyPatch) -> None:
-    real = margins.margins_of
+    real = estimation.margins_of
 
     def margins_of(*given: Any, **named: Any) -> Any:
         made = real(*given, **named)
@@ -160,7 +160,7 @@ def other_margin(patch: pytest.MonkeyPatch) -> None:
         half.flat[0] += 1
         return {**made, name: replace(first, half=half)}
 
-    patch.setattr(margins, "margins_of", margins_of)
+    patch.setattr(estimation, "margins_of", margins_of)
 
 
 def other_rounding(patch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.margins.margins import Margins, margins_of
 from tabularium.tasks.measure import Finished, Job, draw_job, finish_part, shares
+from tabularium.tasks.postprocess.estimation import on_their_trees
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
-from tabularium.tasks.postprocess.stages import on_their_trees
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import Labels
 from tabularium.tasks.publish.release_folder import digest_of

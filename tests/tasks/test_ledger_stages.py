@@ -65,7 +65,7 @@ def test_a_stop_during_the_draw_spends_nothing_more(
         def drawn() -> object:
             draw()
             try:
-                stopping.ask(SystemExit(143))
+                stopping.request_stop(SystemExit(143))
             except SystemExit:
                 if swallowed:  # as a library may that is interrupted in the middle of an import
                     raise ValueError("half imported") from None

@@ -16,7 +16,7 @@ from tabularium.mechanisms.errors import RuleFailed
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.tasks.validate import validate_microdata
 from tabularium.validations.spec.load import Loaded, examine, load_spec
 from tests.flows.release.scene import publish
@@ -45,7 +45,7 @@ SWISS = ''', thousands: "'"'''
 
 
 @dataclass
-class Listener(Quiet):
+class Listener(NullReporter):
     notes: list[str] = field(default_factory=list)
 
     def noted(self, text: str) -> None:

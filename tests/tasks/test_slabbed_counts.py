@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.count import slabbed_counts
-from tabularium.tasks.count.slabbed_counts import SlabbedCounts, Spill
-from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.count import count_files
+from tabularium.tasks.count.count_files import SlabbedCounts, Spill
+from tabularium.tasks.runtime.resources import close_all
 from tabularium.validations.spec import large_tables
 from tabularium.validations.spec.large_tables import slabs
 
@@ -22,7 +22,7 @@ SHAPE = (7, 2, 3)  # 42 cells
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_tables, "SLAB", 12)  # two nodes
-    monkeypatch.setattr(slabbed_counts, "_WAITING", 10)
+    monkeypatch.setattr(count_files, "_WAITING", 10)
 
 
 def spilled(folder: Path, batches: list[list[int]]) -> SlabbedCounts:
@@ -73,7 +73,7 @@ def test_counts_that_are_not_what_was_put_aside_are_refused(damage: str, tmp_pat
     elif damage == "gone":
         path.unlink()
     else:
-        close_within(tmp_path)
+        close_all(tmp_path)
     with pytest.raises(InputError, match="run again"):
         found.slab(0)
 

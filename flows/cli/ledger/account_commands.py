@@ -12,8 +12,8 @@ from tabularium.flows.cli.ledger.shared_options import (
     Reason,
     app,
     exact_or_none,
-    go_on,
     open_ledger,
+    resume_waiting_runs,
     say,
     signer,
 )
@@ -194,7 +194,7 @@ def change(
             raise InputError("nothing is to be changed", where="ledger change", hint="give an option")
         changed = ledger.change_account(account, reason=reason, by=signer(key), **new)
         say(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
-    go_on(home)
+    resume_waiting_runs(home)
 
 
 @app.command("close", epilog='Example:  tabularium ledger close census --reason "replaced by census-2030"')
@@ -276,4 +276,4 @@ def allow_attempts(
     with open_ledger(home) as ledger:
         allowed = ledger.allow_attempts(release, reason=reason, by=signer(key))
         say(f"The drawing of release {release} may begin {allowed} times in all.")
-    go_on(home, release_id=release)
+    resume_waiting_runs(home, release_id=release)

@@ -17,9 +17,9 @@ from tabularium.flows.cli.ledger.shared_options import (
     app,
     cells,
     exact_or_none,
-    go_on,
     open_ledger,
     passphrase,
+    resume_waiting_runs,
     say,
     say_who_waits,
 )
@@ -124,7 +124,7 @@ def approve(
         if account is not None and not ledger.account(account).left:
             say(f"Account {account} has nothing left: it cannot pay, unless that is paid already.")
     enough = [each.spec_digest for _, each in approved if len(each.signed_by(needed)) >= needed]
-    if enough and not go_on(home, spec_digests=enough):
+    if enough and not resume_waiting_runs(home, spec_digests=enough):
         say_who_waits(home)
 
 

@@ -121,7 +121,7 @@ def say(text: str, *, style: str = "", whole: bool = True) -> None:
     out.print(Text(text, style=style), soft_wrap=whole)
 
 
-def go_on(
+def resume_waiting_runs(
     home: Path | None, *, release_id: str | None = None, spec_digests: Collection[str] | None = None
 ) -> list[str]:
     """Let the flow runs go on that waited for what an officer has decided now.
@@ -160,7 +160,7 @@ def say_who_waits(home: Path | None) -> None:
             return
         from prefect.client.orchestration import get_client
 
-        from tabularium.flows.operations.told.runs_seen import waiting_for_officers
+        from tabularium.flows.operations.reporting.runs_seen import waiting_for_officers
 
         with working("asking who waits"), get_client(sync_client=True) as client:
             others = waiting_for_officers(client)

@@ -193,7 +193,7 @@ def _make(
     from tabularium.flows.operations.deployments.triggers import Triggers, triggers_of
     from tabularium.flows.operations.names_in_prefect import FLOW
     from tabularium.flows.operations.prefect_api import connected
-    from tabularium.flows.operations.told.budget_warnings import set_threshold
+    from tabularium.flows.operations.reporting.budget_warnings import set_threshold
     from tabularium.tasks.arrival import inboxes
 
     with connected(home) as url, get_client(sync_client=True) as client:

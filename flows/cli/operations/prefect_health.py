@@ -106,7 +106,7 @@ def _deployments(client: SyncPrefectClient) -> Iterator[HealthCheck]:
 def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
     from datetime import UTC, datetime
 
-    from tabularium.flows.operations.told.overdue import overdue
+    from tabularium.flows.operations.reporting.overdue import overdue
 
     found = overdue(client, home, datetime.now(UTC))
     releases = [each for each in found if not each.inbox]
@@ -120,7 +120,7 @@ def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
 
 
 def _runs(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
-    from tabularium.flows.operations.told import runs_seen
+    from tabularium.flows.operations.reporting import runs_seen
     from tabularium.flows.operations.waiting import decided_runs
 
     found = []

@@ -97,7 +97,7 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
     _say("starting; a server takes some ten seconds, and longer the first time")
     try:
         with keeping(_say) as keeper:
-            keeper.farewell = lambda: _let_go_on_later(installation)
+            keeper.on_stop = lambda: _let_go_on_later(installation)
             server = installation.server(listener)
             keeper.start(server)
             exports = [] if export_to is None else ["--export-to", str(export_to.absolute())]
@@ -116,7 +116,8 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
             keeper.start(installation.watcher())
             _welcome(installation)
             while True:
-                stopping.check()  # a signal that arrives while a process is forked raises nothing
+                # A signal that arrives while a process is forked raises nothing.
+                stopping.raise_if_requested()
                 keeper.look_after()
                 now = server.process.pid if server.process else 0
                 if now != known and listens(now, installation.url):  # it was started again

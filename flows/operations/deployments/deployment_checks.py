@@ -8,7 +8,7 @@ from itertools import islice
 
 from tabularium.flows.operations.deployments.deployment import next_time
 from tabularium.flows.operations.periods import fires_at, is_template, resolve, skipped_times, zone
-from tabularium.flows.operations.waiting import told_to_officers
+from tabularium.flows.operations.waiting import approval_message
 from tabularium.ledger import NotApproved
 from tabularium.tasks.dry_run import dry_run_spec
 from tabularium.tasks.ledger_stages import check_account
@@ -69,7 +69,7 @@ def checked(request: Request) -> Loaded:
         try:
             check_account(run)
         except NotApproved as error:
-            note(f"a run will wait: {told_to_officers(error, request)}")
+            note(f"a run will wait: {approval_message(error, request)}")
     return loaded
 
 

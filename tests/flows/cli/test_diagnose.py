@@ -93,4 +93,6 @@ def test_where_nothing_can_be_written_the_refusal_is_told_all_the_same(home: Hom
     public = error.in_public()
     assert type(public) is RunRefused
     assert public.line() == "refused: data rules; run it at a terminal"
-    assert diagnoses.told_here(home, public) is error, "the terminal of this very process is told why"
+    assert diagnoses.for_local_terminal(home, public) is error, (
+        "the terminal of this very process is told why"
+    )

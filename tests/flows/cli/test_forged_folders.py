@@ -90,8 +90,8 @@ def command(*words: str | Path) -> tuple[int, str]:
 
 def as_prior(forged: Forged) -> tuple[int, str]:
     try:
-        with without_data(load_spec(forged.spec)) as run:
-            dry_run_priors(run)
+        run = without_data(load_spec(forged.spec))
+        dry_run_priors(run)
     except TabulariumError as error:
         return 1, error.line()
     return 0, ""

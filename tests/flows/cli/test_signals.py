@@ -92,7 +92,7 @@ def test_a_library_that_fails_because_it_was_interrupted_is_a_stop(
     monkeypatch.setattr(stopping, "exception", None)
     with pytest.raises(typer.Exit) as ended, one_line_errors():
         try:
-            stopping.ask(SystemExit(143))
+            stopping.request_stop(SystemExit(143))
         except SystemExit:
             raise ValueError("half imported") from None
     assert ended.value.exit_code == 143

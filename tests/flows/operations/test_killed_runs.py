@@ -18,11 +18,11 @@ from tabularium.flows.operations.deployments.deployment import Wanted, deploy
 from tabularium.flows.operations.installation import Installation
 from tabularium.flows.operations.prefect_api import url_of_home
 from tabularium.ledger import Ledger
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import reporting_to
 from tests.flows.operations.installations import Up, halting, worker
 from tests.flows.operations.products import Product, deployed, history, published_once, state, until
 from tests.flows.operations.test_waiting import waits_for_its_officer
-from tests.flows.release.scene import publish, write_scene
+from tests.flows.release.scene import Finished, publish, write_scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
@@ -46,10 +46,10 @@ STAGES = [
 
 
 def test_the_stages_are_these(tmp_path: Path) -> None:
-    quiet = Quiet()
-    with reporting_to(quiet):
+    heard = Finished()
+    with reporting_to(heard):
         publish(*write_scene(tmp_path))
-    assert list(quiet.stages) == STAGES
+    assert heard.stages == STAGES
 
 
 @pytest.mark.audit

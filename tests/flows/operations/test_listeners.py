@@ -18,7 +18,7 @@ from tabularium.flows.operations.installation import Installation
 from tabularium.flows.operations.listeners import listening, listens
 from tabularium.flows.operations.prefect_api import url_of_home
 from tabularium.flows.operations.server_address import alone, answers, past_proxies, write_address
-from tabularium.flows.operations.supervisor import Part
+from tabularium.flows.operations.supervisor import ManagedProcess
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 
@@ -53,9 +53,11 @@ def impostor() -> Iterator[Impostor]:
 
 
 @pytest.fixture
-def waiting(tmp_path: Path) -> Iterator[Part]:
+def waiting(tmp_path: Path) -> Iterator[ManagedProcess]:
     """A server that has not come so far as to listen."""
-    part = Part("server", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), tmp_path)
+    part = ManagedProcess(
+        "server", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), tmp_path
+    )
     part.start()
     assert part.process is not None
     yield part
@@ -67,7 +69,7 @@ def place(tmp_path: Path, impostor: Impostor) -> Installation:
     return Installation(Home.at(tmp_path / "home"), "127.0.0.1", impostor.server_port)
 
 
-def test_who_listens(tmp_path: Path, impostor: Impostor, waiting: Part) -> None:
+def test_who_listens(tmp_path: Path, impostor: Impostor, waiting: ManagedProcess) -> None:
     assert waiting.process is not None
     url = place(tmp_path, impostor).url
     assert listens(os.getpid(), url)
@@ -109,7 +111,7 @@ def test_no_proxy_hears_the_sign_in(
 
 
 def test_commands_sign_in_at_the_server_of_the_home_alone(
-    tmp_path: Path, impostor: Impostor, waiting: Part, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, impostor: Impostor, waiting: ManagedProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = place(tmp_path, impostor)
     assert waiting.process is not None
@@ -137,7 +139,7 @@ def test_a_server_that_starts_again_listens_on_the_same_socket(tmp_path: Path) -
     with listening("127.0.0.1", 0) as held:
         url = f"http://127.0.0.1:{held.getsockname()[1]}/api"
         sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
-        part = Part("server", sleeps, dict(os.environ), tmp_path, (held.fileno(),))
+        part = ManagedProcess("server", sleeps, dict(os.environ), tmp_path, (held.fileno(),))
         for _ in range(2):
             part.start()
             assert part.process is not None

@@ -13,7 +13,7 @@ from prefect.client.schemas.schedules import CronSchedule
 from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
-from tabularium.flows.operations.told.overdue import PATIENCE, due, overdue
+from tabularium.flows.operations.reporting.overdue import PATIENCE, due, overdue
 from tabularium.tasks.arrival.claims import Claims, drop_found
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import open_account
@@ -62,7 +62,7 @@ def test_a_schedule_that_never_fires_hides_no_other(tmp_path: Path, monkeypatch:
     _, home = write_scene(tmp_path)
     found = [deployment("never", "0 6 30 2 *"), deployment("leap", "0 6 29 2 *")]
     monkeypatch.setattr(
-        "tabularium.flows.operations.told.overdue.deployments_of_products", lambda _client: found
+        "tabularium.flows.operations.reporting.overdue.deployments_of_products", lambda _client: found
     )
     client: Any = None
     missing = overdue(client, home, at(2026, 11, 28))
@@ -100,7 +100,7 @@ def test_what_was_published_is_not_overdue(
         (tmp_path / f"people-{year}.csv").write_bytes((tmp_path / "people.csv").read_bytes() + b"A2,31,2\r\n")
         installation.call("run", str(spec), "--period", str(year))
         assert missing(client, late + timedelta(minutes=1)) == [str(year + 1)]
-    monkeypatch.setattr("tabularium.flows.operations.told.overdue.PATIENCE", datetime.now(UTC) - late)
+    monkeypatch.setattr("tabularium.flows.operations.reporting.overdue.PATIENCE", datetime.now(UTC) - late)
     listed = json.loads(installation.call("ledger", "waiting", "--json").stdout)
     (waits,) = [each for each in listed if each["product"] == "silent"]
     assert (waits["kind"], waits["period"], waits["about"]) == ("overdue", str(year + 1), "not published")

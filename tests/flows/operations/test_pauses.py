@@ -16,7 +16,7 @@ from tabularium.flows.operations.waiting import (
     _since,
     _suspended,
     _trying_again,
-    told_to_officers,
+    approval_message,
 )
 from tabularium.ledger.records import EMPTY
 from tabularium.ledger.refusals import AwaitingReview, LockTimeout, NotApproved
@@ -94,12 +94,12 @@ def test_resuming_does_not_lengthen_the_time_for_an_answer(tmp_path: Path) -> No
 
 def test_the_command_is_whole(tmp_path: Path) -> None:
     request = Request.of(tmp_path / "my spec.yaml", None, "2026-Q4", tmp_path, "a late file")
-    assert told_to_officers(UNSIGNED, request) == (
+    assert approval_message(UNSIGNED, request) == (
         f"account a: is not approved; let an officer run: tabularium ledger approve '{tmp_path}/my spec.yaml' "
         f"--period 2026-Q4 --revises 'a late file' --home {tmp_path} --key FILE"
     )
     attempts = NotApproved("was cut off", where="release r1", hint="tabularium ledger allow-attempts r1")
-    assert told_to_officers(attempts, request) == attempts.line()
+    assert approval_message(attempts, request) == attempts.line()
 
 
 def test_only_tracebacks_of_our_own_errors_stay_out_of_the_log() -> None:

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from tabularium.flows.operations.told import run_progress
-from tabularium.flows.operations.told.run_progress import ProgressArtifact
-from tabularium.tasks.runtime.progress import Quiet
+from tabularium.flows.operations.reporting import run_progress
+from tabularium.flows.operations.reporting.run_progress import ProgressArtifact
+from tabularium.tasks.runtime.progress import NullReporter
 
 ROOT = Path(__file__).parents[3]
 STAGES = sorted(
@@ -38,7 +38,7 @@ shown: list[tuple[float, str]] = []
 @pytest.fixture
 def artifact() -> Any:
     shown.clear()
-    return Shown(None, uuid4(), Quiet())
+    return Shown(None, uuid4(), NullReporter())
 
 
 @pytest.mark.parametrize("stage", STAGES)

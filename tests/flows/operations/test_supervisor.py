@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.flows.operations import supervisor
-from tabularium.flows.operations.supervisor import Part
+from tabularium.flows.operations.supervisor import ManagedProcess
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -46,7 +46,7 @@ def test_a_log_that_grows_is_put_aside_while_its_process_goes_on_writing(
 ) -> None:
     monkeypatch.setattr(supervisor, "_MOST_BYTES", 200)
     monkeypatch.setattr(supervisor, "_LOG_SECONDS", 0.0)
-    part = Part("writer", ["bash", "-c", WRITER], dict(os.environ), tmp_path)
+    part = ManagedProcess("writer", ["bash", "-c", WRITER], dict(os.environ), tmp_path)
     aside = tmp_path / "logs" / "writer.log.1"
     part.start()
     assert part.process is not None

@@ -39,7 +39,7 @@ from tabularium.tasks.publish.documents import KEPT
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
 from tabularium.tasks.publish.release_folder import PLACE
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.suites import expectations as suites
@@ -144,7 +144,7 @@ def write_release(folder: Path) -> tuple[Path, Home]:
     return write_slab_scene(folder) if IN_SLABS else write_signing_scene(folder)
 
 
-class Stages(Quiet):
+class Stages(NullReporter):
     """Takes the beginning of every stage for an event."""
 
     def __init__(self, bomb: Bomb | None) -> None:

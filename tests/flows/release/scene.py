@@ -15,7 +15,7 @@ from tabularium.ledger import Charge, Ledger
 from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.publish.release_folder import digest_of, files_in
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.tasks.runtime.run import Request
 from tabularium.tasks.sign.judge_statement import Judgement, judge_statement, published_under
 from tabularium.tasks.sign.release_key import FILE
@@ -135,8 +135,18 @@ def publish(
     return release_tables(request)
 
 
+class Finished(NullReporter):
+    """Names the stages that ended well."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+
+    def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
+        self.stages.append(stage)
+
+
 @dataclass
-class Before(Quiet):
+class Before(NullReporter):
     """Does ``work`` when the stage called ``name`` begins."""
 
     name: str = ""

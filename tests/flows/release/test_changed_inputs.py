@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
-import tabularium.tasks.runtime.run
 from tabularium.mechanisms.errors import LedgerError, PublicationError
+from tabularium.tasks.runtime.run import Run, load
 from tests.flows.release.scene import publish, publish_with, states, write_scene
 
 
-def test_a_spec_edited_after_it_was_paid_for_is_not_drawn(tmp_path: Path) -> None:
+def test_a_spec_edited_after_it_was_paid_for_is_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, home = write_scene(tmp_path)
 
     def edit() -> None:
         spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "5"'))
-        tabularium.tasks.runtime.run._specs.clear()  # as in another process, which reads the spec anew
+        # As in another process, which reads the spec anew.
+        monkeypatch.setattr(Run, "loaded", property(lambda run: load(run.request)))
 
     with pytest.raises(LedgerError, match="another spec or amount"):
         publish_with(edit, before="measure", spec=spec, home=home)

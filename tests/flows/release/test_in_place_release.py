@@ -12,7 +12,7 @@ from tabularium.flows.release_chain import release_tables
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import DataRefused
 from tabularium.tasks.input_binding import is_bound
-from tabularium.tasks.runtime import kept_open
+from tabularium.tasks.runtime import resources
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request
 from tabularium.tasks.verify.subject import Subject
@@ -46,5 +46,5 @@ def test_it_is_published_verified_and_bound_to_its_records(server: Server, tmp_p
             release_tables(request)
         others = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
         assert connection.execute(others, (database,)).fetchone() == (0,)
-    assert not kept_open._kept
+    assert not resources._open
     server.drop_database(database)

@@ -20,7 +20,7 @@ from tabularium.ledger.keys import make_key, public_hex
 from tabularium.mechanisms.errors import DataRefused, InternalError, LedgerError
 from tabularium.tasks.input_binding import Claim, charging, is_bound
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tests.flows.release.scene import publish, states, write_scene
 
 REVISED = 'revises: "a late questionnaire"\n'
@@ -151,7 +151,7 @@ def test_what_is_measured_is_finished_although_its_binding_is_lost(
 ) -> None:
     """Nothing is read from the data any more; nothing is bound anew either, or it might be another input."""
 
-    class Listening(Quiet):
+    class Listening(NullReporter):
         heard: list[str] = []  # noqa: RUF012
 
         def noted(self, text: str) -> None:

@@ -22,7 +22,7 @@ from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.ledger_stages import check_account
 from tabularium.tasks.publish.release_folder import HEADS
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.tasks.runtime.run import Request, opened
 from tests.flows.release.scene import publish, write_scene
 
@@ -49,7 +49,7 @@ def piece_of(path: Path, folder: Path) -> str:
 
 
 @dataclass
-class Told(Quiet):
+class Told(NullReporter):
     """Keeps what a run has said."""
 
     notes: list[str] = field(default_factory=list)

@@ -20,7 +20,7 @@ from tabularium.ledger.keys import key_id, make_key, public_hex, read_private
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.tasks.sign.release_key import COMMAND, FILE, PASSPHRASE, PATH, release_key, signing_key
 from tabularium.tasks.sign.sign_release import settled_statement
 from tabularium.tasks.sign.statement import STATEMENT, SignedStatement, read_statement, signed_statement
@@ -38,7 +38,7 @@ from tests.flows.release.test_tallies import noisy
 
 
 @dataclass
-class Notes(Quiet):
+class Notes(NullReporter):
     said: list[str] = field(default_factory=list)
 
     def noted(self, text: str) -> None:

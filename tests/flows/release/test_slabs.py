@@ -15,7 +15,7 @@ import pytest
 from tabularium.ledger import Ledger, StorageFailed
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.count.slabbed_counts import SlabbedCounts
+from tabularium.tasks.count.count_files import SlabbedCounts
 from tabularium.tasks.publish import read_release
 from tabularium.tasks.publish.measurement_files import read_measurement
 from tabularium.tasks.runtime.home import Home

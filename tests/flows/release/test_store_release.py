@@ -10,9 +10,9 @@ import pytest
 from rich.status import Status
 
 from tabularium.flows.cli.terminal import TerminalReporter
-from tabularium.flows.operations.told.run_progress import ProgressArtifact
+from tabularium.flows.operations.reporting.run_progress import ProgressArtifact
 from tabularium.mechanisms.errors import DataRefused, InputMissing
-from tabularium.tasks.runtime.progress import Quiet
+from tabularium.tasks.runtime.progress import NullReporter
 from tabularium.validations.certificate import CERTIFICATE
 from tests.flows.release.scene import publish, states, write_scene
 
@@ -30,7 +30,7 @@ def searched(folder: Path, *words: str) -> list[str]:
 
 
 def test_how_much_is_fetched_is_shown_to_whoever_is_there_and_not_told_to_prefect() -> None:
-    class Heard(Quiet):
+    class Heard(NullReporter):
         def fetched(self, percent: int) -> None:
             heard.append(percent)
 

@@ -15,7 +15,7 @@ from tabularium.mechanisms.errors import PublicationError, TabulariumError
 from tabularium.mechanisms.inference import Violation
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.validations.spec.load import load_spec
 from tests.flows.release.scene import people, publish, states, write_scene
 from tests.validations.spec.spec_samples import write_spec
@@ -35,7 +35,7 @@ AGES = ("0-19", "20-64", "65-99")
 SEXES = [sum(sex == code for _, _, sex in people(ROWS)) for code in "12"]
 
 
-class Heard(Quiet):
+class Heard(NullReporter):
     """Keeps what operators are told."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from tabularium.tasks.publish.release_folder import certificate_in
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tests.flows.release.scene import publish, publish_with, write_scene
 from tests.tasks.report.reported import lines
 
@@ -149,7 +149,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_rule_that_warns_is_told_to_readers_too(tmp_path: Path) -> None:
-    class Heard(Quiet):
+    class Heard(NullReporter):
         notes: list[str] = []  # noqa: RUF012
 
         def noted(self, text: str) -> None:

@@ -58,7 +58,7 @@ def test_without_its_binding_a_tally_is_given_to_no_input(tmp_path: Path, state:
         cut_off(spec, home, "reserve budget")
     else:
         with pytest.MonkeyPatch.context() as patch, pytest.raises(InternalError):
-            patch.setattr("tabularium.tasks.unit_tallies.leave_head", lambda *_: stop())
+            patch.setattr("tabularium.tasks.unit_tallies.write_head_marker", lambda *_: stop())
             publish(spec, home)
     assert [charge.state for charge in charges(home)] == [state]
     (home.path / "inputs").rename(home.path / "kept")
@@ -129,7 +129,7 @@ def test_the_attempts_of_tallies_are_published(tmp_path: Path) -> None:
     """Its tally was drawn in two attempts: the bound for crashes that hang on the noise counts them."""
     spec, home = write_scene(tmp_path, budget="4", rules=noisy("min: 550", share="1/4"))
     with pytest.MonkeyPatch.context() as patch, pytest.raises(InternalError):
-        patch.setattr("tabularium.tasks.unit_tallies.leave_head", lambda *_: stop())
+        patch.setattr("tabularium.tasks.unit_tallies.write_head_marker", lambda *_: stop())
         publish(spec, home)
     found = certificate(publish(spec, home))
     assert [each["attempts"] for each in found["ledger"]["tally_charges"]] == [2]

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.count.count_files import read_counts, read_sizes
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.validate import measure_source
 from tabularium.validations.spec.load import Loaded, load_spec
 from tabularium.validations.suites.metrics import Metrics
@@ -182,7 +182,7 @@ def found(loaded: Loaded, bounding: str = front.BOUNDING) -> Found:
         }
         counts |= {name: read_sizes(file, front.SECRET).tolist() for name, file in made.histograms.items()}
     finally:
-        close_within(scratch)
+        close_all(scratch)
     return Found(metrics, counts, handle.digest)
 
 

@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from tabularium.tasks.engines.spark_session import SparkRun
+from tabularium.tasks.engines.spark import SparkRun
 from tests.ledger.storage.postgres import Server
 from tests.tasks.engines import one_spec
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.validate import measure_source
 from tests.ledger.storage.postgres import Server
 from tests.tasks import front
@@ -85,7 +85,7 @@ def test_digest_metrics_and_counts_are_of_one_snapshot(server: Server, database:
     assert all(
         cells == first.counts[f"{table}.{level}"] for (table, level), cells in front.arrays(made).items()
     )
-    close_within(scratch)
+    close_all(scratch)
     assert one_spec.found(loaded).digest != first.digest
     with pytest.raises(InputError, match="the view of the records that the run began with is gone"):
         measure_source(loaded, handle, scratch)
@@ -108,7 +108,7 @@ def test_the_digest_is_of_records_and_not_of_their_order(
         one_spec.put(server, database, one_spec.write(tmp_path, records))
         loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database), one_spec.SMALL)
         digests.append(ingest_source(loaded, front.SECRET, tmp_path).digest)
-        close_within(tmp_path)
+        close_all(tmp_path)
     assert digests[0] == digests[1] and len(set(digests)) == len(digests) - 1
 
 

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.engines import in_place
-from tabularium.tasks.engines.spark import SparkSource
-from tabularium.tasks.engines.spark_session import SparkRun
+from tabularium.tasks.engines.spark import SparkRun, SparkSource
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.validate import measure_source
 from tabularium.validations.spec.load import Loaded
 from tests.tasks import front
@@ -89,11 +88,11 @@ def test_files_that_change_end_the_run(session: SparkRun, tmp_path: Path) -> Non
     one_spec.write(tmp_path, one_spec.ROWS[1:])
     with pytest.raises(InputError, match="changed while it was read"):
         measure_source(loaded, handle, tmp_path)
-    close_within(tmp_path)
+    close_all(tmp_path)
     other = ingest_source(loaded, front.SECRET, tmp_path)
     assert other.digest != handle.digest
     one_spec.write(tmp_path, one_spec.ROWS[::-1])
-    close_within(tmp_path)
+    close_all(tmp_path)
     in_order = ingest_source(loaded, front.SECRET, tmp_path).digest
     assert in_order == handle.digest  # of records, not of bytes or of their order
     assert in_place.IN_PLACE == ("postgresql", "spark")
@@ -121,7 +120,7 @@ def test_files_of_one_schema_are_one_table(session: SparkRun, tmp_path: Path) ->
     table = one_spec.write(tmp_path, one_spec.ROWS)
     whole = one_spec.spec(tmp_path, one_spec.ON_SPARK, one_spec.SMALL)
     digest = ingest_source(whole, front.SECRET, tmp_path).digest
-    close_within(tmp_path)
+    close_all(tmp_path)
     other = (
         changed(table[4:], "age", ["a"] * 5)
         .drop_columns(["born"])
@@ -129,7 +128,7 @@ def test_files_of_one_schema_are_one_table(session: SparkRun, tmp_path: Path) ->
     )
     parts = several(tmp_path, table[:4], other, table[:0])
     assert ingest_source(parts, front.SECRET, tmp_path).digest == digest
-    close_within(tmp_path)
+    close_all(tmp_path)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -206,4 +205,4 @@ def test_a_column_in_a_file_and_in_its_folder_is_refused(session: SparkRun, tmp_
     pq.write_table(table, place / "part.parquet")
     with pytest.raises(InputRefused, match="column 'region' stands in the file and in the names"):
         ingest_source(one_spec.spec(tmp_path, IN_FOLDER, one_spec.SMALL), front.SECRET, tmp_path)
-    close_within(tmp_path)
+    close_all(tmp_path)

@@ -22,7 +22,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tabularium.mechanisms.errors import InputRefused
-from tabularium.tasks.engines.spark_session import SparkRun
+from tabularium.tasks.engines.spark import SparkRun
 from tabularium.tasks.ingest.open_source import quietly
 from tabularium.validations.derivation.civil_dates import is_utc, offsets_of, zone_names
 from tabularium.validations.derivation.derived_columns import coded_columns

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.engines.postgresql import PostgresSource
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.kept_open import close_within
+from tabularium.tasks.runtime.resources import close_all
 from tests.ledger.storage.postgres import OWNER, Server
 from tests.tasks import front
 from tests.tasks.engines import one_spec
@@ -100,7 +100,7 @@ def test_a_server_that_proves_who_it_is(server: Server, authorities: Path, tmp_p
     with psycopg.connect(server.dsn("postgres")) as connection:
         here = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE datname = %s"
         assert connection.execute(here, (database,)).fetchall() == [(True,)]
-    close_within(tmp_path)
+    close_all(tmp_path)
     server.drop_database(database)
 
 

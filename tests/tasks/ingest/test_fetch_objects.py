@@ -20,7 +20,7 @@ from tabularium.tasks.ingest.fetch_objects import _Asked
 from tabularium.tasks.ingest.find_files import find_files
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import first_row, opened
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.parts.source_part import Files
 from tests.tasks import front
@@ -344,7 +344,7 @@ def test_a_disk_that_fills_meanwhile_is_told_at_home_alone(
 def test_how_far_it_is_is_told_as_a_share(
     tmp_path: Path, store: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Listener(Quiet):
+    class Listener(NullReporter):
         def fetched(self, percent: int) -> None:
             told.append(percent)
 

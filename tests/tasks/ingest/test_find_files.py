@@ -14,7 +14,7 @@ import pytest
 from tabularium.mechanisms.errors import InputRefused
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import opened
-from tabularium.tasks.runtime.progress import Quiet, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.validations.spec.load import load_spec
 from tests.tasks import front
 from tests.tasks.ingest.test_record_counts import SPEC, counted
@@ -140,7 +140,7 @@ def test_what_is_not_read_is_refused_by_name(case: str, glob: str, tmp_path: Pat
 def test_how_many_files_were_read_is_noted(tmp_path: Path) -> None:
     notes: list[str] = []
 
-    class Listener(Quiet):
+    class Listener(NullReporter):
         def noted(self, text: str) -> None:
             notes.append(text)
 

@@ -60,9 +60,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
         if layout.impossible is not None:
             counts[0, 1] = 0
         truth[name] = {"": counts}
-    with without_data(loaded) as run:
-        estimates, margins = one_release(run, truth, 1)
-        half = {name: each.half for name, each in of_known(run, margins, estimates, {}).items()}
+    run = without_data(loaded)
+    estimates, margins = one_release(run, truth, 1)
+    half = {name: each.half for name, each in of_known(run, margins, estimates, {}).items()}
     return {
         table.name: frame_of(loaded, layouts, table, estimates, half).whole() for table in loaded.spec.tables
     }

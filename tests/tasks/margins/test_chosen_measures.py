@@ -65,12 +65,12 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Numbers, di
             less = upto[level] * rank.denominator < rank.numerator * counts[level][..., None]
             true[name][nodes] = 10.0 * less.sum(axis=-1)
     found = []
-    with without_data(loaded) as run:
-        for seed in range(RELEASES):
-            published, margins = one_release(run, counted, seed)
-            values = {name: each.values for name, each in published.items()}
-            half = {name: each.half for name, each in margins.items()}
-            found.append((measure_numbers(layouts, table, values, half, whole=True), true))
+    run = without_data(loaded)
+    for seed in range(RELEASES):
+        published, margins = one_release(run, counted, seed)
+        values = {name: each.values for name, each in published.items()}
+        half = {name: each.half for name, each in margins.items()}
+        found.append((measure_numbers(layouts, table, values, half, whole=True), true))
     return found
 
 

@@ -16,8 +16,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.measured import Release
 from tabularium.tasks.margins.error_model import LevelError, level_error, margin_base, noise_variance
 from tabularium.tasks.measure import Finished
-from tabularium.tasks.postprocess.estimate_files import measured_tree
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.publish.published_tables import published_table
 from tabularium.validations.spec.load import load_spec
 from tests.validations.spec.spec_samples import AREAS, changed, write_spec

@@ -14,8 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.noise.synthetic import generator
-from tabularium.tasks.margins.known_levels import known_levels
-from tabularium.tasks.postprocess.prior_numbers import prior_numbers
+from tabularium.tasks.margins.known_levels import known_levels, prior_numbers
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.run import without_data
@@ -71,8 +70,8 @@ def test_it_agrees_with_other_tables_and_is_nearer_to_the_truth(tmp_path: Path) 
     before = on_tree(loaded, leaves + (generator(2).random((PLACES, AGES)) < 0.02) * 40)
     errors, held = {}, []
     for kind, spec in (("plain", loaded), ("drawn", drawn_towards(loaded, "area_age", before, tmp_path))):
-        with without_data(spec) as run:
-            tables, margins = one_release(run, {"area_age": levels, "ages": {"": truth[0]}}, 5)
+        run = without_data(spec)
+        tables, margins = one_release(run, {"area_age": levels, "ages": {"": truth[0]}}, 5)
         found = tables["area_age"].values
         np.testing.assert_array_equal(found[0], tables["ages"].values[0])
         for node in range(layout.nodes):
@@ -114,8 +113,8 @@ def test_drawn_towards_the_level_above_it_is_nearer_to_the_truth(tmp_path: Path,
         counts: dict[str, NDArray[Any]] = {level: truth[nodes] for level, nodes in layout.cuts.items()}
         errors[kind], held[kind] = [], []
         for seed in range(4):
-            with without_data(loaded) as run:
-                tables, margins = one_release(run, {"area_age": counts, "ages": {"": truth[0]}}, seed)
+            run = without_data(loaded)
+            tables, margins = one_release(run, {"area_age": counts, "ages": {"": truth[0]}}, seed)
             found = tables["area_age"].values
             np.testing.assert_array_equal(found[0], tables["ages"].values[0])
             places = layout.cuts["place"]
@@ -151,8 +150,8 @@ def test_noise_of_a_level_that_has_little_budget_does_not_flow_down(tmp_path: Pa
         layout, found = Layout.of(loaded, loaded.spec.tables[0]), []
         counts: dict[str, NDArray[Any]] = {level: truth[nodes] for level, nodes in layout.cuts.items()}
         for seed in range(4):
-            with without_data(loaded) as run:
-                tables, _ = one_release(run, {"area_age": counts, "ages": {"": truth[0]}}, seed)
+            run = without_data(loaded)
+            tables, _ = one_release(run, {"area_age": counts, "ages": {"": truth[0]}}, seed)
             found.append(np.abs(tables["area_age"].values - truth)[layout.cuts["place"]].mean())
         errors.append(np.mean(found))
     assert errors[1] < errors[0]
@@ -166,8 +165,8 @@ def test_a_leaf_above_the_deepest_level_stays_as_it_was_measured(tmp_path: Path)
     loaded = drawn_to_above(tmp_path)
     layout = Layout.of(loaded, loaded.spec.tables[0])
     counts = {level: np.full(layout.shape(level), 40) for level in layout.cuts}
-    with without_data(loaded) as run:
-        parts = drawn(run, {"area_age": counts, "ages": {"": np.full(AGES, 900)}}, 3)["area_age"]
+    run = without_data(loaded)
+    parts = drawn(run, {"area_age": counts, "ages": {"": np.full(AGES, 900)}}, 3)["area_age"]
     values, _ = known_levels(loaded, layout, parts).levels["place"]
     alone = np.isin(layout.cuts["place"], layout.cuts["region"])
     noisy = np.asarray(parts["place"].release.values)
@@ -192,8 +191,8 @@ def test_impossible_cells_stay_zero(tmp_path: Path) -> None:
         drawn_towards(loaded, "area_age", np.full(truth.shape, 25), tmp_path),
         replace(loaded, spec=loaded.spec.model_copy(update={"tables": (above, *loaded.spec.tables[1:])})),
     ):
-        with without_data(spec) as run:
-            tables, margins = one_release(run, {"area_age": levels, "ages": {"": truth[0]}}, 6)
+        run = without_data(spec)
+        tables, margins = one_release(run, {"area_age": levels, "ages": {"": truth[0]}}, 6)
         assert layout.impossible is not None
         assert layout.impossible.sum() == 5
         assert (tables["area_age"].values[layout.impossible] == 0).all()

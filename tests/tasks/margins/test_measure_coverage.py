@@ -113,16 +113,16 @@ def coverage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.f
     }
     exactly = {name: Estimate(each.astype(float), np.zeros((1, 1))) for name, each in values.items()}
     truth = shown_of(loaded, layouts, exactly, nothing)
-    with without_data(loaded) as run:
-        for seed in range(RELEASES):
-            published, margins = one_release(run, counted, seed)
-            half_widths = {name: each.half for name, each in margins.items()}
-            shown = shown_of(loaded, layouts, published, half_widths)
-            for name, (numbers, half) in shown.items():
-                exact = truth[name][0].reshape(numbers.shape)
-                some = np.isfinite(numbers)
-                inside = np.abs(numbers - exact)[some] <= half.reshape(numbers.shape)[some] + 1e-6
-                held.setdefault(name, []).append(float(inside.mean()))
+    run = without_data(loaded)
+    for seed in range(RELEASES):
+        published, margins = one_release(run, counted, seed)
+        half_widths = {name: each.half for name, each in margins.items()}
+        shown = shown_of(loaded, layouts, published, half_widths)
+        for name, (numbers, half) in shown.items():
+            exact = truth[name][0].reshape(numbers.shape)
+            some = np.isfinite(numbers)
+            inside = np.abs(numbers - exact)[some] <= half.reshape(numbers.shape)[some] + 1e-6
+            held.setdefault(name, []).append(float(inside.mean()))
     return {name: np.array(each) for name, each in held.items()}
 
 

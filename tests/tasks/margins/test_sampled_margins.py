@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tabularium.mechanisms.inference import Hierarchy, laplace_variance
 from tabularium.mechanisms.noise.synthetic import generator
-from tabularium.tasks.margins import bootstrap, margins, sampled_families
+from tabularium.tasks.margins import bootstrap, margins
 from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import WHOLE_SIMULATIONS, PostProcessor
@@ -40,9 +40,8 @@ tables:
 
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sampled_families, bootstrap):
-        monkeypatch.setattr(module, "LARGE", 1000)
-    monkeypatch.setattr(sampled_families, "ENOUGH", 400)
+    monkeypatch.setattr(bootstrap, "LARGE", 1000)
+    monkeypatch.setattr(bootstrap, "ENOUGH", 400)
     monkeypatch.setattr(margins, "LEAST", 4)
     monkeypatch.setattr(margins, "MOST", 4)
 
@@ -96,11 +95,11 @@ def test_margins_from_parts_are_those_from_whole_releases(
     known = "invariants: [{name: people, count: COUNT, reason: known}]"
     loaded = loaded_in(tmp_path, more=known.replace("COUNT", str(truth["ages"]["place"].sum())))
     monkeypatch.setattr(margins, "MOST", 9)
-    with without_data(loaded) as run:
-        published, some = one_release(run, truth, 1)
-        monkeypatch.setattr(bootstrap, "LARGE", 10**9)
-        monkeypatch.setattr(margins, "replicates", lambda _: 16)
-        whole = one_release(run, truth, 1)[1]
+    run = without_data(loaded)
+    published, some = one_release(run, truth, 1)
+    monkeypatch.setattr(bootstrap, "LARGE", 10**9)
+    monkeypatch.setattr(margins, "replicates", lambda _: 16)
+    whole = one_release(run, truth, 1)[1]
     for name, each in some.items():
         about = each.about["margins"]
         assert sampled(each)
@@ -126,21 +125,21 @@ def test_errors_of_parts_are_those_of_whole_releases(tmp_path: Path, monkeypatch
     truth = truth_of(loaded)
     known = {name: {"place": LevelError("exact", laplace_variance(4))} for name in truth}
     found: list[dict[str, float]] = []
-    with without_data(loaded) as run:
-        values = {name: each.values for name, each in one_release(run, truth, 1)[0].items()}
-        for large, releases in ((1000, 16), (10**9, 4)):
-            monkeypatch.setattr(bootstrap, "LARGE", large)
-            made = bootstrap.Bootstrap(run, PostProcessor.of(loaded), "one", values, known)
-            assert made.sampled == (large == 1000)
-            sums = {name: np.zeros(2) for name in values}
-            for number in range(releases):
-                for name, each in made.release(number).items():
-                    nodes = np.arange(len(values[name])) if each.nodes is None else each.nodes
-                    weights = np.ones(len(nodes)) if each.weights is None else each.weights
-                    square = ((each.values - values[name][nodes]) ** 2).mean(axis=1)
-                    places = nodes > PROVINCES
-                    sums[name] += (weights * square)[places].sum(), weights[places].sum()
-            found.append({name: square / number for name, (square, number) in sums.items()})
+    run = without_data(loaded)
+    values = {name: each.values for name, each in one_release(run, truth, 1)[0].items()}
+    for large, releases in ((1000, 16), (10**9, 4)):
+        monkeypatch.setattr(bootstrap, "LARGE", large)
+        made = bootstrap.Bootstrap(run, PostProcessor.of(loaded), "one", values, known)
+        assert made.sampled == (large == 1000)
+        sums = {name: np.zeros(2) for name in values}
+        for number in range(releases):
+            for name, each in made.release(number).items():
+                nodes = np.arange(len(values[name])) if each.nodes is None else each.nodes
+                weights = np.ones(len(nodes)) if each.weights is None else each.weights
+                square = ((each.values - values[name][nodes]) ** 2).mean(axis=1)
+                places = nodes > PROVINCES
+                sums[name] += (weights * square)[places].sum(), weights[places].sum()
+        found.append({name: square / number for name, (square, number) in sums.items()})
     some, whole = found
     for name, square in whole.items():
         assert some[name] == pytest.approx(square, rel=0.15)
@@ -160,11 +159,11 @@ def test_what_can_be_sampled(tmp_path: Path, second: str, more: str, part: bool)
     """Noise that is drawn for all cells together cannot be drawn for some of them."""
     loaded = loaded_in(tmp_path, second, more)
     truth = truth_of(loaded)
-    with without_data(loaded) as run:
-        published, made = one_release(run, truth, 2)
-        if "province" in second:
-            again = one_release(run, truth, 2)[1]
-            assert all((each.half == again[name].half).all() for name, each in made.items())
+    run = without_data(loaded)
+    published, made = one_release(run, truth, 2)
+    if "province" in second:
+        again = one_release(run, truth, 2)[1]
+        assert all((each.half == again[name].half).all() for name, each in made.items())
     assert sampled(made["ages"]) == part or made["ages"].about["margins"]["method"] == "exact"
     for name, each in made.items():
         assert np.isfinite(each.half).all()
@@ -191,5 +190,6 @@ def test_an_older_release_is_remade_from_whole_simulations(
 
     monkeypatch.setattr(margins, "Bootstrap", seen)
     monkeypatch.setattr("tests.tasks.in_memory.margins_of", older)
-    with without_data(loaded) as run, pytest.raises(StopIteration):
+    run = without_data(loaded)
+    with pytest.raises(StopIteration):
         one_release(run, truth_of(loaded), 1)

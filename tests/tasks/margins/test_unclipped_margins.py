@@ -75,20 +75,20 @@ def test_a_margin_does_not_depend_on_the_number_beside_it(
     }
     held: dict[tuple[str, bool], list[float]] = {}
     small: dict[str, list[float]] = {}
-    with without_data(loaded) as run:
-        for seed in range(RELEASES):
-            published, margins = one_release(run, counted, seed)
-            for name in ("areas" + f"-{each}" * bool(each) for each in names):
-                half, shown = margins[name].half, published[name].values
-                assert margins[name].about["margins"] == {"method": "exact"}
-                assert (half == np.rint(half)).all()
-                assert all(np.ptp(half[nodes]) == 0 for nodes in layouts[name].cuts.values())
-                inside = np.abs(shown - truth[name]) <= half
-                for far in (False, True):  # of small and of large true numbers alike
-                    held.setdefault((name, far), []).append(
-                        float(inside[(np.abs(truth[name]) > 1000) == far].mean())
-                    )
-                small.setdefault(name, []).append(float(inside[np.abs(shown) < half / 2].mean()))
+    run = without_data(loaded)
+    for seed in range(RELEASES):
+        published, margins = one_release(run, counted, seed)
+        for name in ("areas" + f"-{each}" * bool(each) for each in names):
+            half, shown = margins[name].half, published[name].values
+            assert margins[name].about["margins"] == {"method": "exact"}
+            assert (half == np.rint(half)).all()
+            assert all(np.ptp(half[nodes]) == 0 for nodes in layouts[name].cuts.values())
+            inside = np.abs(shown - truth[name]) <= half
+            for far in (False, True):  # of small and of large true numbers alike
+                held.setdefault((name, far), []).append(
+                    float(inside[(np.abs(truth[name]) > 1000) == far].mean())
+                )
+            small.setdefault(name, []).append(float(inside[np.abs(shown) < half / 2].mean()))
     for shares in (*held.values(), *small.values()):
         error = np.std(shares, ddof=1) / np.sqrt(len(shares)) + 0.02 * (len(shares) < 50)
         assert np.mean(shares) >= 0.9 - 2 * error, (held, small)
@@ -117,7 +117,8 @@ def test_a_budget_that_leaves_no_noise_publishes_what_is_true(tmp_path: Path, bu
         name: {level: truth[name][nodes].reshape(layout.shape(level)) for level, nodes in layout.cuts.items()}
         for name, layout in layouts.items()
     }
-    with without_data(loaded) as run, np.errstate(all="raise", under="ignore"):
+    run = without_data(loaded)
+    with np.errstate(all="raise", under="ignore"):
         published, margins = one_release(run, counted, 1)
     for name, exact in truth.items():
         error = np.abs(published[name].values - exact)

@@ -17,9 +17,8 @@ from tabularium.tasks.margins.error_model import level_error
 from tabularium.tasks.margins.measure_margins import measure_values
 from tabularium.tasks.measure import Job, draw_job, finish_part, shares
 from tabularium.tasks.plan.planned_model import PlannedModel
-from tabularium.tasks.postprocess.estimate_files import measured_tree
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.domains.domains import HierarchyDomain
@@ -104,27 +103,25 @@ def errors_of_releases(
     made: Loaded, counts: dict[str, NDArray[np.float64]], releases: int
 ) -> Iterator[dict[str, NDArray[np.float64]]]:
     """Yield the errors of releases of a spec, drawn, stored and finished as a release is."""
-    with without_data(made) as run:
-        post = PostProcessor.of(made)
-        for seed in range(releases):
-            parts: dict[str, dict[str, tuple[NDArray[Any], Any]]] = {}
-            for table, level, loss, mechanism in shares(run):
-                layout = post.agreement.layouts[table.name]
-                true = counts[table.name][layout.cuts[level]].astype(np.int64).reshape(layout.shape(level))
-                channel = SeededChannel(
-                    loss, seed=f"{seed} {table.name}/{level}", definition=made.spec.privacy.definition
-                )
-                arrays: dict[str, NDArray[Any]] = {}
-                part = draw_job(
-                    Job(table.name, level, loss, loss * 0, mechanism, lambda true=true: true), channel, arrays
-                )
-                done = finish_part(json.loads(json.dumps(part)), arrays)
-                parts.setdefault(table.name, {})[level] = done.release.values, level_error(done).variance
-            measured = {
-                name: measured_tree(post.agreement.layouts[name], each) for name, each in parts.items()
-            }
-            finished = post.finish(measured)
-            yield {name: each.values - counts[name] for name, each in finished.items()}
+    run = without_data(made)
+    post = PostProcessor.of(made)
+    for seed in range(releases):
+        parts: dict[str, dict[str, tuple[NDArray[Any], Any]]] = {}
+        for table, level, loss, mechanism in shares(run):
+            layout = post.agreement.layouts[table.name]
+            true = counts[table.name][layout.cuts[level]].astype(np.int64).reshape(layout.shape(level))
+            channel = SeededChannel(
+                loss, seed=f"{seed} {table.name}/{level}", definition=made.spec.privacy.definition
+            )
+            arrays: dict[str, NDArray[Any]] = {}
+            part = draw_job(
+                Job(table.name, level, loss, loss * 0, mechanism, lambda true=true: true), channel, arrays
+            )
+            done = finish_part(json.loads(json.dumps(part)), arrays)
+            parts.setdefault(table.name, {})[level] = done.release.values, level_error(done).variance
+        measured = {name: measured_tree(post.agreement.layouts[name], each) for name, each in parts.items()}
+        finished = post.finish(measured)
+        yield {name: each.values - counts[name] for name, each in finished.items()}
 
 
 def rows_of(made: Loaded, table: str, level: str) -> NDArray[np.int64]:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabularium.mechanisms.inference import Estimate, Hierarchy
-from tabularium.tasks.postprocess.estimate_files import measured_tree
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tabularium.tasks.postprocess.table_layout import measured_tree
 from tabularium.validations.spec.load import Loaded, load_spec
 from tests.sizes import runs
 

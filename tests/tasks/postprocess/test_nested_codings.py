@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.spread_cells import Spread, codes_at
+from tabularium.tasks.postprocess.nested_universes import CellEmbedding, codes_at
 from tabularium.validations.derivation.derived_parts import DatePart, Derivation
 from tabularium.validations.derivation.nested_codings import chains_of, parents_of
 from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
@@ -214,7 +214,7 @@ def test_cells_go_to_their_places_and_back() -> None:
     (chain,) = chains_of(columns, domains, [["a", "c"], ["b"]])
     assert (chain.names, chain.sizes, chain.axes) == (("b", "a"), (2, 2), ("b", "a in b"))
     for order in (["a", "c"], ["c", "a"]):
-        spread = Spread.of([domains[name] for name in order], [chain])
+        spread = CellEmbedding.of([domains[name] for name in order], [chain])
         cells = np.arange(1.0, 7.0)[None]
         places = spread.values(cells)
         assert places.shape == (1, 8) and places.sum() == cells.sum()

@@ -38,9 +38,9 @@ def test_a_file_is_read_before_anything_is_charged(tmp_path: Path, content: str,
     (place / "area_age.csv").write_text(content)
     text = changed(test_prior_checks.AREA, test_prior_checks.AREA + test_prior_checks.PRIOR)
     text = changed(", edges: [5, 18, 65]", "", text)
-    with without_data(load_spec(test_prior_checks.with_prior(tmp_path, text))) as run:
-        if not said:
-            dry_run_priors(run)
-            return
-        with pytest.raises(TabulariumError, match=said):
-            dry_run_priors(run)
+    run = without_data(load_spec(test_prior_checks.with_prior(tmp_path, text)))
+    if not said:
+        dry_run_priors(run)
+        return
+    with pytest.raises(TabulariumError, match=said):
+        dry_run_priors(run)

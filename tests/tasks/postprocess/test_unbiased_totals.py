@@ -6,7 +6,7 @@ import numpy as np
 
 from tabularium.mechanisms.inference import Estimate, Hierarchy
 from tabularium.mechanisms.noise.synthetic import generator
-from tabularium.tasks.postprocess.together import with_fair_roots
+from tabularium.tasks.postprocess.agreement import with_fair_roots
 
 
 def test_a_root_worked_by_hand() -> None:

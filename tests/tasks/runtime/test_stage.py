@@ -17,7 +17,7 @@ from tabularium.mechanisms.errors import InputError, InputRefused, InternalError
 from tabularium.tasks.count.count_files import CountFile, read_counts
 from tabularium.tasks.ingest.ingest import files_digest
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.progress import Quiet, Stopping, reporting_to
+from tabularium.tasks.runtime.progress import NullReporter, Stopping, reporting_to
 from tabularium.tasks.runtime.stage import Stage, stage
 from tabularium.tasks.runtime.tracebacks import Unexpected
 from tabularium.tasks.runtime.workspace import Workspace
@@ -47,13 +47,23 @@ def tell(ours: bool) -> None:
     raise ValueError(f"{SECRET} is not a number")
 
 
+class Finished(NullReporter):
+    """Names the stages that ended well."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+
+    def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
+        self.stages.append(stage)
+
+
 def test_outside_a_flow_it_is_its_function_and_is_reported() -> None:
     assert isinstance(double, Stage)
     assert double.__doc__ == "Return twice the number."
-    quiet = Quiet()
-    with reporting_to(quiet):
+    heard = Finished()
+    with reporting_to(heard):
         assert double(21) == 42
-    assert list(quiet.stages) == ["double"]
+    assert heard.stages == ["double"]
 
 
 @pytest.mark.parametrize("ours", [True, False])
@@ -107,16 +117,16 @@ def test_what_opens_data_is_remembered(
     assert data_were_opened()
 
 
-@stage("several", of_stages=True)
+@stage("several", composite=True)
 def several() -> str | None:
     return where()
 
 
 def test_of_several_stages_in_one_each_is_reported_and_the_one_is_not() -> None:
-    quiet = Quiet()
-    with reporting_to(quiet):
+    heard = Finished()
+    with reporting_to(heard):
         several()
-    assert list(quiet.stages) == ["where"]
+    assert heard.stages == ["where"]
 
 
 @pytest.mark.audit  # tests/flows/cli/test_run.py asks a server which tasks a release had
@@ -149,7 +159,7 @@ def test_what_a_library_raises_when_the_process_is_to_stop_is_not_taken_for_refu
         with pytest.raises(SystemExit):
             interrupted()
         with pytest.raises(SystemExit):
-            heard.check()
+            heard.raise_if_requested()
     finally:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, before)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.tasks.postprocess.postprocessing import FINISHED_ANEW, VERSION
+from tabularium.tasks.postprocess.postprocessing import CHANGED_IN_VERSION, VERSION
 from tabularium.tasks.verify.subject import Finding, NotARelease, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.spec.publication_formats import FORMATS
@@ -99,7 +99,7 @@ def test_another_version_of_the_post_processing_is_not_judged(scene: Scene, tmp_
 def test_a_mechanism_that_has_changed_since_is_not_judged(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(FINISHED_ANEW, "identity", VERSION + 1)
+    monkeypatch.setitem(CHANGED_IN_VERSION, "identity", VERSION + 1)
     found = findings(scene.release)
     assert not failed(found)
     assert len([each for each in unchecked(found) if "install tabularium-dp" in each]) >= 3

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from tabularium.flows.operations.told.budget_warnings import left_and_cap
+from tabularium.flows.operations.reporting.budget_warnings import left_and_cap
 from tabularium.flows.release_chain import Outcome
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import certificate_in

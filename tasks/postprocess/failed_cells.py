@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference.joint.shared_marginals import View
-from tabularium.tasks.postprocess.agreement import Agreement
+from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.postprocess.together import Together
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.spec.parts.output_options import PostProcessing
@@ -90,7 +89,7 @@ def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
     return promised.model_copy(update={"nonnegativity": False}) if layout.signed else promised
 
 
-def _shared_codes(run: Run, tables: Together, view: View) -> Codes:
+def _shared_codes(run: Run, tables: ReconciledGroup, view: View) -> Codes:
     """Return what names the numbers of a margin that two tables share."""
     frames = tables.overlap.tables.values()
     axes = {name: size for frame in frames for name, size in frame.flat.items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tabularium.flows.operations.events import Event, emit
 from tabularium.flows.operations.names_in_prefect import of_account, of_product, run_tags
-from tabularium.flows.operations.told.budget_warnings import left_and_cap, threshold
+from tabularium.flows.operations.reporting.budget_warnings import left_and_cap, threshold
 from tabularium.tasks.runtime.home import Home
 
 

@@ -13,20 +13,24 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from tabularium.flows.operations.told.announcements import telling
+from tabularium.flows.operations.reporting.announcements import telling
+from tabularium.flows.release_chain import STAGES, read_input
+from tabularium.tasks.ingest.ingest import ingest
+from tabularium.tasks.measure import measure
+from tabularium.tasks.publish.draft_folder import publish_draft, register_draft
+from tabularium.tasks.publish.publish import publish
+from tabularium.tasks.publish.rebuild import rebuild
+from tabularium.tasks.remake import take_measurements
 from tabularium.tasks.runtime.progress import Reporter, reporter, reporting_to
+from tabularium.tasks.validate import validate
 
-_STAGES = (
-    *("look up in the ledger", "dry run", "read the input", "count", "tally", "reserve budget", "measure"),
-    *("consistency", "non-negativity", "rounding", "margins", "check publication", "publish"),
-    "close the charge",
-)
+_STAGES = [stage.name for stage in STAGES]
 #: Stages that are shown as another one. Reading and judging the input are one stage to Prefect: which of them
 #: refuses would tell what the data are.
 _SHOWN_AS = {
-    **dict.fromkeys(("ingest", "validate microdata"), "read the input"),
-    "take the stored measurements": "measure",
-    **dict.fromkeys(("rebuild the folder", "lay out the draft", "publish the draft"), "publish"),
+    **dict.fromkeys((ingest.name, validate.name), read_input.name),
+    take_measurements.name: measure.name,
+    **dict.fromkeys((rebuild.name, register_draft.name, publish_draft.name), publish.name),
 }
 _SECONDS = 0.5  # between two updates: each is a call
 

@@ -1,1 +1,0 @@
-"""The last look before publication: what is about to be published, cell by cell."""
