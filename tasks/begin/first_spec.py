@@ -10,7 +10,7 @@ from pathlib import Path
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.begin.outline import Column, Outline
 from tabularium.validations.spec.checks.table_checks import OWN_COLUMNS
-from tabularium.validations.spec.filled_in import FILL_IN
+from tabularium.validations.spec.yaml_lines import FILL_IN
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.spec.kinds import format_of
-from tabularium.validations.spec.values import ColumnName
+from tabularium.validations.spec.scalars import ColumnName
 
 Kind = Literal["whole", "decimal", "text", "switch", "date", "unknown"]
 

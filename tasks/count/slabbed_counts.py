@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.kept_open import keep, kept
-from tabularium.validations.spec.large_tables import slabs
+from tabularium.validations.spec.checks.table_checks import slabs
 
 Counts = NDArray[np.int64]
 

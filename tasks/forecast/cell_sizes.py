@@ -21,7 +21,7 @@ from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 
 SMALL = 0.1
 """Records of a small cell, in parts of those of a typical one."""

@@ -32,7 +32,7 @@ from tabularium.tasks.plan.planned_model import PlannedModel, depends_on_data
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import SIZES, Measure, Noise, noise_scale
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tabularium.tasks.forecast.useless_numbers import warnings_of
 from tabularium.tasks.plan.figures import in_figures
 from tabularium.validations.spec.exact_facts import Neighbours, in_words, stopping
 from tabularium.validations.spec.measures.kinds import KINDS
-from tabularium.validations.spec.parts.privacy_part import Privacy
+from tabularium.validations.spec.privacy import Privacy
 from tabularium.validations.spec.summary import Summary
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.redaction import note_data_opened, redacted
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.source_part import Files, located, public_name
+from tabularium.validations.spec.source import Files, located, public_name
 
 __all__ = ["FileHandle", "InputHandle", "files_digest", "ingest", "ingest_public", "ingest_source"]
 

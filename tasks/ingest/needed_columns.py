@@ -5,8 +5,8 @@ from __future__ import annotations
 from tabularium.validations.derivation.derived_columns import source_column
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.rules import UniqueRule
-from tabularium.validations.spec.parts.source_part import taken_from
+from tabularium.validations.spec.privacy import UniqueRule
+from tabularium.validations.spec.source import taken_from
 from tabularium.validations.universes.universe import test_of
 
 

@@ -19,7 +19,7 @@ from tabularium.tasks.ingest.find_files import Found
 from tabularium.tasks.ingest.time_columns import parquet_schema
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.parts.source_part import Limits
+from tabularium.validations.spec.source import Limits
 
 _NEVER_TOO_MANY = 100_000_000  # rows, however small the file
 

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from tabularium.mechanisms.errors import InputRefused
 from tabularium.validations.derivation.civil_dates import is_utc, is_zone
 from tabularium.validations.derivation.derived_columns import source_column
-from tabularium.validations.derivation.derived_parts import Derivation
+from tabularium.validations.spec.columns import Derivation
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.source_part import taken_from
+from tabularium.validations.spec.source import taken_from
 
 Zones = Mapping[str, str | None]
 """Columns of instants, and the zone that is known of each; None where none is."""

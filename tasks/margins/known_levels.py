@@ -32,10 +32,10 @@ from tabularium.mechanisms.noise_distributions import noise_in
 from tabularium.tasks.margins.error_model import LevelError, level_error
 from tabularium.tasks.postprocess.prior_numbers import prior_numbers
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.domains.levels import positions
-from tabularium.validations.domains.prior_tables import PriorTable
+from tabularium.validations.domains.domains import positions
+from tabularium.validations.domains.known_marginals import PriorTable
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import ABOVE
+from tabularium.validations.spec.tables import ABOVE
 
 if TYPE_CHECKING:
     from tabularium.tasks.measure import Finished

@@ -48,7 +48,7 @@ from tabularium.tasks.postprocess.stages import Parts
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 
 if TYPE_CHECKING:
     from tabularium.tasks.ledger_stages import MeasuredHandle

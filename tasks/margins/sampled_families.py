@@ -19,7 +19,7 @@ from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.postprocess.together import Together
-from tabularium.validations.spec.parts.table_parts import APART
+from tabularium.validations.spec.tables import APART
 
 Floats = NDArray[np.float64]
 

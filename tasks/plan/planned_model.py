@@ -18,11 +18,11 @@ from tabularium.tasks.plan.array_margins import ArrayMargin
 from tabularium.tasks.plan.planned_groups import separate_variances
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.validations.domains.domains import HierarchyDomain
-from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
+from tabularium.validations.spec.checks.table_checks import default_mechanism
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_name, split
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 
 Losses = dict[tuple[str, str], float]
 """(table or array, level) -> the loss of one record."""

@@ -27,7 +27,7 @@ from tabularium.tasks.postprocess.mapped_arrays import Room
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.postprocess.together import Agreed, Estimates, Together
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 from tabularium.validations.universes.universe import Universe, adds_alike, key_of, universe_of
 
 

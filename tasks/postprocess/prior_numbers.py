@@ -18,7 +18,7 @@ from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.public_folder import LONGEST_ROW, sha256_of
 from tabularium.tasks.public_tables import open_csv, open_parquet
-from tabularium.validations.domains.prior_tables import PriorTable
+from tabularium.validations.domains.known_marginals import PriorTable
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
 
 _FEW_ROWS, _TIMES = 1 << 20, 16

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import Estimate
-from tabularium.validations.derivation.nested_codings import Chain
+from tabularium.validations.derivation.derived_columns import Chain
 from tabularium.validations.domains.domains import Domain
 
 

@@ -36,12 +36,12 @@ from tabularium.tasks.postprocess.joined_universes import ALONE, joined, spread_
 from tabularium.tasks.postprocess.mapped_arrays import Room
 from tabularium.tasks.postprocess.spread_cells import Spread, codes_at
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.derivation.nested_codings import Chain, chains_of
+from tabularium.validations.derivation.derived_columns import Chain, chains_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import Table
-from tabularium.validations.suites.published_table_rules import differing
+from tabularium.validations.spec.tables import Table
+from tabularium.validations.suites.published_tables import differing
 from tabularium.validations.universes.universe import Universe
 
 Estimates = dict[str, Estimate]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.parts.output_options import Limits, Quality
+from tabularium.validations.spec.publication import Limits, Quality
 
 RELIABLE, UNRELIABLE, SUPPRESSED, UNKNOWN, ZERO, EXACT = range(6)
 FLAGS = ("reliable", "unreliable", "suppressed", "unknown", "zero", "exact")

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tabularium.validations.certificate import Certificate
-from tabularium.validations.domains import prior_tables
+from tabularium.validations.domains import known_marginals as prior_tables
 from tabularium.validations.spec.publication_formats import kind_of
 
 MOST_FILES = 60

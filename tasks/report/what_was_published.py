@@ -11,8 +11,8 @@ from tabularium.tasks.report.cells_chart import Chart, chart_of
 from tabularium.tasks.report.opened import names_of
 from tabularium.tasks.report.released_cells import ReleasedCells
 from tabularium.validations.certificate import Measure
-from tabularium.validations.spec.parts.column_part import Column
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.columns import Column
+from tabularium.validations.spec.tables import Histogram, Table
 
 _SAMPLE = 6
 _CODES = 6

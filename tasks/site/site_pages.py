@@ -23,8 +23,8 @@ from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.site.account_course import courses, entities
 from tabularium.tasks.site.offered import Offered, Shelf
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
 from tabularium.validations.spec.publication_formats import kind_of
+from tabularium.validations.spec.tables import Histogram, Table
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -40,7 +40,7 @@ from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.findings import CouldNot, Failed
 from tabularium.tasks.verify.subject import Subject, failing
-from tabularium.validations.spec.checks.histogram_checks import MECHANISM
+from tabularium.validations.spec.checks.table_checks import MECHANISM
 from tabularium.validations.spec.model import ReleaseSpec
 
 _PROGRAM = "tabularium-dp"

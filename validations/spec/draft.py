@@ -14,17 +14,14 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.domains.prior_tables import PriorTable
-from tabularium.validations.spec.parts.column_part import Column
-from tabularium.validations.spec.parts.impossible_part import Impossible
-from tabularium.validations.spec.parts.output_options import About, PostProcessing, Publication
-from tabularium.validations.spec.parts.privacy_part import Privacy
-from tabularium.validations.spec.parts.rules import Rule
-from tabularium.validations.spec.parts.source_part import Files, LookUp, Source, taken_from
-from tabularium.validations.spec.parts.table_parts import Figures, Histogram, Invariant, TableEntry
+from tabularium.validations.domains.known_marginals import KnownMarginal, PriorTable
+from tabularium.validations.spec.columns import Column
+from tabularium.validations.spec.privacy import Privacy, Rule
 from tabularium.validations.spec.problems import Path, choose, quoted
-from tabularium.validations.spec.targets.wanted_margins import Target
+from tabularium.validations.spec.publication import About, PostProcessing, Publication
+from tabularium.validations.spec.source import Files, LookUp, Source, taken_from
+from tabularium.validations.spec.tables import Figures, Histogram, Impossible, Invariant, TableEntry
+from tabularium.validations.spec.targets import Target
 from tabularium.validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)

@@ -19,9 +19,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from tabularium.validations.domains.sdmx_code_lists import divided
+from tabularium.validations.domains.code_lists import divided
 from tabularium.validations.spec.problems import shown
-from tabularium.validations.spec.values import (
+from tabularium.validations.spec.scalars import (
     ColumnName,
     Number,
     PositiveNumber,

@@ -13,22 +13,20 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from tabularium.validations.spec.columns import Column
 from tabularium.validations.spec.kinds import Part, PeriodName, ProductName, ReleaseName
 from tabularium.validations.spec.measures.array_owners import split
-from tabularium.validations.spec.parts.column_part import Column
-from tabularium.validations.spec.parts.impossible_part import Impossible
-from tabularium.validations.spec.parts.output_options import (
+from tabularium.validations.spec.privacy import Privacy, Rule, Tally, tallies_of
+from tabularium.validations.spec.publication import (
     About,
     PostProcessing,
     Publication,
     WorkspaceOptions,
 )
-from tabularium.validations.spec.parts.privacy_part import Privacy, tallies_of
-from tabularium.validations.spec.parts.rules import Rule, Tally
-from tabularium.validations.spec.parts.source_part import LookUp, LookUpName, Source
-from tabularium.validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
-from tabularium.validations.spec.targets.wanted_margins import Target, Tuning
-from tabularium.validations.spec.values import ColumnName, Positive, Reason, refuse
+from tabularium.validations.spec.scalars import ColumnName, Positive, Reason, refuse
+from tabularium.validations.spec.source import LookUp, LookUpName, Source
+from tabularium.validations.spec.tables import Figures, Histogram, Impossible, Invariant, Table, TableEntry
+from tabularium.validations.spec.targets import Target, Tuning
 
 
 def _some(value: tuple[object, ...] | dict[str, object]) -> Any:

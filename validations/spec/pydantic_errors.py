@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS
 from tabularium.validations.spec.measures.kinds import TAGGED
 from tabularium.validations.spec.problems import Path, choose, listed, nearest, quoted, shown
-from tabularium.validations.spec.values import NEEDS_QUOTES
+from tabularium.validations.spec.scalars import NEEDS_QUOTES
 from tabularium.validations.spec.yaml_lines import Document
 
 _QUOTED = re.compile("'([^']*)'")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from tabularium.validations import certificate as said
-from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.domains.code_lists import published_name
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.rules import RowCountRule
-from tabularium.validations.spec.parts.source_part import public_name
-from tabularium.validations.spec.parts.table_parts import ABOVE
+from tabularium.validations.spec.privacy import RowCountRule
+from tabularium.validations.spec.source import public_name
+from tabularium.validations.spec.tables import ABOVE
 
 _TUNING = (
     "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or "

@@ -11,7 +11,7 @@ from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.tasks.publish.certificate.installed_code import audits
 from tabularium.tasks.publish.certificate.spending import budgets, by_measurement
 from tabularium.validations import certificate as said
-from tabularium.validations.spec.checks.histogram_checks import MECHANISM
+from tabularium.validations.spec.checks.table_checks import MECHANISM
 from tabularium.validations.spec.model import ReleaseSpec
 
 _LAPLACE = "integer noise z with P(z) ∝ exp(-|z|/scale)"

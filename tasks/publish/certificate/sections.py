@@ -27,14 +27,14 @@ from tabularium.tasks.publish.certificate.spending import (
 from tabularium.tasks.publish.guarantee import privacy_section
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE, FORMAT, Certificate
-from tabularium.validations.domains import prior_tables
-from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.domains import known_marginals as prior_tables
+from tabularium.validations.domains.code_lists import published_name
 from tabularium.validations.spec.exact_facts import Neighbours, along_of, facts_of_release
 from tabularium.validations.spec.load import published, spec_digest
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.rules import Tally
-from tabularium.validations.spec.parts.table_parts import Invariant
+from tabularium.validations.spec.privacy import Tally
 from tabularium.validations.spec.summary import tally_about
+from tabularium.validations.spec.tables import Invariant
 
 _PUBLIC = ("codes/", "figures/", "invariants/")
 _PRIOR = f"{prior_tables.FOLDER}/"

@@ -31,9 +31,8 @@ from tabularium.tasks.publish.formats.base import TableFormat, Tables
 from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.tasks.publish.row_writers import RowWriter, rows_into_csv
-from tabularium.validations.domains.csv_code_lists import LANGUAGE
+from tabularium.validations.domains.code_lists import LANGUAGE, published_name
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.domains.sdmx_code_lists import published_name
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec

@@ -20,8 +20,8 @@ from tabularium.tasks.plan.planning import plan
 from tabularium.tasks.plan.spec_edits import check_written, planned_text
 from tabularium.tasks.plan.told_of_plans import notes_on
 from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.parts.impossible_part import Impossible
 from tabularium.validations.spec.summary import summarise
+from tabularium.validations.spec.tables import Impossible
 from tests.sizes import runs
 from tests.tasks.plan.planned_specs import (
     PURE,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.validations.spec import large_tables
-from tabularium.validations.spec.large_tables import slabs
+from tabularium.validations.spec.checks import table_checks as large_tables
+from tabularium.validations.spec.checks.table_checks import slabs
 from tests.validations.spec.spec_samples import SPEC, block, changed, problems_of
 
 ALONE = SPEC.split("  - name: sex_status")[0].replace('    share: "2/3"\n', "")  # 48 cells, a family of 24

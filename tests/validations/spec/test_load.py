@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tabularium.validations.domains.domains import CategoryDomain, HierarchyDomain, NumberDomain
-from tabularium.validations.domains.levels import cut
+from tabularium.validations.domains.domains import CategoryDomain, HierarchyDomain, NumberDomain, cut
 from tabularium.validations.spec.kinds import PrivacyUnit, format_of
 from tabularium.validations.spec.load import examine, load_spec
 from tabularium.validations.spec.model import ReleaseSpec

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabularium.validations.spec.load import examine, load_spec
-from tabularium.validations.spec.parts.store_addresses import is_in_store
 from tabularium.validations.spec.problems import format_problems
+from tabularium.validations.spec.source import is_in_store
 from tests.sizes import runs
 from tests.validations.spec.test_engine_checks import written
 

@@ -17,7 +17,7 @@ from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.tasks.publish.quality import FLAGS
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.table_parts import Histogram
+from tabularium.validations.spec.tables import Histogram
 
 RESERVED = frozenset(
     {

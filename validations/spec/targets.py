@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tabularium.validations.spec.kinds import LevelName, Part, TableName
 from tabularium.validations.spec.measures.array_owners import array_name
-from tabularium.validations.spec.values import Portion, Positive, Text, Whole, matching
+from tabularium.validations.spec.scalars import Portion, Positive, Text, Whole, matching
 
 Digest = Annotated[Text, *matching("[0-9a-f]{64}", "write the SHA-256 as 64 hexadecimal digits")]
 
