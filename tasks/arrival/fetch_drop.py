@@ -30,6 +30,7 @@ from tabularium.tasks.arrival.manifest import DropRefused, NamedFile
 from tabularium.tasks.arrival.places import Place, opened
 from tabularium.tasks.runtime.run import Run, drop_of
 from tabularium.validations.redaction import bare_errors, note_data_opened
+from tabularium.validations.spec.source import Files
 
 _BLOCK = 1 << 20
 
@@ -72,7 +73,7 @@ def fetch(run: Run) -> Path | None:
 
 def _see_that_it_fits(run: Run, drop: Drop) -> None:
     spec = run.loaded.spec
-    if spec.source.path is None:
+    if not isinstance(spec.source, Files):
         raise InputError(
             "reads a database, and drops are files", where="source.url", hint="write source.path in the spec"
         )

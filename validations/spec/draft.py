@@ -25,6 +25,8 @@ from tabularium.validations.spec.targets import Target
 from tabularium.validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
+_SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
+_TARGET: TypeAdapter[Target] = TypeAdapter(Target)
 T = TypeVar("T")
 #: What else lies in the folder of a release, beside files of formats: a test holds the two together.
 RESERVED = frozenset(
@@ -81,7 +83,7 @@ class Draft:
         """Read what can be read of the document's data, which is a mapping."""
         data: dict[str, Any] = document.data
         draft = cls(document)
-        draft.source = _read(Source, data.get("source"))
+        draft.source = _read(_SOURCE, data.get("source"))
         lookups = data.get("lookups")
         for name, value in lookups.items() if isinstance(lookups, dict) else ():
             draft.lookups[str(name)] = _read(LookUp, value)
@@ -97,7 +99,7 @@ class Draft:
         draft.impossible = _each(data.get("impossible"), lambda _, value: _read(Impossible, value))
         draft.figures = _each(data.get("figures"), lambda _, value: _read(Figures, value))
         draft.rules = _each(data.get("rules"), lambda _, value: _read(_RULE, value))
-        draft.targets = _each(data.get("targets"), lambda _, value: _read(Target, value))
+        draft.targets = _each(data.get("targets"), lambda _, value: _read(_TARGET, value))
         return draft
 
     def _table(self, place: int, value: Any) -> TableEntry | None:

@@ -42,7 +42,6 @@ from tabularium.validations.spec.checks.source_checks import (
     check_privacy,
     check_rules,
     check_source,
-    url_problem,
 )
 from tabularium.validations.spec.checks.table_checks import (
     check_histograms,
@@ -59,7 +58,13 @@ from tabularium.validations.spec.problems import Problem, SpecProblems, ordered
 from tabularium.validations.spec.publication_formats import reserved_names
 from tabularium.validations.spec.pydantic_errors import explain
 from tabularium.validations.spec.scalars import Reason
-from tabularium.validations.spec.source import is_in_store, located
+from tabularium.validations.spec.source import (
+    DatabaseTable,
+    is_in_store,
+    located,
+    published_source,
+    url_problem,
+)
 from tabularium.validations.spec.tables import ABOVE, Table
 from tabularium.validations.spec.yaml_lines import Document, read_yaml, see_filled_in
 from tabularium.validations.universes.impossible_cells import Bools, impossible_by_level, impossible_in
@@ -364,9 +369,9 @@ def _load(document: Document, file: Path) -> Loaded | None:
 
 
 def _uri(spec: ReleaseSpec, folder: Path) -> str:
-    if spec.source.path is None:
-        return spec.source.url or ""
-    return located(spec.source.path, spec.period, folder)
+    if isinstance(spec.source, DatabaseTable):
+        return spec.source.url
+    return located(spec.source.path or "", spec.period, folder)
 
 
 def published(spec: ReleaseSpec) -> dict[str, Any]:
@@ -374,6 +379,7 @@ def published(spec: ReleaseSpec) -> dict[str, Any]:
 
     `ReleaseSpec.model_validate` reads it back.
     """
+    spec = spec.model_copy(update={"source": published_source(spec.source)})
     values = spec.model_dump(mode="json", by_alias=True, exclude=_NOT_PUBLISHED)
     return _named({name: _without_null(value) for name, value in values.items() if value is not None})
 

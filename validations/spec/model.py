@@ -24,7 +24,7 @@ from tabularium.validations.spec.publication import (
     WorkspaceOptions,
 )
 from tabularium.validations.spec.scalars import ColumnName, Positive, Reason, refuse
-from tabularium.validations.spec.source import LookUp, LookUpName, Source
+from tabularium.validations.spec.source import AnySource, LookUp, LookUpName, Source
 from tabularium.validations.spec.tables import Figures, Histogram, Impossible, Invariant, Table, TableEntry
 from tabularium.validations.spec.targets import Target, Tuning
 
@@ -47,7 +47,7 @@ class SpecParts(Part):
     measurements_of: ReleaseName | None = Field(
         default=None, description="The earlier release whose measurements a free revision is made from."
     )
-    source: Source = Field(description="Where the microdata are.")
+    source: AnySource = Field(description="Where the microdata are.")
     size: Positive | None = Field(
         default=None,
         description="About how many records the source will have, from what is public and never from the "
@@ -126,6 +126,7 @@ class SpecParts(Part):
 class SpecFile(SpecParts):
     """The release spec as it is written."""
 
+    source: Source = Field(description="Where the microdata are.")
     tables: Annotated[tuple[TableEntry, ...], AfterValidator(_some)] = Field(
         description="The tables that are published."
     )

@@ -8,14 +8,17 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS
+from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS, Part
 from tabularium.validations.spec.measures.kinds import TAGGED
 from tabularium.validations.spec.problems import Path, choose, listed, nearest, quoted, shown
 from tabularium.validations.spec.scalars import NEEDS_QUOTES
+from tabularium.validations.spec.source import SOURCES
+from tabularium.validations.spec.targets import TARGETS
 from tabularium.validations.spec.yaml_lines import Document
 
 _QUOTED = re.compile("'([^']*)'")
-_TAGS = {*BOUND_TAGS, *CATEGORY_TAGS, *TAGGED}
+_KINDS: dict[str, type[Part]] = {**TAGGED, **SOURCES, **TARGETS}
+_TAGS = {*BOUND_TAGS, *CATEGORY_TAGS, *_KINDS}
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -30,7 +33,7 @@ def explain(error: ValidationError, model: type[BaseModel], document: Document) 
         if document.is_tainted(path) or (entry["type"] == "missing" and loc in meant):
             continue
         if loc in keys:
-            what, hint = _key_of_another(entry) or _unknown_key(path, keys[loc])
+            what, hint = _key_of_another(entry, model) or _unknown_key(path, keys[loc])
         else:
             what, hint = _words(entry, path, document)
             if entry["type"] == "missing":
@@ -56,16 +59,23 @@ def place(loc: Path) -> Path:
     return path
 
 
-def _key_of_another(entry: Any) -> tuple[str, str] | None:
-    """Return what is said of a key that measures of other kinds have; None where it is none of these."""
-    tag, name = ("", *entry["loc"])[-2:]
-    having = [kind for kind in TAGGED.values() if name in keys_of(kind)]
-    if tag not in TAGGED or not having:
+def _key_of_another(entry: Any, model: type[BaseModel]) -> tuple[str, str] | None:
+    """Return what is said of a key that other kinds of the same thing have; None where none has it."""
+    *above, tag, name = ("", *entry["loc"])
+    if tag not in _KINDS:
         return None
-    alike = next((kind.written_with for kind in having if kind.keys == TAGGED[tag].keys), None)
-    kinds = listed(list(dict.fromkeys(key for kind in having for key in kind.keys)))
+    kind = _KINDS[tag]
+    having = [each for each in _models(_follow(tuple(above[1:]), model)) if name in keys_of(each)]
+    if not having:
+        return None
+    if tag not in TAGGED:
+        other = having[0].written_as
+        hint = f"keep {kind.written_as} or {name}" if other == name else f"remove it, or write {other}"
+        return f"{kind.kind_name} has no {quoted(name)}", hint
+    alike = next((each.written_with for each in having if each.keys == kind.keys), None)
+    kinds = listed(list(dict.fromkeys(key for each in having for key in each.keys)))
     hint = f"remove it; it is for {kinds}" if alike is None else f"remove it, or write {alike}"
-    return f"a {' or '.join(TAGGED[tag].keys)} has no {quoted(name)}", hint
+    return f"a {' or '.join(kind.keys)} has no {quoted(name)}", hint
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
@@ -129,15 +139,15 @@ def _known_keys(loc: Path, model: Any) -> list[str]:
 def _follow(loc: Path, model: Any) -> Any:
     """Return the annotation at ``loc``."""
     for part in loc:
-        if part not in _TAGS or part in TAGGED:
+        if part not in _TAGS or part in _KINDS:
             model = _step(model, part)
     return model
 
 
 def _step(kind: Any, part: str | int) -> Any:
     """Return the annotation of ``part`` inside ``kind``."""
-    if part in TAGGED:
-        return TAGGED[str(part)]
+    if part in _KINDS:
+        return _KINDS[str(part)]
     if isinstance(part, int):
         return _inner(kind, tuple)
     models = _models(kind)

@@ -38,7 +38,7 @@ def test_a_table_that_can_be_cut_is_none_too_large(tmp_path: Path) -> None:
         (ALONE + "    measures: {years: {sum: age, from: 0, to: 99}}\n", "no measures"),
         (block("postprocessing", "postprocessing: {rounding: false}", ALONE), "post-processing"),
         (block("impossible", "impossible: [{cells: {age: ['0-4'], sex: ['1']}, reason: none}]", ALONE), "impossible"),
-        (changed("{path: nowhere/persons.csv,", "{path: nowhere/persons.csv, engine: spark,", ALONE), "DuckDB"),
+        (changed("{path: nowhere/persons.csv,", "{path: nowhere/persons.csv, engine: spark, master: local,", ALONE), "DuckDB"),
     ],
 )  # fmt: skip
 def test_others_are_told_why_not(text: str, why: str, tmp_path: Path) -> None:

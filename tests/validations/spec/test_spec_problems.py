@@ -68,10 +68,10 @@ MISTAKES = [
     ("dataset: census", "dataset: census\ndataset: x", 3, "dataset", "twice, first at line 2", "keep one"),
     # source
     ("path: nowhere/persons.csv", "format: csv", 4, "source", "neither a path nor a url", "add path"),
-    ("path: nowhere/persons.csv", "path: a.csv, url: x://y", 4, "source.url", "a path too", "keep path"),
+    ("path: nowhere/persons.csv", "path: a.csv, url: x://y", 4, "source.url", "has no `url`", "keep path or url"),
     ("path: nowhere/persons.csv", "path: https://a/b.csv", 4, "source.path", "is a URL", "write a path"),
     ("path: nowhere/persons.csv", "path: persons.sas7bdat", 4, "source.path", "ending", "add format"),
-    ("path: nowhere/persons.csv", "path: a.csv, table: t", 4, "source.table", "no tables", "remove table"),
+    ("path: nowhere/persons.csv", "path: a.csv, table: t", 4, "source.table", "has no `table`", "write url"),
     ("path: nowhere/persons.csv", "path: a.csv, engine: database", 4, "source.engine", "duckdb", "duckdb"),
     ("path: nowhere/persons.csv", "path: a.csv, format: cvs", 4, "source.format", "`cvs`", "csv or parquet"),
     ("path: nowhere/persons.csv", 'path: a.csv, delimiter: ";;"', 4, "source.delimiter", "one char", '";"'),
@@ -322,7 +322,7 @@ def test_a_url_with_a_secret_is_refused_and_not_repeated(tmp_path: Path, url: st
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ('{url: "postgresql://me@host/db?sslkey=client.key"}', "source.url"),
+        ('{url: "postgresql://me@host/db?sslkey=client.key"}', "source.table"),
         ('{url: "sqlite:///people.db", table: "people; drop"}', "source.table"),
         ('{url: "sqlite:///people.db", table: people, format: csv}', "source.format"),
         ('{url: "sqlite:///people.db", table: people, nulls: [N]}', "source.nulls"),

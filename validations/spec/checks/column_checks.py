@@ -21,7 +21,7 @@ from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.kinds import IntegerRange
 from tabularium.validations.spec.problems import Path, Problem, choose, listed, nearest, quoted, shown
 from tabularium.validations.spec.scalars import DIGITS
-from tabularium.validations.spec.source import Source
+from tabularium.validations.spec.source import Files
 from tabularium.validations.universes.universe import universe_of
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
@@ -246,12 +246,7 @@ def _check_other(draft: Draft, path: Path, column: Column, domain: Domain) -> No
 def _check_null_codes(draft: Draft, path: Path, column: Column, domain: Domain) -> None:
     """Find codes that a CSV reader would turn into null before anyone sees them."""
     field, source = draft.files_of(column.source_column or str(path[-1]))
-    if (
-        source is None
-        or (isinstance(source, Source) and source.url is not None)
-        or source.file_format == "parquet"
-        or isinstance(domain, NumberDomain)
-    ):
+    if not isinstance(source, Files) or source.file_format == "parquet" or isinstance(domain, NumberDomain):
         return
     for code in set(source.nulls).intersection(domain.codes):
         if domain.nulls == "other" and domain.other == code:
@@ -342,7 +337,7 @@ def _check_map(draft: Draft, path: Path, column: Column, domain: Domain | None) 
     if not pairs:
         draft.add((*path, "map"), "is empty", "write at least one `value: code`")
     field, files = draft.files_of(column.source_column or str(path[-1]))
-    nulls = files.nulls if files is not None and files.file_format == "csv" else ()
+    nulls = files.nulls if isinstance(files, Files) and files.file_format == "csv" else ()
     for value, code in pairs.items():
         if value in nulls:
             what = f"{quoted(value)} is null in the source, so nobody can have it"

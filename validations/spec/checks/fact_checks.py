@@ -1,4 +1,4 @@
-"""Public facts: invariants, figures under rates, universes, impossible cells; what must fit together there."""
+"""Public facts: invariants, figures under rates, universes and impossible cells, and what must fit."""
 
 from __future__ import annotations
 

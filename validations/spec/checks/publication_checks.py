@@ -7,11 +7,11 @@ import os
 from tabularium.validations.spec.checks.table_checks import along_of
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.problems import Path, choose, listed, quoted
+from tabularium.validations.spec.problems import Path, choose, quoted
 from tabularium.validations.spec.publication import MeasureLimits, Publication, Quality, Review
 from tabularium.validations.spec.publication_formats import FORMATS, complete_formats
 from tabularium.validations.spec.tables import TableEntry
-from tabularium.validations.spec.targets import Target
+from tabularium.validations.spec.targets import MarginTarget, RelativeTarget, Target, UnreliableTarget
 
 
 def check_publication(draft: Draft) -> None:
@@ -85,9 +85,6 @@ def _check_review(draft: Draft, publication: Publication, review: Review) -> Non
         draft.add(("workspace", "keep"), what, "leave it out, or leave out publication.review")
 
 
-_KINDS = ("margin", "relative", "unreliable")
-
-
 def check_targets(draft: Draft) -> None:
     """Check the targets that could be read."""
     tables = {table.name: (place, table) for place, table in draft.tables}
@@ -95,14 +92,14 @@ def check_targets(draft: Draft) -> None:
         path: Path = ("targets", place)
         number, table = tables.get(target.table, (0, None))
         if table is None:
-            _check_kind(draft, path, target)
+            _check_counts(draft, path, target)
             if all(draft.reads(("tables", number, "name")) for number, _ in draft.tables):
                 what = f"there is no table {quoted(target.table)}"
                 draft.add((*path, "table"), what, choose(target.table, list(tables), "tables"))
             continue
         measure = table.measures.get(target.measure or "")
         if measure is None:
-            _check_kind(draft, path, target)
+            _check_counts(draft, path, target)
             if target.measure is not None and draft.reads(("tables", number, "measures")):
                 what = f"table {table.name} has no measure {quoted(target.measure)}"
                 hint = choose(target.measure, list(table.measures), "measures")
@@ -113,24 +110,18 @@ def check_targets(draft: Draft) -> None:
             _check_level(draft, path, target, table)
 
 
-def _check_kind(draft: Draft, path: Path, target: Target) -> None:
-    given = [kind for kind in _KINDS if getattr(target, kind) is not None]
-    if len(given) != 1:
-        what = f"has {listed(given)}" if given else "says no accuracy"
-        draft.add(path, what, 'write one of margin: 25, relative: "10%" with at: 500, unreliable: "20%"')
-    elif (target.relative is None) != (target.at is None):
-        hint = "write at: 500, say" if target.at is None else "remove at"
-        draft.add(path, "`relative` and `at` go together", hint)
-    elif target.largest == 0:
-        draft.add((*path, "relative"), "no noise is as small as that", "write a part above zero")
-    elif target.unreliable is not None:
+def _check_counts(draft: Draft, path: Path, target: Target) -> None:
+    """Check what is wanted of counts and sums: one margin for all cells, and quality rules that flag some."""
+    if isinstance(target, UnreliableTarget):
         quality = draft.publication.quality if draft.publication is not None else None
         if draft.publication is not None and (quality is None or quality.unreliable is None):
             what = "nothing says when a cell is unreliable"
             hint = 'write publication: {quality: {unreliable: "30%"}}'
             draft.add((*path, "unreliable"), what, hint)
-    if target.value is not None:
-        draft.add((*path, "value"), "is for a mean or rate", "remove value")
+    elif isinstance(target, MarginTarget):
+        for key in ("at", "value"):
+            if getattr(target, key) is not None:
+                draft.add((*path, key), "is for a mean or rate", f"remove {key}, or name its measure")
 
 
 def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -> None:
@@ -139,15 +130,15 @@ def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -
         what = f"no budget is planned for the margin of a {measure.kind}"
         what += " over other numbers" if measure.denominator else ", which depends on where the values lie"
         draft.add((*path, "measure"), what, "remove this target; its share stays in proportion to the count")
-    elif target.unreliable is not None:
+    elif isinstance(target, UnreliableTarget):
         hint = 'write margin: 25, or of a sum relative: "10%" with at: 500'
         draft.add((*path, "unreliable"), "is for counts", hint)
     elif measure.linear:
-        _check_kind(draft, path, target)
-    elif target.relative is not None:
+        _check_counts(draft, path, target)
+    elif isinstance(target, RelativeTarget):
         hint = f"write the margin of the {measure.kind} as margin: 25"
         draft.add((*path, "relative"), "is for counts and sums", hint)
-    elif target.margin is None or target.at is None:
+    elif target.at is None:
         what = f"the margin of a {measure.kind} depends on how many records there are"
         draft.add(path, what, "write both, as in margin: 25, at: 500 (records in a cell)")
     elif target.value is not None and not (

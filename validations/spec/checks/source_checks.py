@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path as FilePath
-from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from tabularium.validations.derivation.derived_columns import source_column
 from tabularium.validations.spec.draft import Draft
@@ -17,8 +15,10 @@ from tabularium.validations.spec.privacy import NumbersRule, RangeRule, RowCount
 from tabularium.validations.spec.problems import Path, choose, nearest, quoted, shown
 from tabularium.validations.spec.source import (
     Files,
+    FileSource,
     LookUp,
-    Source,
+    PostgresTable,
+    SparkFiles,
     is_in_store,
     located,
     public_name,
@@ -27,44 +27,40 @@ from tabularium.validations.spec.source import (
     taken_from,
 )
 
-_SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
 _THOUSANDS = "., '\u2019_\u00a0\u202f"  # with the spaces that are not broken, as in French and in SI
 _COLUMN_RULES = ("nulls", "invalid", "range")
 
 
 def check_source(draft: Draft) -> None:
-    """Check that the source is one thing, and says all that is needed to open it."""
-    source, path = draft.source, ("source",)
-    if source is None:
-        return
-    wrong = url_problem(source.url) if source.url is not None else None
-    if wrong is not None:
-        draft.add((*path, "url"), *wrong)  # whatever else is wrong: it may be a password
-    if source.path is None and source.url is None:
-        draft.add(
-            path,
-            "there is neither a path nor a url",
-            "add path: for files, or url: and table: for a database",
+    """Check that the files of the source say all that is needed to open them, and who joins look-ups."""
+    source = draft.source
+    if isinstance(source, FileSource):
+        hint = (
+            "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
         )
-    elif source.path is not None and source.url is not None:
-        draft.add(
-            (*path, "url"), "there is a path too", "keep path for files, or url and table for a database"
-        )
-    elif source.path is not None:
-        _check_files(draft, source)
-    else:
-        _check_database(draft, source)
-    check_engine(draft, source)
+        check_files(draft, ("source",), source, hint)
+    elif isinstance(source, SparkFiles):
+        check_files(draft, ("source",), source)
+        _check_spark(draft, source)
+    elif isinstance(source, PostgresTable):
+        _check_separators(draft, ("source",), source, None)
+    if isinstance(source, SparkFiles | PostgresTable):
+        for name, look in draft.lookups.items():
+            if look is not None and look.public is None:
+                what = f"{source.engine} joins public look-ups alone"
+                hint = (
+                    "join the privacy unit's rows in a view or before writing the files, and name that source"
+                )
+                draft.add(("lookups", name), what, hint)
 
 
-def _check_files(draft: Draft, source: Source) -> None:
-    hint = "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
-    check_files(draft, ("source",), source, hint)
-    if source.table is not None:
-        draft.add(("source", "table"), "a file has no tables", "remove table, or write url instead of path")
-    if source.engine not in ("duckdb", "spark"):
-        hint = "write engine: duckdb, engine: spark, or leave it out"
-        draft.add(("source", "engine"), "files are read by duckdb or spark", hint)
+def _check_spark(draft: Draft, source: SparkFiles) -> None:
+    path = ("source", "path")
+    if source.file_format == "csv":
+        hint = "write the records as Parquet, or leave engine out"
+        draft.add(path, "spark reads Parquet files, since it reads damaged CSV without a word", hint)
+    elif source.file_format is None:
+        draft.add(path, "the ending does not say how the files are written", "add format: parquet")
 
 
 def check_files(draft: Draft, path: Path, files: Files, hint: str = "write the path of a file") -> None:
@@ -82,7 +78,7 @@ def check_files(draft: Draft, path: Path, files: Files, hint: str = "write the p
     _check_separators(draft, path, files, None if files.file_format == "parquet" else mark)
 
 
-def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | None) -> None:
+def _check_separators(draft: Draft, path: Path, files: Files | PostgresTable, delimiter: str | None) -> None:
     """Check that what stands within numbers is one character, and is taken for nothing else."""
     thousands, decimal = files.thousands, files.separators.decimal
     if thousands is not None and (len(thousands) != 1 or thousands not in _THOUSANDS):
@@ -94,7 +90,13 @@ def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | N
         hint = f'write decimal: "{other}" if numbers stand as 1{decimal}234{other}5, or remove thousands'
         draft.add((*path, "thousands"), what, hint)
     for key, mark in (("thousands", thousands), ("decimal", files.decimal)):
-        if mark is not None and mark == delimiter and mark in _THOUSANDS and files.quote == "none":
+        if (
+            mark is not None
+            and mark == delimiter
+            and mark in _THOUSANDS
+            and isinstance(files, Files)
+            and files.quote == "none"
+        ):
             what = f"is {quoted(mark)}, and so is the delimiter: without quotes, where does a value end?"
             hint = 'write delimiter: with the character between the values, or leave quote: "none" out'
             draft.add((*path, key), what, hint)
@@ -103,46 +105,11 @@ def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | N
 def _address_problem(files: Files, hint: str) -> tuple[str, str] | None:
     address = files.path or ""
     secret = secret_problem(address)
-    if secret is not None or (isinstance(files, Source) and files.engine == "spark"):
+    if secret is not None or (isinstance(files, SparkFiles)):
         return secret
     if not is_in_store(address) or (isinstance(files, LookUp) and files.public is not None):
         return "is a URL", hint  # what is public is read with the spec, which asks no network
     return store_problem(address)
-
-
-def _check_database(draft: Draft, source: Source) -> None:
-    if source.table is None:
-        draft.add(
-            ("source", "url"), "`table` is missing", "add table: with the name of the table behind the url"
-        )
-    if source.engine not in ("database", "postgresql"):
-        hint = "write engine: database, engine: postgresql, or leave it out"
-        draft.add(("source", "engine"), "a url is read by its database", hint)
-    for name in ("format", "delimiter", "quote", "nulls", "ignore", "limits"):
-        if name in source.model_fields_set:
-            draft.add(("source", name), "is for files, and the source is a database", "remove it")
-    for name in ("thousands", "decimal"):
-        if source.engine == "database" and name in source.model_fields_set:
-            what = "is not known of a copy of the table, in which numbers of all types are text"
-            draft.add(("source", name), what, "give a view that casts the text to numbers, or remove it")
-    if source.engine == "postgresql":
-        _check_separators(draft, ("source",), source, None)
-
-
-def url_problem(url: str) -> tuple[str, str] | None:
-    """Return what is wrong with a database URL and how to mend it, without quoting it; None if nothing is."""
-    try:
-        parts = urlsplit(url)
-        secret = parts.password is not None
-        names = [name.lower() for name, _ in parse_qsl(parts.query)]
-    except ValueError:
-        return "is not a URL", "write for instance postgresql://host/database"
-    if not parts.scheme or "://" not in url:
-        return "is not a URL", "write for instance postgresql://host/database"
-    if secret or any(map(_SECRET.search, names)):
-        hint = "remove it; use the database's own password file or environment variable"
-        return "there is a password or a key in the URL, and specs are read by many", hint
-    return None
 
 
 def check_privacy(draft: Draft) -> None:
@@ -265,82 +232,6 @@ def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
             own = source_column(name, column)
             hint = "name columns of the source" if own is None else f"name {quoted(own)}, which it comes from"
             draft.add((*path, "columns"), f"{quoted(name)} is made of other columns", hint)
-
-
-_MASTER = re.compile(
-    r"local(\[(\*|[1-9][0-9]{0,3})\])?|spark://[A-Za-z0-9._-]+:[0-9]{1,5}(,[A-Za-z0-9._-]+:[0-9]{1,5})*"
-)
-
-
-def check_engine(draft: Draft, source: Source) -> None:
-    """Check that an engine has what it needs, is reached safely, and is asked nothing that it cannot do."""
-    if source.master is not None and source.engine != "spark":
-        draft.add(("source", "master"), "is for engine: spark", "remove it, or write engine: spark")
-    if source.engine == "postgresql" and source.url is not None:
-        _check_postgresql(draft, source.url)
-    elif source.engine == "spark":
-        _check_spark(draft, source)
-    if source.engine in ("postgresql", "spark"):
-        for name, look in draft.lookups.items():
-            if look is not None and look.public is None:
-                what = f"{source.engine} joins public look-ups alone"
-                hint = (
-                    "join the privacy unit's rows in a view or before writing the files, and name that source"
-                )
-                draft.add(("lookups", name), what, hint)
-
-
-def _check_postgresql(draft: Draft, url: str) -> None:
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
-        hint = "write a url like postgresql://host/database?sslmode=verify-full, or engine: database"
-        draft.add(("source", "url"), "is not one of PostgreSQL", hint)
-        return
-    wrong = way_problem(url)
-    if wrong is not None:
-        draft.add(("source", "url"), *wrong)
-
-
-def _check_spark(draft: Draft, source: Source) -> None:
-    if source.master is None:
-        hint = "add master: with spark://host:7077, or local[4] for this machine"
-        draft.add(("source", "engine"), "`master` is missing", hint)
-    elif not _MASTER.fullmatch(source.master):
-        draft.add(
-            ("source", "master"), "is no cluster", "write spark://host:7077, or local[4] for this machine"
-        )
-    if source.path is not None and source.file_format == "csv":
-        hint = "write the records as Parquet, or leave engine out"
-        draft.add(
-            ("source", "path"), "spark reads Parquet files, since it reads damaged CSV without a word", hint
-        )
-    elif source.path is not None and source.file_format is None:
-        draft.add(
-            ("source", "path"), "the ending does not say how the files are written", "add format: parquet"
-        )
-
-
-def way_problem(url: str) -> tuple[str, str] | None:
-    """Return what is unsafe about the way to a server and how to mend it; None if nothing is.
-
-    A socket of this machine is safe; over the network the server must prove who it is.
-    """
-    parts = urlsplit(url)
-    asked = parse_qs(parts.query)
-    named = [parts.netloc.rpartition("@")[2], *asked.get("host", ())]
-    hosts = [host for each in named for host in each.split(",") if host]
-    elsewhere = sorted({"service", "sslkeylogfile"} & asked.keys())
-    if elsewhere:
-        what = f"{elsewhere[0]} says elsewhere what the way is, or gives its keys away"
-        return what, f"remove {elsewhere[0]} from the url, and write host and sslmode there"
-    if all(host.startswith("/") for host in hosts) and "hostaddr" not in asked:
-        return None
-    if asked.get("sslmode") == ["verify-full"]:
-        return None
-    what = "the server would not have to prove who it is, and what it sends could be read on its way"
-    return (
-        what,
-        "add sslmode=verify-full (and sslrootcert=FILE) to the url, or a socket: ?host=/var/run/postgresql",
-    )
 
 
 # A row that belongs to nobody in particular but came out of private data, such as one of a shared
