@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, Tag
 
 from tabularium.validations.domains.domains import Treatment
-from tabularium.validations.spec.kinds import Categories, IntegerRange, LevelName, Part
+from tabularium.validations.spec.kinds import Categories, IntegerRange, LevelName, Part, kind_by_key
 from tabularium.validations.spec.scalars import ColumnName, Text
 
 
@@ -61,24 +61,54 @@ class Derivation(Part):
         return not (self.map is None and self.date is None and self.cases is None)
 
 
-class Column(Derivation):
-    """A column with its public domain: one of ``categories``, ``integer`` and ``hierarchy``."""
+class Titled(Derivation):
+    """What is published of a column first."""
 
     title: Text | None = Field(default=None, description="What it is called in what is published.")
-    categories: Categories | None = Field(
-        default=None,
+
+
+class Codes(Titled):
+    """Codes in the order of the cells."""
+
+    categories: Categories = Field(
         description="The codes with their labels, in the order of the cells; or a code list, relative to the "
         "spec file: a CSV with the columns code and label, or one of an SDMX file, as `lists.xml#CL_SEX`.",
     )
-    integer: IntegerRange | None = Field(default=None, description="A range of whole numbers, cut into bins.")
-    hierarchy: Text | None = Field(
-        default=None,
+
+    @property
+    def code_list(self) -> str | None:
+        """The code list that its codes stand in; None where the spec has them."""
+        return self.categories if isinstance(self.categories, str) else None
+
+
+class Numbers(Titled):
+    """Numbers in bins."""
+
+    code_list: ClassVar[None] = None
+    integer: IntegerRange = Field(description="A range of whole numbers, cut into bins.")
+
+
+class Tree(Titled):
+    """A tree of codes."""
+
+    hierarchy: Text = Field(
         description="A code list, relative to the spec file: a CSV with the columns code, label and parent, "
         "or one of an SDMX file, as `lists.xml#CL_AREA`.",
     )
-    levels: tuple[LevelName, ...] | None = Field(
-        default=None, description="The names of the levels of the hierarchy, root first."
+    levels: tuple[LevelName, ...] = Field(
+        description="The names of the levels of the hierarchy, root first.",
+        examples=["[state, county], root first"],
     )
+
+    @property
+    def code_list(self) -> str:
+        """The code list that its codes stand in."""
+        return self.hierarchy
+
+
+class Treated(Part):
+    """What becomes of records that have no value of the domain."""
+
     nulls: Treatment = Field(
         default="reject", description="A record with null here is rejected, or goes to `other`."
     )
@@ -90,7 +120,39 @@ class Column(Derivation):
         default=None, description="The code (of an integer column: the label of an extra cell) where they go."
     )
 
-    @property
-    def code_list(self) -> str | None:
-        """The code list that its codes stand in; None where the spec has them, or where they are numbers."""
-        return self.categories if isinstance(self.categories, str) else self.hierarchy
+
+# A published spec has the fields in the order of the bases, the last one's first.
+class CategoryColumn(Treated, Codes):
+    """A column of codes."""
+
+    kind_name: ClassVar[str] = "a column of categories"
+    written_as: ClassVar[Literal["categories"]] = "categories"
+
+
+class NumberColumn(Treated, Numbers):
+    """A column of numbers in bins."""
+
+    kind_name: ClassVar[str] = "a column of numbers"
+    written_as: ClassVar[Literal["integer"]] = "integer"
+
+
+class HierarchyColumn(Treated, Tree):
+    """A column of the leaves of a tree."""
+
+    kind_name: ClassVar[str] = "a column of a hierarchy"
+    written_as: ClassVar[Literal["hierarchy"]] = "hierarchy"
+
+
+COLUMNS: dict[str, type[Part]] = {
+    "[categories]": CategoryColumn,
+    "[integer]": NumberColumn,
+    "[hierarchy]": HierarchyColumn,
+}
+"""Kinds of column by the tags by which pydantic tells them apart; no key of a file."""
+Column = Annotated[
+    Annotated[CategoryColumn, Tag("[categories]")]
+    | Annotated[NumberColumn, Tag("[integer]")]
+    | Annotated[HierarchyColumn, Tag("[hierarchy]")],
+    *kind_by_key(COLUMNS, "the column has no domain", "add categories, integer or hierarchy"),
+]
+"""A column with its public domain."""

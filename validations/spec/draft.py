@@ -25,6 +25,7 @@ from tabularium.validations.spec.targets import Target
 from tabularium.validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
+_COLUMN: TypeAdapter[Column] = TypeAdapter(Column)
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 _TARGET: TypeAdapter[Target] = TypeAdapter(Target)
 T = TypeVar("T")
@@ -92,7 +93,7 @@ class Draft:
         draft.postprocessing = _read(PostProcessing, data.get("postprocessing", {}))
         columns = data.get("columns")
         for name, value in columns.items() if isinstance(columns, dict) else ():
-            draft.columns[name] = _read(Column, value)
+            draft.columns[name] = _read(_COLUMN, value)
         draft.tables = _each(data.get("tables"), draft._table)
         draft.histograms = _each(data.get("histograms"), lambda _, value: _read(Histogram, value))
         draft.invariants = _each(data.get("invariants"), lambda _, value: _read(Invariant, value))

@@ -17,6 +17,7 @@ from tabularium.mechanisms.accounting import PrivacyLoss
 from tabularium.validations.derivation.derived_columns import open_values, source_column
 from tabularium.validations.domains.allowed_change import replaced_records
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, NumberDomain, cut
+from tabularium.validations.spec.columns import HierarchyColumn
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.privacy import (
     InvalidRule,
@@ -225,7 +226,8 @@ def along_of(spec: ReleaseSpec, known: Invariant) -> tuple[str | None, str | Non
     along = next((name for name in holders if name in known.dimensions), None)
     if along is None:
         return None, None
-    return along, known.level or (spec.columns[along].levels or ("",))[-1]
+    column = spec.columns[along]
+    return along, known.level or (column.levels[-1] if isinstance(column, HierarchyColumn) else "")
 
 
 def stopping(spec: ReleaseSpec) -> list[Rule]:

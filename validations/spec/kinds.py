@@ -31,6 +31,8 @@ from tabularium.validations.spec.scalars import (
     refuse,
 )
 
+NO_KIND = "no_kind"
+"""The error of a part that has none of the keys by which kinds are told apart."""
 BOUND_TAGS = ("[value]", "[groups]")
 """Tags by which pydantic tells one bound from a bound for each group; no key of a file."""
 CATEGORY_TAGS = ("[codes]", "[list]")
@@ -54,7 +56,7 @@ def kind_by_key(
 ) -> tuple[Discriminator, BeforeValidator]:
     """Return what tells kinds apart by the one key that makes each; their tags are the keys in brackets.
 
-    Where none or several of the keys are written, ``nothing`` or their names are reported, with ``hint``.
+    Where none of the keys is written, ``nothing`` is reported, with ``hint``.
     """
 
     tags = {kind.written_as: tag for tag, kind in kinds.items()}
@@ -65,7 +67,9 @@ def kind_by_key(
 
     def check(written: object) -> object:
         if isinstance(written, dict) and len(given := meant(written)) != 1:
-            raise refuse(f"has {listed(given)}" if given else nothing, hint)
+            if given:
+                raise refuse(f"has {listed(given)}", "keep one of them")
+            raise refuse(nothing, hint, NO_KIND)
         return written
 
     def tag(written: Any) -> str | None:

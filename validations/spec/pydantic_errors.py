@@ -8,7 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS, Part
+from tabularium.validations.spec.columns import COLUMNS
+from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS, NO_KIND, Part
 from tabularium.validations.spec.measures.kinds import TAGGED
 from tabularium.validations.spec.problems import Path, choose, listed, nearest, quoted, shown
 from tabularium.validations.spec.scalars import NEEDS_QUOTES
@@ -17,7 +18,7 @@ from tabularium.validations.spec.targets import TARGETS
 from tabularium.validations.spec.yaml_lines import Document
 
 _QUOTED = re.compile("'([^']*)'")
-_KINDS: dict[str, type[Part]] = {**TAGGED, **SOURCES, **TARGETS}
+_KINDS: dict[str, type[Part]] = {**TAGGED, **SOURCES, **COLUMNS, **TARGETS}
 _TAGS = {*BOUND_TAGS, *CATEGORY_TAGS, *_KINDS}
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 
@@ -32,6 +33,8 @@ def explain(error: ValidationError, model: type[BaseModel], document: Document) 
         path = place(loc)
         if document.is_tainted(path) or (entry["type"] == "missing" and loc in meant):
             continue
+        if entry["type"] == NO_KIND and any(each[: len(path)] == path for each in document.tainted):
+            continue  # the key is there, and its value does not read
         if loc in keys:
             what, hint = _key_of_another(entry, model) or _unknown_key(path, keys[loc])
         else:

@@ -18,6 +18,7 @@ from tabularium.validations.derivation.derived_columns import coding_notes, test
 from tabularium.validations.domains.domains import total_notes
 from tabularium.validations.spec.checks.prior_checks import prior_notes
 from tabularium.validations.spec.checks.source_checks import look_up_notes
+from tabularium.validations.spec.columns import HierarchyColumn
 from tabularium.validations.spec.exact_facts import (
     ExactFact,
     Neighbours,
@@ -334,9 +335,9 @@ def _advice(loaded: Loaded) -> list[str]:
         if table.margin_share
     ]
     for table in spec.tables:
-        names = spec.columns[table.along].levels if table.along is not None else None
-        if names and names[-1] not in table.levels:
+        column = spec.columns[table.along] if table.along is not None else None
+        if isinstance(column, HierarchyColumn) and (deepest := column.levels[-1]) not in table.levels:
             advice.append(
-                f"table {table.name} is published down to {list(table.levels)[-1]}, not to {names[-1]}"
+                f"table {table.name} is published down to {list(table.levels)[-1]}, not to {deepest}"
             )
     return advice

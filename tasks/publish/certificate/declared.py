@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from tabularium.validations import certificate as said
 from tabularium.validations.domains.code_lists import published_name
 from tabularium.validations.spec.model import ReleaseSpec
@@ -61,12 +59,10 @@ _QUALITY = (
 def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, said.Domain]:
     """Return where the cells of every column come from: never from the data."""
     found = {}
-    kinds: tuple[Literal["categories", "integer", "hierarchy"], ...] = ("categories", "integer", "hierarchy")
     for name, column in spec.columns.items():
-        kind = next(kind for kind in kinds if getattr(column, kind) is not None)
         file = None if column.code_list is None else published_name(column.code_list)
         found[name] = said.Domain(
-            kind=kind,
+            kind=column.written_as,
             from_="the spec" if file is None else "a public code list",
             file=file,
             sha256=None if file is None else code_lists[file],

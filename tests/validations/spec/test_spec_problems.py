@@ -87,7 +87,7 @@ MISTAKES = [
     ("hierarchy: areas.csv", "hierarchy: ares.csv", 7, "columns.area.hierarchy", "no code list", "relative"),
     ("[nation, region, place]", "[region, place]", 7, "columns.area.levels", "names 2 levels, and the code list has 3", "root first"),
     ("[nation, region, place]", "[nation, region, region]", 7, "columns.area.levels", "twice", "own name"),
-    (", levels: [nation, region, place]", "", 7, "columns.area", "`levels` is missing", "root first"),
+    (", levels: [nation, region, place]", "", 7, "columns.area.levels", "`levels` is missing", "root first"),
     ("{from: 0, to: 99,", "{from: 100, to: 99,", 8, "columns.age.integer.from", "above `to`", "smallest"),
     ("[5, 18, 65]", "[5, 65, 18]", 8, "columns.age.integer.edges[2]", "not above", "ascending"),
     ("[5, 18, 65]", "[5, 18, 18]", 8, "columns.age.integer.edges[2]", "not above", "ascending"),

@@ -16,7 +16,13 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.validations.derivation.civil_dates import zone_names
 from tabularium.validations.domains.code_lists import CodeList, divided, published_name, read_code_list
 from tabularium.validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, NumberDomain
-from tabularium.validations.spec.columns import Column, DatePart
+from tabularium.validations.spec.columns import (
+    CategoryColumn,
+    Column,
+    DatePart,
+    HierarchyColumn,
+    NumberColumn,
+)
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.kinds import IntegerRange
 from tabularium.validations.spec.problems import Path, Problem, choose, listed, nearest, quoted, shown
@@ -26,7 +32,6 @@ from tabularium.validations.universes.universe import universe_of
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
 AXES_LIMIT = 2 * AXIS_LIMIT  # cells along all axes, whether a table has them or not
-_KINDS = ("categories", "integer", "hierarchy")
 _Lists = dict[tuple[FilePath, bool], tuple[CodeList | None, list[Problem]]]
 """Code lists by file, and whether they are flat, with what is wrong with them."""
 
@@ -48,19 +53,19 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
                 _code_list(draft, (*path, "hierarchy"), folder / file, lists)
             continue
         before = draft.count()
-        _check_kind(draft, path, column)
+        _check_treatment(draft, path, column)
         good, tree = False, None
-        if column.integer is not None:
+        if isinstance(column, NumberColumn):
             _check_range(draft, (*path, "integer"), column.integer)
             good = draft.count() == before
+        elif isinstance(column, HierarchyColumn):
+            tree = _code_list(draft, (*path, "hierarchy"), folder / column.hierarchy, lists)
+            good = tree is not None and _check_levels(draft, path, column.levels, tree)
         elif isinstance(column.categories, str):
             tree = _code_list(draft, (*path, "categories"), folder / column.categories, lists)
             good = tree is not None and _check_flat(draft, path, column.categories, tree)
-        elif column.categories is not None:
+        else:
             good = _check_categories(draft, path, column.categories)
-        elif column.hierarchy is not None:
-            tree = _code_list(draft, (*path, "hierarchy"), folder / column.hierarchy, lists)
-            good = tree is not None and _check_levels(draft, path, column, tree)
         if good:
             room -= _cells(column, tree)
             if room < 0:
@@ -85,28 +90,10 @@ def _same_but_for_case(draft: Draft) -> None:
             draft.add(("columns", name), what, "keep the one that the source has")
 
 
-def _check_kind(draft: Draft, path: Path, column: Column) -> None:
-    kinds = [kind for kind in _KINDS if getattr(column, kind) is not None]
-    tainted = any(draft.document.is_tainted((*path, kind)) for kind in _KINDS)
-    if not kinds and not tainted:
-        draft.add(path, "the column has no domain", "add categories, integer or hierarchy")
-    if len(kinds) > 1:
-        draft.add(path, f"the column has {listed(kinds)}", "keep one of them")
-    if column.levels is not None and column.hierarchy is None:
-        draft.add((*path, "levels"), "only a hierarchy has levels", "remove levels, or write hierarchy")
-    if column.levels is None and column.hierarchy is not None:
-        draft.add(
-            path,
-            "`levels` is missing",
-            "name the levels of the hierarchy, root first: levels: [state, county]",
-        )
-    _check_treatment(draft, path, column)
-
-
 def _check_treatment(draft: Draft, path: Path, column: Column) -> None:
     used = [kind for kind in ("nulls", "invalid") if getattr(column, kind) == "other"]
     if used and column.other is None:
-        where = "the label of an extra cell" if column.integer is not None else "one of the codes"
+        where = "the label of an extra cell" if isinstance(column, NumberColumn) else "one of the codes"
         draft.add((*path, used[0]), "goes to `other`, which is not named", f"add other: with {where}")
     if column.other is not None and not used:
         draft.add(
@@ -156,9 +143,9 @@ def _check_decimals(draft: Draft, path: Path, span: IntegerRange) -> None:
 
 
 def _cells(column: Column, tree: CodeList | None) -> int:
-    if tree is not None:
-        return len(tree.codes)
-    return len(column.categories or ()) if column.integer is None else _bins(column.integer)
+    if tree is not None or isinstance(column, HierarchyColumn):
+        return 0 if tree is None else len(tree.codes)
+    return _bins(column.integer) if isinstance(column, NumberColumn) else len(column.categories)
 
 
 def _bins(span: IntegerRange) -> int:
@@ -209,8 +196,7 @@ def _code_list(draft: Draft, path: Path, file: FilePath, lists: _Lists) -> CodeL
     return tree
 
 
-def _check_levels(draft: Draft, path: Path, column: Column, tree: CodeList) -> bool:
-    levels = column.levels or ()
+def _check_levels(draft: Draft, path: Path, levels: tuple[str, ...], tree: CodeList) -> bool:
     path = (*path, "levels")
     if len(set(levels)) < len(levels):
         draft.add(path, "a level is named twice", "give every level its own name")
@@ -261,15 +247,15 @@ def _check_null_codes(draft: Draft, path: Path, column: Column, domain: Domain) 
 def _domain(name: str, column: Column, tree: CodeList | None) -> Domain:
     """Return the domain of a column that is in order."""
     rest = column.nulls, column.invalid, column.other
-    if tree is not None and isinstance(column.categories, str):
+    if tree is not None and isinstance(column, CategoryColumn):
         return CategoryDomain(name, tree.codes, tree.labels, *rest, tree.languages)
-    if tree is not None:
+    if tree is not None and isinstance(column, HierarchyColumn):
         parents, depth = np.asarray(tree.parents, np.int64), np.asarray(tree.depth, np.int64)
-        levels, languages = column.levels or (), tree.languages
-        return HierarchyDomain(name, tree.codes, tree.labels, parents, depth, levels, *rest, languages)
-    if isinstance(column.categories, dict):
+        levels = column.levels
+        return HierarchyDomain(name, tree.codes, tree.labels, parents, depth, levels, *rest, tree.languages)
+    if isinstance(column, CategoryColumn) and isinstance(column.categories, dict):
         return CategoryDomain(name, tuple(column.categories), tuple(column.categories.values()), *rest)
-    assert column.integer is not None  # noqa: S101 - a column has one of the three
+    assert isinstance(column, NumberColumn)  # noqa: S101 - no other is without its code list
     span = column.integer
     scale = 1 if span.digits is None else 2 * 10**span.digits
     start, end, width = (int(Fraction(each) * scale) for each in (span.start, span.end, span.width or 1))

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path as FilePath
 
 from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.spec.columns import NumberColumn
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.kinds import RECORD
 from tabularium.validations.spec.model import ReleaseSpec
@@ -191,11 +192,11 @@ def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> N
         bounds.append("change_from_last")
     else:
         column = draft.columns.get(rule.column)
-        if column is not None and column.integer is None:
+        if column is not None and not isinstance(column, NumberColumn):
             draft.add(
                 (*path, "column"), f"{quoted(rule.column)} is not an integer column", "use invalid instead"
             )
-        digits = None if column is None or column.integer is None else column.integer.digits
+        digits = column.integer.digits if isinstance(column, NumberColumn) else None
         for bound in ("min", "max"):
             number = getattr(rule, bound)
             if isinstance(number, Decimal) and -int(number.as_tuple().exponent) > (digits or 0):

@@ -15,6 +15,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
 from tabularium.validations.spec.checks.measure_checks import check_measures
+from tabularium.validations.spec.columns import HierarchyColumn
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.measures.array_owners import counts_of, in_order, with_shares
 from tabularium.validations.spec.mechanism_listing import parameters_of
@@ -106,11 +107,11 @@ def _check_levels(draft: Draft, path: Path, table: TableEntry) -> None:
         draft.add(path, "is empty", "remove it to measure the leaf level only")
         return
     column = draft.columns[along]
-    known = column.levels if column is not None else None
-    for level in table.levels if known is not None else ():
-        if level not in (known or ()):
+    known = column.levels if isinstance(column, HierarchyColumn) else ()
+    for level in table.levels if known else ():
+        if level not in known:
             what = f"{quoted(along)} has no level {quoted(level)}"
-            draft.add((*path, level), what, choose(level, known or (), "levels"))
+            draft.add((*path, level), what, choose(level, known, "levels"))
     total = sum(table.levels.values(), Fraction())
     if total != 1:
         draft.add(path, f"the shares of the levels add to {total}", "make them add to exactly 1")
@@ -138,7 +139,7 @@ def _name_one(names: Iterable[str]) -> str:
 def hierarchies(draft: Draft, table: TableEntry) -> list[str]:
     """Return the dimensions of ``table`` that are declared as hierarchies, in order."""
     columns = [(name, draft.columns.get(name)) for name in table.dimensions]
-    return [name for name, column in columns if column is not None and column.hierarchy is not None]
+    return [name for name, column in columns if isinstance(column, HierarchyColumn)]
 
 
 def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
