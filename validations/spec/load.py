@@ -51,12 +51,11 @@ from tabularium.validations.spec.checks.table_checks import (
     level_cells,
     table_cells,
 )
-from tabularium.validations.spec.draft import Draft
+from tabularium.validations.spec.draft import read_spec
 from tabularium.validations.spec.kinds import PeriodName, ReleaseName, format_of
 from tabularium.validations.spec.model import ReleaseSpec, SpecFile
 from tabularium.validations.spec.problems import Problem, SpecProblems, ordered
 from tabularium.validations.spec.publication_formats import reserved_names
-from tabularium.validations.spec.pydantic_errors import explain
 from tabularium.validations.spec.scalars import Reason
 from tabularium.validations.spec.source import (
     DatabaseTable,
@@ -318,12 +317,7 @@ def _option(document: Document, name: str, what: str, hint: str) -> None:
 
 def _load(document: Document, file: Path) -> Loaded | None:
     """Check everything; return the loaded spec when there is no problem."""
-    whole: SpecFile | None = None
-    try:
-        whole = SpecFile.model_validate(document.data)
-    except ValidationError as error:
-        explain(error, SpecFile, document)
-    draft = Draft.of(document)
+    whole, draft = read_spec(document)
     check_source(draft)
     check_privacy(draft)
     check_publication(draft)

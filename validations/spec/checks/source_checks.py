@@ -313,7 +313,7 @@ def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> N
         if each is not None and each.unit is not None and each is not look
     }
     for name, each in private.items():
-        if each is None or each.path is None:
+        if not isinstance(each, Files) or each.path is None:
             continue
         if _same_file(file, FilePath(located(each.path, period, folder))):
             what = f"is the file of {name}, which is not public"
