@@ -161,7 +161,7 @@ class Draft:
                 self.add((*path, place), what, f"{close} (or declare its public domain there)")
 
     def files_of(self, column: str) -> tuple[str, Files | None]:
-        """Return the field that names the files in which a column stands, and them; None if unread or none."""
+        """Return the field that names the files a column stands in, and them; None if unread or none."""
         place, _ = taken_from(column, self.lookups)
         if place:
             return f"lookups.{place}", self.lookups[place]
@@ -186,7 +186,7 @@ def read_spec(document: Document) -> tuple[SpecFile | None, Draft]:
         spec = SpecFile.model_validate(document.data)
     except ValidationError as error:
         explain(error, SpecFile, document)
-        data, unread = deepcopy(document.data), set()
+        data, unread = deepcopy(document.data), set[Path]()
         for each in error.errors(include_url=False):
             unread |= _leave_out(data, path_of(each["loc"]), unknown=each["type"] == "extra_forbidden")
         return None, Draft.of(document, _without_rest(data), unread)
