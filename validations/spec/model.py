@@ -1,9 +1,9 @@
 """The release spec: one YAML file that says what a statistical product is.
 
 `SpecFile` is the file as an engineer writes it, `ReleaseSpec` the same with everything filled in: each
-table has its exact share of the budget and of its levels. The pieces in `parts` check the shape of single
-values; what must fit together is checked in the `*_checks` beside them, and files are read in
-`tabularium.validations.spec.load`, which is the only way a run gets a `ReleaseSpec`.
+table has its exact share of the budget and of its levels. The models check the shape of single values; what
+must fit together is checked in `checks`. Files are read in `tabularium.validations.spec.load`, the only way
+in which a run gets a `ReleaseSpec`.
 """
 
 from __future__ import annotations
