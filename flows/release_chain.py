@@ -79,7 +79,7 @@ from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tabularium.tasks.validate import validate
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.suites.suite_process import suites_beside
+from tabularium.validations.suites.expectations import suites_beside
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.rules import RowCountRule
+from tabularium.validations.spec.privacy import RowCountRule
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

@@ -41,13 +41,10 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.runtime.tracebacks import keep
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.checks.histogram_checks import MECHANISM
-from tabularium.validations.spec.checks.table_checks import level_shapes
-from tabularium.validations.spec.large_tables import slabs
+from tabularium.validations.spec.checks.table_checks import MECHANISM, level_shapes, slabs
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
-from tabularium.validations.spec.parts.rules import Tally
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.privacy import CUT_UNITS, LEFT_OUT, Tally
+from tabularium.validations.spec.tables import Histogram, Table
 
 if TYPE_CHECKING:
     from tabularium.ledger import Charge

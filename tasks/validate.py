@@ -26,9 +26,8 @@ from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.suites.expectations import RuleResult, write_private
 from tabularium.validations.suites.metrics import Metrics, metrics_expression, read_metrics
-from tabularium.validations.suites.microdata_findings import local_notes
-from tabularium.validations.suites.microdata_suite import check_microdata, stop_if_failed
-from tabularium.validations.universes.impossible_records import without_impossible
+from tabularium.validations.suites.microdata_suite import check_microdata, local_notes, stop_if_failed
+from tabularium.validations.universes.impossible_cells import without_impossible
 
 __all__ = ["RuleResult", "measure_source", "validate", "validate_microdata"]
 

@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
-from tabularium.validations.suites import gx_engine, suite_process
+from tabularium.validations.suites import expectations as suite_process
+from tabularium.validations.suites import gx_engine
 from tabularium.validations.suites.gx_engine import Bound, Expected, Number
 from tests.sizes import full
 

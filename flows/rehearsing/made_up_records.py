@@ -25,11 +25,11 @@ from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.ingest.source_columns import needed_columns
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.derivation.derived_columns import source_column
-from tabularium.validations.derivation.derived_parts import DatePart
 from tabularium.validations.domains.domains import Domain, NumberDomain
+from tabularium.validations.spec.columns import DatePart
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.parts.rules import UniqueRule
+from tabularium.validations.spec.privacy import UniqueRule
 
 Ints = NDArray[np.int64]
 

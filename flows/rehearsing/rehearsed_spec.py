@@ -13,9 +13,9 @@ from tabularium.tasks.publish.guarantee import privacy_section
 from tabularium.validations.certificate import Certificate, Fact
 from tabularium.validations.spec.exact_facts import facts_of_release, neighbours
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.source_part import located
-from tabularium.validations.spec.parts.table_parts import ABOVE
-from tabularium.validations.spec.values import MOST_CHARACTERS
+from tabularium.validations.spec.scalars import MOST_CHARACTERS
+from tabularium.validations.spec.source import located
+from tabularium.validations.spec.tables import ABOVE
 from tabularium.validations.spec.yaml_lines import read_yaml
 
 STAMP = "REHEARSAL of made-up records"

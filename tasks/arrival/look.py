@@ -40,6 +40,7 @@ from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     from tabularium.validations.spec.model import ReleaseSpec
+    from tabularium.validations.spec.source import PublishedSource
 
 _PUBLISHED = "period already published; somebody may run it as a revision, which an officer approves: "
 _TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
@@ -187,7 +188,7 @@ class _Judge:
             if found is None:
                 return
             manifest, lying = found
-            see_that_all_is_read(manifest, lying, self._ignored, self._spec.source.file_format)
+            see_that_all_is_read(manifest, lying, self._ignored, self._files.file_format)
             self._see_period(manifest.period)
             if not has_room(manifest.size, self._home.workspaces):
                 raise DropRefused(
@@ -211,7 +212,7 @@ class _Judge:
         name, changed, manifest = stated.name, stated.changed, stated.manifest
         charged = self._is_charged(manifest.period)
         try:
-            how = (self._ignored, self._spec.source.file_format)
+            how = (self._ignored, self._files.file_format)
             if not is_whole(self._place, name, manifest, stated.lying, *how):
                 return False
         except DropRefused as refusal:
@@ -268,7 +269,13 @@ class _Judge:
 
     @property
     def _ignored(self) -> tuple[str, ...]:
-        return self._spec.source.ignore
+        return self._files.ignore
+
+    @property
+    def _files(self) -> PublishedSource:
+        from tabularium.validations.spec.source import published_source
+
+        return published_source(self._spec.source)
 
     @cached_property
     def _books(self) -> Ledger:

@@ -27,6 +27,7 @@ from tabularium.tasks.arrival.places import Place, Seen, opened, quoted
 from tabularium.tasks.runtime.run import Run, drop_of
 from tabularium.validations.redaction import bare_errors, note_data_opened
 from tabularium.validations.spec.kinds import format_of, is_ignored
+from tabularium.validations.spec.source import Files
 
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")
@@ -256,7 +257,7 @@ def fetch(run: Run) -> Path | None:
 
 def _see_that_it_fits(run: Run, drop: Drop) -> None:
     spec = run.loaded.spec
-    if spec.source.path is None:
+    if not isinstance(spec.source, Files):
         raise InputError(
             "reads a database, and drops are files", where="source.url", hint="write source.path in the spec"
         )

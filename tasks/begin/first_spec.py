@@ -23,9 +23,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.spec.checks.table_checks import OWN_COLUMNS
-from tabularium.validations.spec.filled_in import FILL_IN
 from tabularium.validations.spec.kinds import format_of
-from tabularium.validations.spec.values import ColumnName
+from tabularium.validations.spec.scalars import ColumnName
+from tabularium.validations.spec.yaml_lines import FILL_IN
 
 Kind = Literal["whole", "decimal", "text", "switch", "date", "unknown"]
 

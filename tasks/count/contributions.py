@@ -15,8 +15,7 @@ import numpy as np
 
 from tabularium.tasks.count.count_files import Counts
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.domains.encoding import coded_names
-from tabularium.validations.domains.number_text import number_of, of_group
+from tabularium.validations.domains.encoding import coded_names, number_of, of_group
 from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.universes.universe import test_of

@@ -67,12 +67,11 @@ from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import cell_number, is_missing, kept
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.checks.table_checks import level_shapes
-from tabularium.validations.spec.large_tables import fits, slabs
+from tabularium.validations.spec.checks.table_checks import fits, level_shapes, slabs
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import Table
-from tabularium.validations.suites.counts_suite import CountedTable, check_counts, check_sums
-from tabularium.validations.universes.impossible_records import without_impossible
+from tabularium.validations.spec.tables import Table
+from tabularium.validations.suites.published_tables import CountedTable, check_counts, check_sums
+from tabularium.validations.universes.impossible_cells import without_impossible
 from tabularium.validations.universes.universe import universe_of
 
 if TYPE_CHECKING:

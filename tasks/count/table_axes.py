@@ -10,10 +10,16 @@ import numpy as np
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.count.count_files import Counts
-from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.domains.levels import cut, depth_of, leaf_positions, positions
+from tabularium.validations.domains.domains import (
+    Domain,
+    HierarchyDomain,
+    cut,
+    depth_of,
+    leaf_positions,
+    positions,
+)
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 
 
 @dataclass(frozen=True, eq=False)

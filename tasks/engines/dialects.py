@@ -21,8 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tabularium.validations.derivation.derived_columns import DATE
-from tabularium.validations.domains.encoding import WHOLE
-from tabularium.validations.domains.number_text import NUMBER, USUAL
+from tabularium.validations.domains.encoding import NUMBER, USUAL, WHOLE
 from tabularium.validations.imported_later import Later
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from tabularium.tasks.runtime import resources
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.source import PostgresTable, SparkFiles
 
 if TYPE_CHECKING:
     import ibis
@@ -87,10 +88,11 @@ def _opened(loaded: Loaded, scratch: Path) -> Source:
     raw = raw_names(needed_columns(loaded))
     alike = {spec.privacy.unit.column, *(histogram.of for histogram in spec.histograms)}
     together = frozenset(name for name in alike if name is not None)
-    if spec.source.engine == "spark":
-        master, ignore = spec.source.master or "", spec.source.ignore
-        return SparkSource(master, loaded.source_uri, raw, together, scratch, ignore)
-    return PostgresSource(spec.source.url or "", spec.source.table or "", raw, together)
+    if isinstance(spec.source, SparkFiles):
+        ignore = spec.source.ignore
+        return SparkSource(spec.source.master, loaded.source_uri, raw, together, scratch, ignore)
+    assert isinstance(spec.source, PostgresTable)  # noqa: S101 - no other is counted in place
+    return PostgresSource(spec.source.url, spec.source.table, raw, together)
 
 
 def _digest(source: Source, loaded: Loaded, secret: bytes) -> str:

@@ -12,7 +12,7 @@ from tabularium.tasks.plan.bounds_like import in_figures
 from tabularium.validations.spec.exact_facts import Neighbours, in_words, stopping
 from tabularium.validations.spec.measures.kinds import KINDS
 from tabularium.validations.spec.measures.measure import OF_SUM
-from tabularium.validations.spec.parts.privacy_part import Privacy
+from tabularium.validations.spec.privacy import Privacy
 from tabularium.validations.spec.summary import Summary
 
 if TYPE_CHECKING:

@@ -32,9 +32,10 @@ from tabularium.tasks.plan.planned_model import ArrayMargin, PlannedModel, depen
 from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.domains.known_marginals import KnownMarginal
+from tabularium.validations.spec.columns import HierarchyColumn
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import SIZES, Measure, Noise, noise_scale
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 
 
 @dataclass(frozen=True)
@@ -377,7 +378,8 @@ def _by_release(model: PlannedModel, like: Released) -> dict[str, dict[str, floa
 
 def _at_level(loaded: Loaded, known: KnownMarginal, level: str) -> Floats:
     tree, values = known_on_tree(loaded, known)
-    names = () if known.along is None else loaded.spec.columns[known.along].levels or ()
+    column = None if known.along is None else loaded.spec.columns[known.along]
+    names = column.levels if isinstance(column, HierarchyColumn) else ()
     found: Floats = values[tree.depth == names.index(level)] if level in names else values
     return found
 

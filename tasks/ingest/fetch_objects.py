@@ -32,8 +32,7 @@ from tabularium.tasks.ingest.open_source import changed
 from tabularium.tasks.runtime.progress import reporter
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.kinds import is_ignored
-from tabularium.validations.spec.parts.source_part import Files
-from tabularium.validations.spec.parts.store_addresses import WILD, package_of
+from tabularium.validations.spec.source import WILD, Files, package_of
 
 _BLOCK = 1 << 20
 _LONGEST = 255  # bytes of a file's name

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from tabularium.mechanisms.errors import InputError, InputMissing, InputRefused
 from tabularium.validations.spec.kinds import format_of, is_ignored
-from tabularium.validations.spec.parts.source_part import Limits
+from tabularium.validations.spec.source import Limits
 
 Kind = Literal["csv", "parquet"]
 _WILD = "*?["

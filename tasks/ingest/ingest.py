@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.arrival.verify_drop import fetch, refused_by_its_files
-from tabularium.tasks.engines.in_place import IN_PLACE, begin
+from tabularium.tasks.engines.in_place import begin
 from tabularium.tasks.ingest.csv_copy import copy_csv
 from tabularium.tasks.ingest.csv_text import Text, inspect
 from tabularium.tasks.ingest.fetch_objects import fetch_objects
@@ -63,7 +63,15 @@ from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.redaction import note_data_opened, redacted
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.source_part import Files, located, public_name
+from tabularium.validations.spec.source import (
+    CopiedTable,
+    Files,
+    PostgresTable,
+    SparkFiles,
+    located,
+    public_name,
+    published_source,
+)
 
 __all__ = ["FileHandle", "InputHandle", "files_digest", "ingest", "ingest_public", "ingest_source"]
 
@@ -119,10 +127,10 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path, given: Any = Non
     instants: frozenset[str] = frozenset()
     if given is not None:
         source = _ingest_handed(loaded, secret, scratch, given)
-    elif loaded.spec.source.engine in IN_PLACE:
+    elif isinstance(loaded.spec.source, SparkFiles | PostgresTable):
         word, digest = begin(loaded, secret, scratch)
         source = InputHandle(loaded.source_uri, loaded.spec.source.engine, "", (), digest, held=word)
-    elif loaded.spec.source.url is not None:
+    elif isinstance(loaded.spec.source, CopiedTable):
         source, instants = _ingest_table(loaded, secret, scratch)
     else:
         begun = partial(_begun, secret=secret)
@@ -297,7 +305,9 @@ def _ingest_handed(loaded: Loaded, secret: bytes, scratch: Path, given: Any) -> 
     digest = redacted(lambda: snapshot_digest(values, columns, secret, scratch), failure)
     values.unlink()
     raw = {name: column for column, name in raw_names(columns).items()}
-    files = loaded.spec.source.model_copy(update={"path": str(path), "format": "parquet", "ignore": ()})
+    files = published_source(loaded.spec.source).model_copy(
+        update={"path": str(path), "format": "parquet", "ignore": ()}
+    )
     begun = partial(_begun, secret=secret)
     handle = _ingest_files(str(path), files, _Wanted("source", raw, read_as(loaded)), begun, scratch)
     return replace(handle, uri="a table in memory", digest=_together(secret, [bytes.fromhex(digest)]))

@@ -33,12 +33,12 @@ from tabularium.tasks.ingest.source_columns import (
     with_zones,
     zones_of,
 )
-from tabularium.validations.derivation.derived_parts import Derivation
-from tabularium.validations.domains.number_text import number_column, number_of, plain_column
+from tabularium.validations.domains.encoding import number_column, number_of, plain_column
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import note_data_opened, redacted
+from tabularium.validations.spec.columns import Derivation
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.source_part import taken_from
+from tabularium.validations.spec.source import taken_from
 
 if TYPE_CHECKING:
     import ibis

@@ -27,6 +27,7 @@ from tabularium.tasks.ingest.source_columns import raw_names
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.source import DatabaseTable
 
 if TYPE_CHECKING:
     import ibis
@@ -134,7 +135,9 @@ def _selected_from(
     loaded: Loaded, names: dict[str, str], scratch: Path
 ) -> Iterator[tuple[Iterator[pa.RecordBatch], frozenset[str]]]:
     """Open whichever database the URL names: the needed columns as text in batches, and those of instants."""
-    url, table = loaded.spec.source.url or "", loaded.spec.source.table or ""
+    source = loaded.spec.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - of files nothing is copied here
+    url, table = source.url, source.table
     scheme = urlsplit(url).scheme
     if scheme == "duckdb":
         with engine(scratch) as connection:

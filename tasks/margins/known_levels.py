@@ -35,12 +35,12 @@ from tabularium.mechanisms.noise_distributions import noise_in
 from tabularium.tasks.margins.error_model import LevelError, level_error
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.public_folder import LONGEST_ROW, sha256_of
-from tabularium.validations.domains.levels import positions
-from tabularium.validations.domains.prior_tables import PriorTable
+from tabularium.validations.domains.domains import positions
+from tabularium.validations.domains.known_marginals import PriorTable
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import ABOVE
 from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.spec.tables import ABOVE
 
 if TYPE_CHECKING:
     from tabularium.tasks.measure import Finished

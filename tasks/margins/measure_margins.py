@@ -19,7 +19,7 @@ from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import Sho
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure import PART, Measure, Numbers
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 
 
 def measure_values(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:

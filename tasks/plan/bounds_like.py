@@ -32,7 +32,7 @@ from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.measures.of_column import OfColumn
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 from tabularium.validations.universes.universe import key_of
 
 KNOWN_WELL = 0.2

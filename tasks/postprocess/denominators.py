@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import Estimate, Hierarchy
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.domains.domains import HierarchyDomain, nodes_to
 from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.domains.levels import nodes_to
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import PART, Measure
 

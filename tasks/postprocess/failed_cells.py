@@ -13,8 +13,8 @@ from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.domains.domains import HierarchyDomain
-from tabularium.validations.spec.parts.output_options import PostProcessing
-from tabularium.validations.suites.published_table_rules import Codes, Fault, faults_in, table_faults
+from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.suites.published_tables import Codes, Fault, faults_in, table_faults
 
 
 def failed_cells(

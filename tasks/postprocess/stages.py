@@ -14,7 +14,7 @@ from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.suites.expectations import RuleResult
-from tabularium.validations.suites.publication_suite import check_agreement, check_table
+from tabularium.validations.suites.published_tables import check_agreement, check_table
 
 if TYPE_CHECKING:
     from tabularium.tasks.ledger_stages import MeasuredHandle

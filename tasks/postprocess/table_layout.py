@@ -18,11 +18,10 @@ from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.noise_distributions import NOTHING
-from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.domains.levels import cut, nodes_to
-from tabularium.validations.spec.checks.histogram_checks import MECHANISM
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
+from tabularium.validations.spec.checks.table_checks import MECHANISM
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.tables import Histogram, Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.parts.output_options import About, Quality
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.publication import About, Quality
+from tabularium.validations.spec.tables import Histogram, Table
 from tabularium.validations.universes.universe import counted_in
 
 RECORDS = "records"

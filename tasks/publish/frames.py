@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.public_files import MIB
-from tabularium.validations.spec.large_tables import fits
+from tabularium.validations.spec.checks.table_checks import fits
 from tabularium.validations.spec.model import ReleaseSpec
 
 ROWS = 1 << 20

@@ -22,7 +22,7 @@ from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
 from tabularium.validations import certificate as said
 from tabularium.validations.spec.exact_facts import Neighbours
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.privacy_part import Privacy
+from tabularium.validations.spec.privacy import Privacy
 
 FIXED_PLANS = frozenset({"identity", "cells", "gaussian", "bounded_sums"})
 """Mechanisms whose every draw is settled before the first: only of these may the events be composed."""

@@ -63,8 +63,7 @@ from tabularium.tasks.sign.sign_release import Signed, settled_statement, sign_r
 from tabularium.tasks.unit_tallies import attempts, drawn, outcomes
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE, Certificate
-from tabularium.validations.domains.codelists import published_text
-from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.domains.code_lists import published_name, published_text
 from tabularium.validations.spec.measures.array_owners import array_of, owner_of
 from tabularium.validations.universes.universe import counted_in
 

@@ -22,8 +22,8 @@ from tabularium.tasks.published_digits import in_digits
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.parts.output_options import Limits, Quality
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.publication import Limits, Quality
+from tabularium.validations.spec.tables import Histogram, Table
 
 MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 """Of one measure: numbers, half-widths, and the range they may have, (nodes, cells), in its unit."""

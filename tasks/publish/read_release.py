@@ -35,9 +35,8 @@ from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.spec.checks.column_checks import check_columns
-from tabularium.validations.spec.checks.invariant_checks import check_invariants
+from tabularium.validations.spec.checks.fact_checks import check_invariants, check_rates
 from tabularium.validations.spec.checks.prior_checks import check_priors, copied_into
-from tabularium.validations.spec.checks.rate_checks import check_rates
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec

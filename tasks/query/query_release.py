@@ -37,14 +37,13 @@ from tabularium.tasks.publish.measurement_files import MOST_NUMBERS, read_measur
 from tabularium.tasks.publish.read_release import Released, ReleasedNumbers
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import Certificate
-from tabularium.validations.domains.domains import HierarchyDomain
+from tabularium.validations.domains.domains import HierarchyDomain, attribute_of, tree_of
 from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.domains.query_attributes import attribute_of, tree_of
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.parts.table_parts import Table
-from tabularium.validations.universes.asked_universe import put_within
+from tabularium.validations.spec.tables import Table
+from tabularium.validations.universes.universe import put_within
 
 
 @dataclass(frozen=True, eq=False)

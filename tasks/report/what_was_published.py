@@ -12,10 +12,10 @@ from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.cells_chart import Chart, chart_of
 from tabularium.tasks.report.released_cells import ReleasedCells, names_of
 from tabularium.validations.certificate import Certificate, Measure
-from tabularium.validations.domains import prior_tables
-from tabularium.validations.spec.parts.column_part import Column
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.domains.known_marginals import FOLDER as PRIOR_RELEASES
+from tabularium.validations.spec.columns import Column
 from tabularium.validations.spec.publication_formats import kind_of
+from tabularium.validations.spec.tables import Histogram, Table
 
 _SAMPLE = 6
 _CODES = 6
@@ -242,7 +242,7 @@ _FOLDERS = {
     "figures": "public numbers that rates are over",
     "invariants": "public numbers that the tables show exactly",
     "measurements": "noisy measurements before post-processing",
-    prior_tables.FOLDER: "of the earlier release that a table was drawn towards",
+    PRIOR_RELEASES: "of the earlier release that a table was drawn towards",
 }
 
 

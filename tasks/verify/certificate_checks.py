@@ -17,7 +17,7 @@ from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject
 from tabularium.validations.certificate import CERTIFICATE
-from tabularium.validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
+from tabularium.validations.domains.known_marginals import FOLDER as FOLDER_OF_PRIORS
 from tabularium.validations.spec.load import spec_digest
 from tabularium.validations.spec.publication_formats import FORMATS, files_of
 

@@ -18,8 +18,8 @@ from tabularium.tasks.verify.certificate_checks import text_of
 from tabularium.tasks.verify.remaking import described_in, transcript_of
 from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.rules import Tally
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.privacy import Tally
+from tabularium.validations.spec.tables import Table
 
 _GROUP = "Privacy loss"
 _FEW = (

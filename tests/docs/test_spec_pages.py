@@ -17,11 +17,12 @@ import pytest
 from pydantic import BaseModel
 
 from tabularium.validations.spec import model as models
+from tabularium.validations.spec import privacy as rules
+from tabularium.validations.spec import publication as output_options
+from tabularium.validations.spec import targets as wanted_margins
 from tabularium.validations.spec.load import examine
-from tabularium.validations.spec.parts import output_options, rules
 from tabularium.validations.spec.problems import format_problems
 from tabularium.validations.spec.publication_formats import FORMATS
-from tabularium.validations.spec.targets import wanted_margins
 from tests.validations.spec.spec_samples import block
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import Labels
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.run import Run
-from tabularium.validations.domains.prior_tables import PriorTable
+from tabularium.validations.domains.known_marginals import PriorTable
 from tabularium.validations.spec.load import Loaded
 
 Truth = Mapping[str, Mapping[str, NDArray[Any]]]

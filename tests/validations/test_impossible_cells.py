@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.parts.impossible_part import Impossible
+from tabularium.validations.spec.tables import Impossible
 from tabularium.validations.universes.impossible_cells import impossible_in
 from tests.sizes import runs
 

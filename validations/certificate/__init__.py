@@ -3,7 +3,16 @@
 Its sections are in modules by what they speak of. The JSON Schema comes from the same model.
 """
 
-from tabularium.validations.certificate.certificate import CERTIFICATE, FORMAT, Certificate, OtherFormat
+from tabularium.validations.certificate.certificate import (
+    CERTIFICATE,
+    FORMAT,
+    REHEARSAL,
+    Certificate,
+    MadeUp,
+    OtherFormat,
+    Rehearsed,
+    made_up_in,
+)
 from tabularium.validations.certificate.noise import (
     Audit,
     Code,
@@ -41,7 +50,6 @@ from tabularium.validations.certificate.promise_and_cost import (
     Unit,
     Withheld,
 )
-from tabularium.validations.certificate.rehearsed import REHEARSAL, MadeUp, Rehearsed, made_up_in
 from tabularium.validations.certificate.settled import (
     Domain,
     Impossible,

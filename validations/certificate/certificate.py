@@ -51,8 +51,8 @@ from tabularium.validations.certificate.value_kinds import (
 )
 from tabularium.validations.public_files import Unreadable, json_object
 from tabularium.validations.spec.kinds import PeriodName, ProductName, TableName
-from tabularium.validations.spec.parts.output_options import About
-from tabularium.validations.spec.parts.source_part import public_name
+from tabularium.validations.spec.publication import About
+from tabularium.validations.spec.source import public_name
 
 CERTIFICATE = "certificate.json"
 FORMAT: Literal[1] = 1
@@ -177,3 +177,27 @@ def _field(error: ValidationError) -> str:
             break
         path += f"[{each}]" if isinstance(each, int) else f".{each}" if path else each
     return path
+
+
+REHEARSAL = "rehearsal.json"
+
+
+class MadeUp(Said):
+    """The records of a rehearsal."""
+
+    records: Annotated[int, Field(gt=0)] = Field(description="How many were made up.")
+    why: Words = Field(description="Why so many.")
+    like: ReleaseId | None = Field(description="The published release that they are like; null for none.")
+    seed: int = Field(description="What they were drawn by.")
+    says: Words = Field(description="That nothing here is about anybody.")
+
+
+class Rehearsed(Certificate):
+    """What a certificate would say, of made-up records. No certificate has its first field."""
+
+    rehearsal: MadeUp
+
+
+def made_up_in(certificate: Certificate) -> MadeUp | None:
+    """Return what a certificate says of made-up records: None of a published release."""
+    return certificate.rehearsal if isinstance(certificate, Rehearsed) else None

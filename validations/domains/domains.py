@@ -6,6 +6,8 @@ from microdata: a domain that came from the data would itself reveal who is in i
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -14,6 +16,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.queries import Attribute, TreeAttribute
+from tabularium.validations.spec.problems import quoted
 
 Treatment = Literal["reject", "other"]
 
@@ -160,3 +166,138 @@ def _frozen(nodes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 Domain = CategoryDomain | NumberDomain | HierarchyDomain
+
+
+def depth_of(domain: HierarchyDomain, level: str) -> int:
+    """Return the depth of the nodes of ``level``, 0 for the roots.
+
+    Raises
+    ------
+    InputError
+        If the hierarchy has no level of that name.
+    """
+    try:
+        return domain.levels.index(level)
+    except ValueError:
+        pass
+    raise InputError(
+        f"there is no level {level!r}", where=f"columns.{domain.name}", hint="use one of its level names"
+    )
+
+
+def cut(domain: HierarchyDomain, level: str) -> NDArray[np.int64]:
+    """Return the nodes that together cover every record at ``level``.
+
+    Those are the nodes at that depth and the leaves above it, ascending, so that every leaf lies below
+    exactly one of them and the cut at the deepest level is ``domain.leaves``.
+
+    Returns
+    -------
+    (nodes of the cut,) node indices, ascending; read-only
+    """
+    return domain.cuts[depth_of(domain, level)]
+
+
+def nodes_to(domain: HierarchyDomain, level: str) -> int:
+    """Return the number of nodes down to ``level``: a prefix, since nodes are in breadth-first order."""
+    return int(np.count_nonzero(domain.depth <= depth_of(domain, level)))
+
+
+def positions(domain: HierarchyDomain, nodes: NDArray[np.int64], level: str) -> NDArray[np.int64]:
+    """Return where in ``cut(domain, level)`` the ancestor (or self) of each node lies.
+
+    Parameters
+    ----------
+    domain
+        The code list.
+    nodes
+        (m,) node indices, each in or below the cut.
+    level
+        Name of the level of the cut.
+
+    Returns
+    -------
+    (m,) positions in the cut
+    """
+    depth = depth_of(domain, level)
+    above = np.array(nodes, np.int64)
+    # As many steps as the deepest node needs; a node that has arrived stays where it is.
+    while (deeper := domain.depth[above] > depth).any():
+        above[deeper] = domain.parents[above[deeper]]
+    return np.searchsorted(cut(domain, level), above)
+
+
+def leaf_positions(domain: HierarchyDomain, level: str) -> NDArray[np.int64]:
+    """Return, for each cell of the axis (a leaf), its position in ``cut(domain, level)``.
+
+    Returns
+    -------
+    (cells,) positions
+    """
+    return positions(domain, domain.leaves, level)
+
+
+def attribute_of(domain: Domain) -> Attribute | TreeAttribute:
+    """Return a column as queries know it; the cells of both are the same, in the same order."""
+    if isinstance(domain, HierarchyDomain):
+        return tree_of(domain, len(domain.parents))
+    if isinstance(domain, NumberDomain):
+        if domain.digits is None:
+            return Attribute.bins(domain.name, domain.edges, domain.labels)
+        ends = (*domain.edges[:-1], domain.edges[-1] - 1)
+        return Attribute.intervals(domain.name, [domain.number(end) for end in ends], domain.labels)
+    return Attribute.categories(domain.name, domain.codes, domain.labels)
+
+
+def tree_of(domain: HierarchyDomain, nodes: int) -> TreeAttribute:
+    """Return a hierarchy down to its first ``nodes`` nodes, the others known but not published."""
+    depth = domain.depth[:nodes]
+    return TreeAttribute(
+        domain.name,
+        domain.node_codes[:nodes],
+        domain.node_labels[:nodes],
+        domain.parents[:nodes],
+        depth,
+        domain.levels[: int(depth.max()) + 1],
+        frozenset(domain.node_codes[nodes:]) | frozenset(domain.node_labels[nodes:]),
+    )
+
+
+_SDMX_TOTAL = "_T"
+_WORDS = """
+total totals totale totali totaux totales totais totaal totalt totalsumma insgesamt gesamt zusammen
+summe ensemble complesso ialt samtals yhteensä kokku kopā celkem spolu ogółem razem összesen ukupno
+skupaj σύνολο общо всего итого усього разом укупно вкупно toplam iomlán guztira cyfanswm gjithsej 合計
+総数 总计 合计 總計 합계
+"""
+_TOTALS = frozenset((*_WORDS.split(), "i alt", "iš viso", "in complesso", "grand total"))
+"""Labels that mean a total, in the languages of Europe and some others."""
+
+
+def total_notes(domains: Mapping[str, Domain]) -> list[str]:
+    """Return what `check` says of columns one of whose categories seems to be the total of the others.
+
+    ``T`` alone is none: in NACE and ISIC it is a section.
+    """
+    said = []
+    for name, domain in domains.items():
+        if isinstance(domain, NumberDomain) or domain.size == 1:
+            continue
+        pairs = zip(domain.codes, domain.labels, strict=True)
+        code = next((code for code, label in pairs if _is_total(code, label)), None)
+        if code is not None:
+            said.append(
+                f"column {name}: the code {quoted(code)} seems to be the total of the others, and counts as "
+                "a category beside them; leave it out, or make it their parent"
+            )
+    return said
+
+
+def _is_total(code: str, label: str) -> bool:
+    return code == _SDMX_TOTAL or any(map(_says_total, (code, label)))
+
+
+def _says_total(text: str) -> bool:
+    """Return whether a text is a word for a total, with nothing but brackets and marks around it."""
+    words = " ".join(re.sub(r"\([^()]*\)|[^\w\s]", " ", text).split()).casefold()
+    return words in _TOTALS

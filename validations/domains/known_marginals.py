@@ -16,11 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.domains.levels import cut
-from tabularium.validations.public_files import MIB
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut
+from tabularium.validations.public_files import MIB, read_text
 from tabularium.validations.spec.problems import Problem, choose, listed, quoted
-from tabularium.validations.spec.public_text import read_text
 
 SIZE_LIMIT = 64 * MIB
 LARGEST = 2**40  # the largest count that is published
@@ -182,3 +180,39 @@ def axes_of(
         return None, codes
     nodes = cut(along, level or along.levels[-1])
     return nodes, {along.name: tuple(along.node_codes[node] for node in nodes.tolist()), **codes}
+
+
+# A published table of an earlier release is named by the release's certificate, whose digest is a part of the
+# spec's; the certificate names the digest of the file that holds the numbers.
+
+FOLDER = "prior-releases"
+"""Folder of a release that holds, by release id, what its tables were drawn towards."""
+
+
+@dataclass(frozen=True)
+class PriorTable:
+    """The published file of one table of an earlier release.
+
+    Attributes
+    ----------
+    release
+        Its id.
+    folder
+        Where it lies, or a copy of its certificate and of this file.
+    certificate
+        SHA-256 of its certificate.
+    format, file, digest
+        The format that the numbers are read from, name of the file of the table, and its SHA-256.
+    """
+
+    release: str
+    folder: Path
+    certificate: str
+    format: str
+    file: str
+    digest: str
+
+
+def public_prior(release: str) -> str:
+    """Return what the digest of a release's certificate goes by, beside those of code lists."""
+    return f"{FOLDER}.{release}"

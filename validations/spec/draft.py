@@ -6,29 +6,29 @@ another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.domains.prior_tables import PriorTable
-from tabularium.validations.spec.parts.column_part import Column
-from tabularium.validations.spec.parts.impossible_part import Impossible
-from tabularium.validations.spec.parts.output_options import About, PostProcessing, Publication
-from tabularium.validations.spec.parts.privacy_part import Privacy
-from tabularium.validations.spec.parts.rules import Rule
-from tabularium.validations.spec.parts.source_part import Files, LookUp, Source, taken_from
-from tabularium.validations.spec.parts.table_parts import Figures, Histogram, Invariant, TableEntry
+from tabularium.validations.domains.known_marginals import KnownMarginal, PriorTable
+from tabularium.validations.spec.columns import Column
+from tabularium.validations.spec.model import SpecFile
+from tabularium.validations.spec.privacy import Privacy, Rule
 from tabularium.validations.spec.problems import Path, choose, quoted
-from tabularium.validations.spec.targets.wanted_margins import Target
+from tabularium.validations.spec.publication import About, PostProcessing, Publication
+from tabularium.validations.spec.pydantic_errors import explain, path_of
+from tabularium.validations.spec.source import Files, LookUp, Source, taken_from
+from tabularium.validations.spec.tables import Figures, Histogram, Impossible, Invariant, TableEntry
+from tabularium.validations.spec.targets import Target
 from tabularium.validations.spec.yaml_lines import Document
 
-_RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 T = TypeVar("T")
+_MAPPINGS = ("columns", "lookups")
+_SINGLE = ("source", "privacy", "publication", "postprocessing", "about")
 #: What else lies in the folder of a release, beside files of formats: a test holds the two together.
 RESERVED = frozenset(
     {
@@ -36,6 +36,25 @@ RESERVED = frozenset(
         *("registry", "report", "statement"),
     }
 )
+
+
+class ReadableParts(BaseModel):
+    """The parts of a spec that read; None in the place of one that does not, so that others keep theirs."""
+
+    source: Source | None = None
+    lookups: dict[str, LookUp | None] = {}
+    privacy: Privacy | None = None
+    publication: Publication | None = Publication()
+    postprocessing: PostProcessing | None = PostProcessing()
+    about: About | None = About()
+    columns: dict[str, Column | None] = {}
+    tables: tuple[TableEntry | None, ...] = ()
+    histograms: tuple[Histogram | None, ...] = ()
+    invariants: tuple[Invariant | None, ...] = ()
+    impossible: tuple[Impossible | None, ...] = ()
+    figures: tuple[Figures | None, ...] = ()
+    rules: tuple[Rule | None, ...] = ()
+    targets: tuple[Target | None, ...] = ()
 
 
 @dataclass
@@ -50,6 +69,8 @@ class Draft:
         The readable ones, with their place in the file. Of a table, keys that do not read are left out.
     unread
         The paths of the keys that were left out.
+    language
+        The language of titles and labels; English where what is written does not read.
     domains
         The domains of the columns that are in order.
     known, public
@@ -64,6 +85,7 @@ class Draft:
     privacy: Privacy | None = None
     publication: Publication | None = None
     postprocessing: PostProcessing | None = None
+    language: str = "en"
     columns: dict[str, Column | None] = field(default_factory=dict)
     tables: list[tuple[int, TableEntry]] = field(default_factory=list)
     histograms: list[tuple[int, Histogram]] = field(default_factory=list)
@@ -80,67 +102,26 @@ class Draft:
     unread: set[Path] = field(default_factory=set)
 
     @classmethod
-    def of(cls, document: Document) -> Draft:
-        """Read what can be read of the document's data, which is a mapping."""
-        data: dict[str, Any] = document.data
-        draft = cls(document)
-        draft.source = _read(Source, data.get("source"))
-        lookups = data.get("lookups")
-        for name, value in lookups.items() if isinstance(lookups, dict) else ():
-            draft.lookups[str(name)] = _read(LookUp, value)
-        draft.privacy = _read(Privacy, data.get("privacy"))
-        draft.publication = _read(Publication, data.get("publication", {}))
-        draft.postprocessing = _read(PostProcessing, data.get("postprocessing", {}))
-        columns = data.get("columns")
-        for name, value in columns.items() if isinstance(columns, dict) else ():
-            draft.columns[name] = _read(Column, value)
-        draft.tables = _each(data.get("tables"), draft._table)
-        draft.histograms = _each(data.get("histograms"), lambda _, value: _read(Histogram, value))
-        draft.invariants = _each(data.get("invariants"), lambda _, value: _read(Invariant, value))
-        draft.impossible = _each(data.get("impossible"), lambda _, value: _read(Impossible, value))
-        draft.figures = _each(data.get("figures"), lambda _, value: _read(Figures, value))
-        draft.rules = _each(data.get("rules"), lambda _, value: _read(_RULE, value))
-        draft.targets = _each(data.get("targets"), lambda _, value: _read(Target, value))
-        return draft
-
-    def _table(self, place: int, value: Any) -> TableEntry | None:
-        """Return what reads of a table, without the keys that do not, and the keys that depend on them."""
-        try:
-            return TableEntry.model_validate(value)
-        except ValidationError as error:
-            errors = error.errors(include_url=False)
-        if not isinstance(value, dict):
-            return None
-        measures = value.get("measures")
-        inside = [e for e in errors if e["loc"][0] == "measures" and len(e["loc"]) > 1]
-        out = {str(e["loc"][0]) for e in errors if e not in inside}
-        if any(e["type"] == "extra_forbidden" and len(e["loc"]) == 1 for e in errors):
-            out |= {"share", "levels", "along", "mechanism"}  # one of them may be meant
-        for key, needed in (("parameters", "mechanism"), ("levels", "along")):
-            if needed in out:
-                out.add(key)
-        self.unread |= {("tables", place, key) for key in out}
-        kept = {key: inner for key, inner in value.items() if key not in out}
-        if "measures" in kept and isinstance(measures, dict):
-            kept["measures"] = self._measures(("tables", place, "measures"), measures, inside)
-        return _read(TableEntry, {"name": f"unnamed_{place}", **kept})
-
-    def _measures(self, path: Path, written: dict[str, Any], errors: list[Any]) -> dict[str, Any]:
-        """Return the measures that read, without keys that are not theirs."""
-        kept = deepcopy(written)
-        for error in errors:
-            if error["type"] == "extra_forbidden":
-                inner: Any = kept
-                *above, key = error["loc"][1:]
-                for step in above:  # the tags of pydantic's unions are no keys
-                    inner = inner.get(step, inner)
-                inner.pop(key, None)
-                self.unread.add((*path, error["loc"][1], key))
-        for error in errors:
-            if error["type"] != "extra_forbidden":
-                self.unread.add((*path, error["loc"][1]))
-                kept.pop(error["loc"][1], None)
-        return kept
+    def of(cls, document: Document, parts: ReadableParts, unread: set[Path]) -> Draft:
+        """Return a spec of which so much reads."""
+        return cls(
+            document,
+            source=parts.source,
+            lookups=parts.lookups,
+            privacy=parts.privacy,
+            publication=parts.publication,
+            postprocessing=parts.postprocessing,
+            language="en" if parts.about is None else parts.about.language,
+            columns=parts.columns,
+            tables=_placed(parts.tables),
+            histograms=_placed(parts.histograms),
+            invariants=_placed(parts.invariants),
+            impossible=_placed(parts.impossible),
+            figures=_placed(parts.figures),
+            rules=_placed(parts.rules),
+            targets=_placed(parts.targets),
+            unread=unread,
+        )
 
     def reads(self, path: Path) -> bool:
         """Return whether the value at ``path`` is as written, or absent, and not left out for a mistake."""
@@ -151,12 +132,6 @@ class Draft:
         """Note a problem, unless the YAML at ``path`` was at fault already."""
         if not self.document.is_tainted(path):
             self.document.add(path, what, hint)
-
-    @property
-    def language(self) -> str:
-        """The language of titles and labels; English where what is written does not read."""
-        about = _read(About, self.document.data.get("about", {}))
-        return "en" if about is None else about.language
 
     def check_names(self, reserved: Collection[str]) -> None:
         """Check that no two tables, histograms or lists of public numbers bear the same name.
@@ -186,25 +161,86 @@ class Draft:
                 self.add((*path, place), what, f"{close} (or declare its public domain there)")
 
     def files_of(self, column: str) -> tuple[str, Files | None]:
-        """Return the files in which a column stands, None if unread, behind the field that names them."""
+        """Return the field that names the files a column stands in, and them; None if unread or none."""
         place, _ = taken_from(column, self.lookups)
-        return (f"lookups.{place}", self.lookups[place]) if place else ("source", self.source)
+        if place:
+            return f"lookups.{place}", self.lookups[place]
+        return "source", self.source if isinstance(self.source, Files) else None
 
     def count(self) -> int:
         """Return the number of problems so far."""
         return len(self.document.problems)
 
 
-def _each(values: Any, read: Callable[[int, Any], T | None]) -> list[tuple[int, T]]:
-    """Return the entries of a list that read well, each with its place; none where there is no list."""
-    found = (
-        (place, read(place, value)) for place, value in enumerate(values if isinstance(values, list) else ())
-    )
-    return [(place, entry) for place, entry in found if entry is not None]
+def _placed(entries: Iterable[T | None]) -> list[tuple[int, T]]:
+    """Return the entries of a list that read, with their places."""
+    return [(place, entry) for place, entry in enumerate(entries) if entry is not None]
 
 
-def _read(kind: type[T] | TypeAdapter[T], value: Any) -> T | None:
+def read_spec(document: Document) -> tuple[SpecFile | None, Draft]:
+    """Read the document's data, which is a mapping; note what is wrong with it, and keep the parts that read.
+
+    The data are validated, what has a mistake is left out, and the rest is validated once more.
+    """
     try:
-        return (kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)).validate_python(value)
-    except ValidationError:
-        return None
+        spec = SpecFile.model_validate(document.data)
+    except ValidationError as error:
+        explain(error, SpecFile, document)
+        data, unread = deepcopy(document.data), set[Path]()
+        for each in error.errors(include_url=False):
+            unread |= _leave_out(data, path_of(each["loc"]), unknown=each["type"] == "extra_forbidden")
+        return None, Draft.of(document, _without_rest(data), unread)
+    parts = {name: getattr(spec, name) for name in ReadableParts.model_fields}
+    return spec, Draft.of(document, ReadableParts.model_construct(**parts), set())
+
+
+def _without_rest(data: dict[str, Any]) -> ReadableParts:
+    """Return what reads when also the entries are left out whose keys are needed and have a mistake."""
+    try:
+        return ReadableParts.model_validate(data)
+    except ValidationError as error:
+        for each in error.errors(include_url=False):
+            _drop(data, path_of(each["loc"])[:2])
+    return ReadableParts.model_validate(data)
+
+
+def _leave_out(data: dict[str, Any], path: Path, *, unknown: bool) -> set[Path]:
+    """Leave out what has a mistake: of a table the key, of a measure a key that is unknown, else the entry.
+
+    Returns
+    -------
+    The paths of the keys of tables that are left out, also of those that may be meant by an unknown key, or
+    depend on one that is left out
+    """
+    if path[:1] != ("tables",) or len(path) < 3:
+        _drop(data, path[: 2 if isinstance(data.get(str(path[0])), list) or path[0] in _MAPPINGS else 1])
+        return set()
+    table = data["tables"][path[1]]
+    table.setdefault("name", f"unnamed_{path[1]}")
+    if path[2] == "measures" and len(path) > 3:
+        path = path if unknown and len(path) > 4 else path[:4]
+        _drop(data, path)
+        return {(*path[:4], *path[-1:]) if len(path) > 4 else path}
+    keys = {str(path[2])}
+    if unknown and len(path) == 3:
+        keys |= {"share", "levels", "along", "mechanism"}  # one of them may be meant
+    keys |= {key for key, needed in (("parameters", "mechanism"), ("levels", "along")) if needed in keys}
+    for key in keys - {"name"}:
+        table.pop(key, None)
+    if "name" in keys:
+        table["name"] = f"unnamed_{path[1]}"
+    return {(*path[:2], key) for key in keys}
+
+
+def _drop(data: dict[str, Any], path: Path) -> None:
+    """Take the value at a path out of the data; of an entry its place stays, with None in it."""
+    *above, last = path
+    inner: Any = data
+    for step in above:
+        inner = inner.get(step) if isinstance(inner, dict) else inner[step]
+        if not isinstance(inner, dict | list):
+            return
+    if isinstance(inner, list) or len(path) == 2 or path[0] in _SINGLE:
+        inner[last] = None
+    else:
+        inner.pop(last, None)

@@ -14,24 +14,23 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from tabularium.mechanisms.accounting import PrivacyLoss
-from tabularium.validations.derivation.derived_columns import source_column
-from tabularium.validations.derivation.values_in_cells import open_values
+from tabularium.validations.derivation.derived_columns import open_values, source_column
 from tabularium.validations.domains.allowed_change import replaced_records
-from tabularium.validations.domains.domains import Domain, HierarchyDomain, NumberDomain
-from tabularium.validations.domains.levels import cut
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, NumberDomain, cut
+from tabularium.validations.spec.columns import HierarchyColumn
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.privacy_part import Privacy
-from tabularium.validations.spec.parts.rules import (
+from tabularium.validations.spec.privacy import (
     InvalidRule,
     NullsRule,
     NumbersRule,
+    Privacy,
     RangeRule,
     RowCountRule,
     Rule,
     UniqueRule,
 )
-from tabularium.validations.spec.parts.source_part import taken_from
-from tabularium.validations.spec.parts.table_parts import Invariant
+from tabularium.validations.spec.source import taken_from
+from tabularium.validations.spec.tables import Invariant
 from tabularium.validations.universes.universe import test_of, universe_of
 
 Kind = Literal[
@@ -227,7 +226,8 @@ def along_of(spec: ReleaseSpec, known: Invariant) -> tuple[str | None, str | Non
     along = next((name for name in holders if name in known.dimensions), None)
     if along is None:
         return None, None
-    return along, known.level or (spec.columns[along].levels or ("",))[-1]
+    column = spec.columns[along]
+    return along, known.level or (column.levels[-1] if isinstance(column, HierarchyColumn) else "")
 
 
 def stopping(spec: ReleaseSpec) -> list[Rule]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -19,9 +19,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from tabularium.validations.domains.sdmx_code_lists import divided
-from tabularium.validations.spec.problems import shown
-from tabularium.validations.spec.values import (
+from tabularium.validations.domains.code_lists import divided
+from tabularium.validations.spec.problems import listed, nearest, shown
+from tabularium.validations.spec.scalars import (
     ColumnName,
     Number,
     PositiveNumber,
@@ -31,6 +31,8 @@ from tabularium.validations.spec.values import (
     refuse,
 )
 
+NO_KIND = "no_kind"
+"""The error of a part that has none of the keys by which kinds are told apart."""
 BOUND_TAGS = ("[value]", "[groups]")
 """Tags by which pydantic tells one bound from a bound for each group; no key of a file."""
 CATEGORY_TAGS = ("[codes]", "[list]")
@@ -38,9 +40,44 @@ CATEGORY_TAGS = ("[codes]", "[list]")
 
 
 class Part(BaseModel):
-    """A frozen piece of a spec that knows all its keys."""
+    """A frozen piece of a spec that knows all its keys.
 
+    Where there are several kinds of it, ``kind_name`` is what messages call this one, and ``written_as`` the
+    key that makes it one.
+    """
+
+    kind_name: ClassVar[str] = ""
+    written_as: ClassVar[str] = ""
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def kind_by_key(
+    kinds: Mapping[str, type[Part]], nothing: str, hint: str
+) -> tuple[Discriminator, BeforeValidator]:
+    """Return what tells kinds apart by the one key that makes each; their tags are the keys in brackets.
+
+    Where none of the keys is written, ``nothing`` is reported, with ``hint``.
+    """
+
+    tags = {kind.written_as: tag for tag, kind in kinds.items()}
+
+    def meant(written: Mapping[str, object]) -> list[str]:
+        misspelt = (nearest(str(key), tags) for key in written)
+        return [key for key in tags if key in written] or [key for key in misspelt if key is not None]
+
+    def check(written: object) -> object:
+        if isinstance(written, dict) and len(given := meant(written)) != 1:
+            if given:
+                raise refuse(f"has {listed(given)}", "keep one of them")
+            raise refuse(nothing, hint, NO_KIND)
+        return written
+
+    def tag(written: Any) -> str | None:
+        if isinstance(written, dict):
+            return next((tags[key] for key in meant(written)), None)
+        return next((tag for tag, kind in kinds.items() if isinstance(written, kind)), next(iter(kinds)))
+
+    return Discriminator(tag), BeforeValidator(check)
 
 
 ProductName = Annotated[
@@ -65,7 +102,7 @@ TableName = Annotated[
 LevelName = Annotated[
     Text, *matching("[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "use letters, digits, _ and -, at most 63")
 ]
-DatabaseTable = Annotated[
+TableInDatabase = Annotated[
     Text,
     *matching(
         r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*){0,2}", "write a table name, or schema.table"

@@ -18,43 +18,54 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tabularium.validations.domains.code_lists import published_name
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.domains.prior_tables import PriorTable, public_prior
-from tabularium.validations.domains.sdmx_code_lists import published_name
-from tabularium.validations.spec.checks.column_checks import check_columns
-from tabularium.validations.spec.checks.derivation_checks import check_derivations
-from tabularium.validations.spec.checks.histogram_checks import check_histograms
-from tabularium.validations.spec.checks.impossible_checks import check_impossible, check_impossible_cells
-from tabularium.validations.spec.checks.invariant_checks import check_invariants
-from tabularium.validations.spec.checks.look_up_checks import check_look_ups
+from tabularium.validations.domains.known_marginals import KnownMarginal, PriorTable, public_prior
+from tabularium.validations.spec.checks.column_checks import check_columns, check_derivations
+from tabularium.validations.spec.checks.fact_checks import (
+    check_impossible,
+    check_impossible_cells,
+    check_invariants,
+    check_rates,
+    check_universes,
+)
 from tabularium.validations.spec.checks.measure_checks import check_arrays
 from tabularium.validations.spec.checks.prior_checks import check_priors, published_beside
-from tabularium.validations.spec.checks.publication_checks import check_formats, check_publication
-from tabularium.validations.spec.checks.rate_checks import check_rates
+from tabularium.validations.spec.checks.publication_checks import (
+    check_formats,
+    check_publication,
+    check_targets,
+)
 from tabularium.validations.spec.checks.source_checks import (
+    check_look_ups,
     check_postprocessing,
     check_privacy,
     check_rules,
     check_source,
-    url_problem,
 )
-from tabularium.validations.spec.checks.table_checks import check_tables, fill_in, level_cells, table_cells
-from tabularium.validations.spec.checks.universe_checks import check_universes
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.filled_in import see_filled_in
+from tabularium.validations.spec.checks.table_checks import (
+    check_histograms,
+    check_tables,
+    fill_in,
+    fits,
+    level_cells,
+    table_cells,
+)
+from tabularium.validations.spec.draft import read_spec
 from tabularium.validations.spec.kinds import PeriodName, ReleaseName, format_of
-from tabularium.validations.spec.large_tables import fits
 from tabularium.validations.spec.model import ReleaseSpec, SpecFile
-from tabularium.validations.spec.parts.source_part import located
-from tabularium.validations.spec.parts.store_addresses import is_in_store
-from tabularium.validations.spec.parts.table_parts import ABOVE, Table
 from tabularium.validations.spec.problems import Problem, SpecProblems, ordered
 from tabularium.validations.spec.publication_formats import reserved_names
-from tabularium.validations.spec.pydantic_errors import explain
-from tabularium.validations.spec.targets.target_checks import check_targets
-from tabularium.validations.spec.values import Reason
-from tabularium.validations.spec.yaml_lines import Document, read_yaml
+from tabularium.validations.spec.scalars import Reason
+from tabularium.validations.spec.source import (
+    DatabaseTable,
+    is_in_store,
+    located,
+    published_source,
+    url_problem,
+)
+from tabularium.validations.spec.tables import ABOVE, Table
+from tabularium.validations.spec.yaml_lines import Document, read_yaml, see_filled_in
 from tabularium.validations.universes.impossible_cells import Bools, impossible_by_level, impossible_in
 
 #: Option -> its key in the file, what it may be, what is said of another, and what mends that.
@@ -306,12 +317,7 @@ def _option(document: Document, name: str, what: str, hint: str) -> None:
 
 def _load(document: Document, file: Path) -> Loaded | None:
     """Check everything; return the loaded spec when there is no problem."""
-    whole: SpecFile | None = None
-    try:
-        whole = SpecFile.model_validate(document.data)
-    except ValidationError as error:
-        explain(error, SpecFile, document)
-    draft = Draft.of(document)
+    whole, draft = read_spec(document)
     check_source(draft)
     check_privacy(draft)
     check_publication(draft)
@@ -357,9 +363,9 @@ def _load(document: Document, file: Path) -> Loaded | None:
 
 
 def _uri(spec: ReleaseSpec, folder: Path) -> str:
-    if spec.source.path is None:
-        return spec.source.url or ""
-    return located(spec.source.path, spec.period, folder)
+    if isinstance(spec.source, DatabaseTable):
+        return spec.source.url
+    return located(spec.source.path or "", spec.period, folder)
 
 
 def published(spec: ReleaseSpec) -> dict[str, Any]:
@@ -367,6 +373,7 @@ def published(spec: ReleaseSpec) -> dict[str, Any]:
 
     `ReleaseSpec.model_validate` reads it back.
     """
+    spec = spec.model_copy(update={"source": published_source(spec.source)})
     values = spec.model_dump(mode="json", by_alias=True, exclude=_NOT_PUBLISHED)
     return _named({name: _without_null(value) for name, value in values.items() if value is not None})
 

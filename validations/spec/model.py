@@ -1,9 +1,9 @@
 """The release spec: one YAML file that says what a statistical product is.
 
 `SpecFile` is the file as an engineer writes it, `ReleaseSpec` the same with everything filled in: each
-table has its exact share of the budget and of its levels. The pieces in `parts` check the shape of single
-values; what must fit together is checked in the `*_checks` beside them, and files are read in
-`tabularium.validations.spec.load`, which is the only way a run gets a `ReleaseSpec`.
+table has its exact share of the budget and of its levels. The models check the shape of single values; what
+must fit together is checked in `checks`. Files are read in `tabularium.validations.spec.load`, the only way
+in which a run gets a `ReleaseSpec`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from tabularium.validations.spec.columns import Column
 from tabularium.validations.spec.kinds import Part, PeriodName, ProductName, ReleaseName
 from tabularium.validations.spec.measures.array_owners import split
-from tabularium.validations.spec.parts.column_part import Column
-from tabularium.validations.spec.parts.impossible_part import Impossible
-from tabularium.validations.spec.parts.output_options import (
+from tabularium.validations.spec.privacy import Privacy, Rule, Tally, tallies_of
+from tabularium.validations.spec.publication import (
     About,
     PostProcessing,
     Publication,
     WorkspaceOptions,
 )
-from tabularium.validations.spec.parts.privacy_part import Privacy, tallies_of
-from tabularium.validations.spec.parts.rules import Rule, Tally
-from tabularium.validations.spec.parts.source_part import LookUp, LookUpName, Source
-from tabularium.validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
-from tabularium.validations.spec.targets.wanted_margins import Target, Tuning
-from tabularium.validations.spec.values import ColumnName, Positive, Reason, refuse
+from tabularium.validations.spec.scalars import ColumnName, Positive, Reason, refuse
+from tabularium.validations.spec.source import AnySource, LookUp, LookUpName, Source
+from tabularium.validations.spec.tables import Figures, Histogram, Impossible, Invariant, Table, TableEntry
+from tabularium.validations.spec.targets import Target, Tuning
 
 
 def _some(value: tuple[object, ...] | dict[str, object]) -> Any:
@@ -49,7 +47,7 @@ class SpecParts(Part):
     measurements_of: ReleaseName | None = Field(
         default=None, description="The earlier release whose measurements a free revision is made from."
     )
-    source: Source = Field(description="Where the microdata are.")
+    source: AnySource = Field(description="Where the microdata are.")
     size: Positive | None = Field(
         default=None,
         description="About how many records the source will have, from what is public and never from the "
@@ -128,6 +126,7 @@ class SpecParts(Part):
 class SpecFile(SpecParts):
     """The release spec as it is written."""
 
+    source: Source = Field(description="Where the microdata are.")
     tables: Annotated[tuple[TableEntry, ...], AfterValidator(_some)] = Field(
         description="The tables that are published."
     )

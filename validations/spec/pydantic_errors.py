@@ -8,14 +8,19 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS
+from tabularium.validations.spec.columns import COLUMNS
+from tabularium.validations.spec.kinds import BOUND_TAGS, CATEGORY_TAGS, NO_KIND, Part
 from tabularium.validations.spec.measures.kinds import TAGGED
+from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.problems import Path, choose, listed, nearest, quoted, shown
-from tabularium.validations.spec.values import NEEDS_QUOTES
+from tabularium.validations.spec.scalars import NEEDS_QUOTES
+from tabularium.validations.spec.source import SOURCES
+from tabularium.validations.spec.targets import TARGETS
 from tabularium.validations.spec.yaml_lines import Document
 
 _QUOTED = re.compile("'([^']*)'")
-_TAGS = {*BOUND_TAGS, *CATEGORY_TAGS, *TAGGED}
+_KINDS: dict[str, type[Part]] = {**TAGGED, **SOURCES, **COLUMNS, **TARGETS}
+_TAGS = {*BOUND_TAGS, *CATEGORY_TAGS, *_KINDS}
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -26,11 +31,13 @@ def explain(error: ValidationError, model: type[BaseModel], document: Document) 
     keys = {loc: _known_keys(e["loc"][:-1], model) for loc, e in found if e["type"] == "extra_forbidden"}
     meant = {(*loc[:-1], nearest(str(loc[-1]), known)) for loc, known in keys.items()}
     for loc, entry in found:
-        path = place(loc)
+        path = path_of(loc)
         if document.is_tainted(path) or (entry["type"] == "missing" and loc in meant):
             continue
+        if entry["type"] == NO_KIND and any(each[: len(path)] == path for each in document.tainted):
+            continue  # the key is there, and its value does not read
         if loc in keys:
-            what, hint = _key_of_another(entry) or _unknown_key(path, keys[loc])
+            what, hint = _key_of_another(entry["loc"], model) or _unknown_key(path, keys[loc])
         else:
             what, hint = _words(entry, path, document)
             if entry["type"] == "missing":
@@ -48,24 +55,31 @@ _OTHER_WORDS = {
 }
 
 
-def place(loc: Path) -> Path:
+def path_of(loc: Path) -> Path:
     """Return pydantic's location as a path in the file: without the tags of unions and keys."""
-    path = tuple(part for part in loc if part != "[key]")
+    path = tuple(part for part in loc if part != "[key]" and part not in _TAGS)
     if len(path) > 2 and path[0] == "rules":
         path = path[:2] + path[3:]  # the kind of the rule, which is not a key of the file
     return path
 
 
-def _key_of_another(entry: Any) -> tuple[str, str] | None:
-    """Return what is said of a key that measures of other kinds have; None where it is none of these."""
-    tag, name = ("", *entry["loc"])[-2:]
-    having = [kind for kind in TAGGED.values() if name in keys_of(kind)]
-    if tag not in TAGGED or not having:
+def _key_of_another(loc: Path, model: type[BaseModel]) -> tuple[str, str] | None:
+    """Return what is said of a key that other kinds of the same thing have; None where none has it."""
+    if len(loc) < 2 or loc[-2] not in _KINDS:
         return None
-    alike = next((kind.written_with for kind in having if kind.keys == TAGGED[tag].keys), None)
-    kinds = listed(list(dict.fromkeys(key for kind in having for key in kind.keys)))
-    hint = f"remove it; it is for {kinds}" if alike is None else f"remove it, or write {alike}"
-    return f"a {' or '.join(TAGGED[tag].keys)} has no {quoted(name)}", hint
+    name, kind = str(loc[-1]), _KINDS[str(loc[-2])]
+    having = [each for each in _models(_follow(loc[:-2], model)) if name in keys_of(each)]
+    if not having:
+        return None
+    if issubclass(kind, Measure):
+        measures = [each for each in having if issubclass(each, Measure)]
+        alike = next((each.written_with for each in measures if each.keys == kind.keys), None)
+        kinds = listed(list(dict.fromkeys(key for each in measures for key in each.keys)))
+        hint = f"remove it; it is for {kinds}" if alike is None else f"remove it, or write {alike}"
+        return f"a {' or '.join(kind.keys)} has no {quoted(name)}", hint
+    other = next(each.written_as for each in having if issubclass(each, Part))
+    hint = f"keep {kind.written_as} or {name}" if other == name else f"remove it, or write {other}"
+    return f"{kind.kind_name} has no {quoted(name)}", hint
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
@@ -129,15 +143,15 @@ def _known_keys(loc: Path, model: Any) -> list[str]:
 def _follow(loc: Path, model: Any) -> Any:
     """Return the annotation at ``loc``."""
     for part in loc:
-        if part not in _TAGS or part in TAGGED:
+        if part not in _TAGS or part in _KINDS:
             model = _step(model, part)
     return model
 
 
 def _step(kind: Any, part: str | int) -> Any:
     """Return the annotation of ``part`` inside ``kind``."""
-    if part in TAGGED:
-        return TAGGED[str(part)]
+    if part in _KINDS:
+        return _KINDS[str(part)]
     if isinstance(part, int):
         return _inner(kind, tuple)
     models = _models(kind)

@@ -14,11 +14,11 @@ from typing import Any
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
-from tabularium.validations.derivation.derived_columns import tested_by
-from tabularium.validations.derivation.nested_codings import coding_notes
-from tabularium.validations.domains.total_codes import total_notes
-from tabularium.validations.spec.checks.look_up_checks import look_up_notes
+from tabularium.validations.derivation.derived_columns import coding_notes, tested_by
+from tabularium.validations.domains.domains import total_notes
 from tabularium.validations.spec.checks.prior_checks import prior_notes
+from tabularium.validations.spec.checks.source_checks import look_up_notes
+from tabularium.validations.spec.columns import HierarchyColumn
 from tabularium.validations.spec.exact_facts import (
     ExactFact,
     Neighbours,
@@ -28,11 +28,10 @@ from tabularium.validations.spec.exact_facts import (
 from tabularium.validations.spec.load import Loaded, examine
 from tabularium.validations.spec.measures.noise_scales import array_noise, noise_of
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
-from tabularium.validations.spec.parts.rules import Tally
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.privacy import CUT_UNITS, LEFT_OUT, Tally
 from tabularium.validations.spec.problems import Problem, listed
 from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.spec.tables import Table
 from tabularium.validations.universes.impossible_cells import said_of_impossible
 from tabularium.validations.universes.universe import in_plain_words, tested_columns
 
@@ -336,9 +335,9 @@ def _advice(loaded: Loaded) -> list[str]:
         if table.margin_share
     ]
     for table in spec.tables:
-        names = spec.columns[table.along].levels if table.along is not None else None
-        if names and names[-1] not in table.levels:
+        column = spec.columns[table.along] if table.along is not None else None
+        if isinstance(column, HierarchyColumn) and (deepest := column.levels[-1]) not in table.levels:
             advice.append(
-                f"table {table.name} is published down to {list(table.levels)[-1]}, not to {names[-1]}"
+                f"table {table.name} is published down to {list(table.levels)[-1]}, not to {deepest}"
             )
     return advice

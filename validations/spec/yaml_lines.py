@@ -12,15 +12,15 @@ no recursion, refuses what is too deep or too large to compose.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, NoReturn
 
 import yaml
 
-from tabularium.validations.public_files import MIB
+from tabularium.validations.public_files import MIB, read_text
 from tabularium.validations.spec.problems import Path, Problem, field_name, quoted, shown
-from tabularium.validations.spec.public_text import read_text
 
 SIZE_LIMIT = MIB
 DEPTH_LIMIT = 20
@@ -247,3 +247,29 @@ def _key_trap(text: str) -> str | None:
     if _FLOAT.fullmatch(text) and not _WHOLE.fullmatch(text):
         return "is read as a number"
     return _trap(text)
+
+
+FILL_IN = "FILL IN"
+"""Stands in a spec where something is to be decided."""
+
+
+def see_filled_in(document: Document) -> bool:
+    """Note every line of a spec with something to be filled in; return whether there is none."""
+    lines: set[int | None] = set()
+    for path in _places(document.data, ()):
+        line = document.line(path)
+        if line not in lines:
+            document.add(path, "is still to be filled in", "the comments in the file say what may stand here")
+        lines.add(line)
+    return not lines
+
+
+def _places(value: Any, path: Path) -> Iterator[Path]:
+    if value == FILL_IN:
+        yield path
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _places(inner, (*path, key))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from _places(inner, (*path, place))

@@ -2,7 +2,7 @@
 
 A suite is checked on a small table of numbers, never on records. Results are asked for as booleans; the
 context lives in memory, sends nothing anywhere and draws no progress bars. The library takes seconds to
-import, hence it is imported where it is first needed (:mod:`tabularium.validations.suites.suite_process`).
+import, hence it is imported where it is first needed (:mod:`tabularium.validations.suites.expectations`).
 """
 
 from __future__ import annotations

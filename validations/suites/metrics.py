@@ -12,14 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tabularium.validations.domains.domains import Domain, NumberDomain
-from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing, kept
-from tabularium.validations.domains.number_text import number_of, of_group
+from tabularium.validations.domains.encoding import (
+    CodedNames,
+    coded_names,
+    is_missing,
+    kept,
+    number_of,
+    of_group,
+)
 from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.measures.of_column import OfColumn
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.rules import RowCountRule, UniqueRule
-from tabularium.validations.spec.parts.table_parts import Table
-from tabularium.validations.universes.impossible_records import IMPOSSIBLE
+from tabularium.validations.spec.privacy import RowCountRule, UniqueRule
+from tabularium.validations.spec.tables import Table
+from tabularium.validations.universes.impossible_cells import IMPOSSIBLE
 from tabularium.validations.universes.universe import universe_of
 
 if TYPE_CHECKING:
@@ -105,7 +111,7 @@ def metrics_expression(
     Parameters
     ----------
     table
-        What :func:`tabularium.validations.universes.impossible_records.without_impossible` returned.
+        What :func:`tabularium.validations.universes.impossible_cells.without_impossible` returned.
     raw
         Every column the spec speaks of -> its name in ``table``.
     domains

@@ -12,18 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.validations.derivation.derived_columns import source_column
-from tabularium.validations.derivation.derived_parts import Derivation
-from tabularium.validations.derivation.nested_codings import parents_of
-from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.domains.levels import cut, nodes_to
+from tabularium.validations.derivation.derived_columns import parents_of, source_column
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
+from tabularium.validations.domains.encoding import coded_names
+from tabularium.validations.imported_later import Later
+from tabularium.validations.spec.columns import Derivation
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.table_parts import Table
-from tabularium.validations.universes.universe import CELL_BY_CELL, universe_of
+from tabularium.validations.spec.tables import Impossible, Table
+from tabularium.validations.universes.universe import CELL_BY_CELL, among, universe_of
+
+if TYPE_CHECKING:
+    import ibis
+else:
+    ibis = Later("ibis")
 
 Bools = NDArray[np.bool_]
 Cells = NDArray[np.int64]
@@ -221,3 +227,51 @@ def _pieces(inside: Mapping[int, Bools], cell: Cells, parents: Cells, cells: int
         cell, kind = above[above >= 0], kind[above >= 0]
     own, kind = np.divmod(every[every < cells * number], number)
     return _Pieces(own, {fact: kinds[row][kind] for row, fact in enumerate(inside)}, cells)
+
+
+# Impossible records are rejected, or counted under another value, each by its own columns alone. Facts
+# apply one after the other, on cell codes: a value that went to a column's ``other`` is that one. After the
+# last fact no kept record is in the cells of any. Nothing but the record itself and public facts decides,
+# as in coding, of which this is the last step; so adding or removing a unit changes what is counted by that
+# unit's own records, as before.
+
+IMPOSSIBLE = "impossible"
+"""The column that says, of a coded record, whether it is rejected for what cannot be."""
+
+
+def without_impossible(rows: Any, facts: Sequence[Impossible], domains: Mapping[str, Domain]) -> Any:
+    """Return coded records of which none is impossible: those that are rejected have lost a code.
+
+    Parameters
+    ----------
+    rows
+        Ibis table with what :func:`tabularium.validations.domains.encoding.coded` added.
+
+    Returns
+    -------
+    The same, and where there are facts the column :data:`IMPOSSIBLE`
+    """
+    names = coded_names(domains)
+    if facts:
+        rows = rows.mutate(**{IMPOSSIBLE: ibis.literal(value=False)})
+    for fact in facts:
+        tests = [
+            among(rows[names[name].code], values_of(domains[name], values))
+            for name, values in fact.cells.items()
+        ]
+        here = ibis.and_(*tests).fill_null(
+            ibis.literal(value=False)
+        )  # of a record that has lost a code already
+        if fact.moved_to is None:
+            column = names[next(iter(fact.cells))].code
+            rows = rows.mutate(
+                **{
+                    column: ibis.ifelse(here, ibis.null(rows[column].type()), rows[column]),
+                    IMPOSSIBLE: rows[IMPOSSIBLE] | here,
+                }
+            )
+        else:
+            name, code = fact.moved_to
+            place = ibis.literal(domains[name].codes.index(code), type=rows[names[name].code].type())
+            rows = rows.mutate(**{names[name].code: ibis.ifelse(here, place, rows[names[name].code])})
+    return rows

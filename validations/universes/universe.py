@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.queries.attributes import AnyAttribute
 from tabularium.mechanisms.queries.grammar import Either, Null, Test, Word, parse_tests, plain, query_error
 from tabularium.mechanisms.queries.selection import bound, find
-from tabularium.validations.domains.domains import Domain
+from tabularium.validations.domains.domains import Domain, attribute_of
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing
-from tabularium.validations.domains.query_attributes import attribute_of
 from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.table_parts import Histogram, Table
+from tabularium.validations.spec.tables import Histogram, Table
 
 if TYPE_CHECKING:
     import ibis
@@ -303,3 +303,100 @@ def among(code: Any, mask: Mask) -> Any:
     return ibis.or_(
         *(code == first if last == first + 1 else code.between(first, last - 1) for first, last in runs)
     )
+
+
+_MOST = 10_000
+"""Ways through alternatives that are tried; where none of them passed, one is taken to."""
+
+
+def can_pass(universe: Universe) -> bool:
+    """Whether some cells, one of each column or its null, pass all tests."""
+    left = [_MOST]
+    return _passes((universe,), {}, left)
+
+
+def _passes(wanted: tuple[Universe, ...], found: dict[str, Mask], left: list[int]) -> bool:
+    """Whether cells among those found, where a column has any, pass all that is wanted."""
+    left[0] -= 1
+    if left[0] < 0:
+        return True
+    masks = dict(found)
+    for each in wanted:
+        for name in each.columns:
+            mask = np.append(each.columns[name], each.nulls.get(name, False))
+            masks[name] = masks[name] & mask if name in masks else mask
+    if not all(mask.any() for mask in masks.values()):
+        return False
+    choices = [either for each in wanted for either in each.alternatives]
+    return _chosen(choices, masks, left)
+
+
+def _chosen(choices: list[tuple[Universe, ...]], masks: dict[str, Mask], left: list[int]) -> bool:
+    if not choices:
+        return True
+    first, *rest = choices
+    later = Universe({}, tuple(rest))
+    return any(_passes((option, later), masks, left) for option in first)
+
+
+# A query asks for the records of a universe if its own tests say so: of each column that the universe
+# tests, the query tests at least as much, and every alternative of the universe is one of the query.
+# Nothing else makes one number stand for another.
+
+
+def put_within(tests: Sequence[Test], table: Table, domains: Mapping[str, Domain]) -> tuple[Test, ...] | None:
+    """Return the tests of a query as a table of a universe is asked them; None if it counts other records.
+
+    Left out are tests that all its records pass, of columns that it does not cross, or of nulls.
+
+    A null passes no test of a universe, while a table of all records may count it as ``other``. So a query
+    that takes such a cell of a tested column asks for more than the universe holds.
+    """
+    if table.where is None:
+        return tuple(tests)
+    universe = universe_of(table.where, domains)
+    try:
+        each = [(test, universe_of_tests((test,), domains)) for test in tests]
+        asked = universe_of_tests(tests, domains)
+    except InputError:
+        return None  # of no declared column, which is said where the query is put to the tables
+    plain = set(universe.about) - universe.about_nulls
+    if not _implies(asked, universe) or any(_counts_nulls(asked, domains[name]) for name in plain):
+        return None
+    return tuple(test for test, own in each if not _always_holds(own, asked, universe, table))
+
+
+def _implies(asked: Universe, universe: Universe) -> bool:
+    within = all(
+        name in asked.columns
+        and not (asked.columns[name] & ~mask).any()
+        and asked.nulls.get(name) == universe.nulls.get(name)
+        for name, mask in universe.columns.items()
+    )
+    return within and _alternatives(universe) <= _alternatives(asked)
+
+
+def _always_holds(own: Universe, asked: Universe, universe: Universe, table: Table) -> bool:
+    """Whether a test is none of the columns of a table, and is passed by all records of its universe."""
+    if set(own.about) <= set(table.dimensions) and not own.about_nulls:
+        return False
+    # All tests of the column together say what the universe says.
+    same = all(
+        name in universe.columns
+        and (asked.columns[name] == universe.columns[name]).all()
+        and asked.nulls.get(name) == universe.nulls.get(name)
+        for name in own.columns
+    )
+    return same and _alternatives(own) <= _alternatives(universe)
+
+
+def _alternatives(universe: Universe) -> set[object]:
+    return {frozenset(option.key for option in either) for either in universe.alternatives}
+
+
+def _counts_nulls(asked: Universe, domain: Domain) -> bool:
+    """Whether a test takes the cell in which tables of all records count nulls."""
+    if domain.nulls != "other" or domain.other is None:
+        return False
+    place = domain.codes.index(domain.other)
+    return any(mask[place] for mask in asked.masks(domain.name))

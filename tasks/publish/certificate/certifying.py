@@ -16,7 +16,7 @@ from tabularium.tasks.published_heads import stamped_head
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.certificate import Certificate
 from tabularium.validations.spec.exact_facts import neighbours
-from tabularium.validations.spec.parts.source_part import public_name
+from tabularium.validations.spec.source import public_name
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from tabularium.mechanisms.accounting import Event
 from tabularium.tasks.margins.error_model import MEANING
@@ -22,15 +21,15 @@ from tabularium.tasks.publish.certificate.spending import (
 from tabularium.tasks.publish.guarantee import privacy_section
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE, FORMAT, Certificate
-from tabularium.validations.domains import prior_tables
-from tabularium.validations.domains.sdmx_code_lists import published_name
+from tabularium.validations.domains import known_marginals as prior_tables
+from tabularium.validations.domains.code_lists import published_name
 from tabularium.validations.spec.exact_facts import Neighbours, along_of, facts_of_release
 from tabularium.validations.spec.load import published, spec_digest
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.rules import RowCountRule, Tally
-from tabularium.validations.spec.parts.source_part import public_name
-from tabularium.validations.spec.parts.table_parts import ABOVE, Invariant
+from tabularium.validations.spec.privacy import RowCountRule, Tally
+from tabularium.validations.spec.source import public_name
 from tabularium.validations.spec.summary import tally_about
+from tabularium.validations.spec.tables import ABOVE, Invariant
 
 _PUBLIC = ("codes/", "figures/", "invariants/")
 _PRIOR = f"{prior_tables.FOLDER}/"
@@ -311,12 +310,10 @@ _QUALITY = (
 def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, said.Domain]:
     """Return where the cells of every column come from: never from the data."""
     found = {}
-    kinds: tuple[Literal["categories", "integer", "hierarchy"], ...] = ("categories", "integer", "hierarchy")
     for name, column in spec.columns.items():
-        kind = next(kind for kind in kinds if getattr(column, kind) is not None)
         file = None if column.code_list is None else published_name(column.code_list)
         found[name] = said.Domain(
-            kind=kind,
+            kind=column.written_as,
             from_="the spec" if file is None else "a public code list",
             file=file,
             sha256=None if file is None else code_lists[file],

@@ -30,9 +30,8 @@ from tabularium.tasks.publish.data_dictionary import (
 from tabularium.tasks.publish.formats.base import TableFormat, Tables
 from tabularium.tasks.publish.frames import RowWriter, Shape, rows_into_csv
 from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.validations.domains.csv_code_lists import LANGUAGE
+from tabularium.validations.domains.code_lists import LANGUAGE, published_name
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.domains.sdmx_code_lists import published_name
 from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec

@@ -34,8 +34,8 @@ from tabularium.validations.public_files import Unreadable
 from tabularium.validations.spec.checks.table_checks import table_rows
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import Histogram
 from tabularium.validations.spec.publication_formats import FileKind
+from tabularium.validations.spec.tables import Histogram
 
 MOST_NUMBERS = 1 << 21
 _ROWS_AT_ONCE = 50_000

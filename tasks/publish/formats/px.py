@@ -35,9 +35,9 @@ from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.table_parts import Histogram
 from tabularium.validations.spec.problems import quoted
 from tabularium.validations.spec.publication_formats import FileKind
+from tabularium.validations.spec.tables import Histogram
 
 CONTENTS, PERIOD, SIZE = "contents", "period", "size"
 _LONGEST_CODE, _LONGEST_NAME, _LINE, _MOST_DECIMALS = 255, 20, 200, 15

@@ -10,7 +10,7 @@ import pyarrow.csv
 import yaml
 from csvw import CSVW
 
-from tabularium.validations.domains.codelists import read_code_list
+from tabularium.validations.domains.code_lists import read_code_list
 from tests.flows.release.scene import AREAS, publish, write_scene
 
 FILES = {"structure.sdmx.json", "area_age_sex.sdmx.csv", "age_sex.sdmx.csv", "codes/CL_AREA.csv"}

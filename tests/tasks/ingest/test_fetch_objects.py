@@ -22,7 +22,7 @@ from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import first_row, opened
 from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.parts.source_part import Files
+from tabularium.validations.spec.source import Files
 from tests.tasks import front
 from tests.tasks.front import SENTINEL, ingest
 

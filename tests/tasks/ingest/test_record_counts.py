@@ -20,7 +20,7 @@ from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import engine, opened, rows_of
 from tabularium.tasks.ingest.record_counts import RecordCounter
 from tabularium.validations.spec.load import load_spec
-from tabularium.validations.spec.parts.source_part import Files
+from tabularium.validations.spec.source import Files
 from tests.sizes import runs
 from tests.tasks import front
 

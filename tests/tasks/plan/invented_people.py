@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.inference import Hierarchy
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.derivation.derived_columns import source_column
-from tabularium.validations.derivation.nested_codings import parents_of
+from tabularium.validations.derivation.derived_columns import parents_of, source_column
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.measure import PART, Measure
 from tabularium.validations.universes.universe import universe_of

@@ -20,8 +20,9 @@ from tabularium.tasks.plan.planning import plan
 from tabularium.tasks.plan.rehearsal import proposals
 from tabularium.tasks.plan.spec_edits import check_written, planned_text
 from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.parts.impossible_part import Impossible
 from tabularium.validations.spec.summary import summarise
+from tabularium.validations.spec.tables import Impossible
+from tabularium.validations.spec.targets import MarginTarget
 from tests.sizes import runs
 from tests.tasks.plan.planned_specs import (
     PURE,
@@ -41,7 +42,7 @@ def test_the_plan_of_one_table_is_the_closed_form(tmp_path: Path) -> None:
     """And `check` says of the planned spec what the plan says."""
     made = loaded(tmp_path)
     table = made.spec.tables[1].model_copy(update={"share": Fraction(1)})
-    targets = (made.spec.targets[2].model_copy(update={"relative": None, "at": None, "margin": 40}),)
+    targets = (MarginTarget(table=made.spec.targets[2].table, margin=40),)
     alone = replace(made, spec=made.spec.model_copy(update={"tables": (table,), "targets": targets}))
     found = plan(alone)
     exact = 2 * math.asinh(1.6448536 / 40 / math.sqrt(2))

@@ -15,9 +15,9 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.nested_universes import CellEmbedding, codes_at
-from tabularium.validations.derivation.derived_parts import DatePart, Derivation
-from tabularium.validations.derivation.nested_codings import chains_of, parents_of
+from tabularium.validations.derivation.derived_columns import chains_of, parents_of
 from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
+from tabularium.validations.spec.columns import DatePart, Derivation
 from tabularium.validations.spec.load import load_spec
 from tests.sizes import runs
 

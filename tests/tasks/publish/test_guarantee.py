@@ -16,7 +16,7 @@ from tabularium.tasks.publish.guarantee import at_most, best_test, privacy_secti
 from tabularium.validations.certificate import AtDelta
 from tabularium.validations.certificate import Privacy as Promised
 from tabularium.validations.spec.exact_facts import Neighbours
-from tabularium.validations.spec.parts.privacy_part import Privacy
+from tabularium.validations.spec.privacy import Privacy
 from tests.validations.spec.spec_samples import SPEC, changed, load
 
 

@@ -16,7 +16,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.published_tables import FLAGS, flags, measure_flags, published_table
 from tabularium.validations.spec.measures.kinds import AnyMeasure
-from tabularium.validations.spec.parts.output_options import Quality
+from tabularium.validations.spec.publication import Quality
 from tests.validations.spec.spec_samples import SPEC, load
 
 NONE = np.inf

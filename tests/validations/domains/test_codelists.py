@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tabularium.validations.domains.codelists import (
+from tabularium.validations.domains.code_lists import (
     LEVEL_LIMIT,
     CodeList,
     breadth_first,

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.validations.domains.domains import HierarchyDomain
-from tabularium.validations.domains.levels import cut, depth_of, leaf_positions, nodes_to, positions
+from tabularium.validations.domains.domains import (
+    HierarchyDomain,
+    cut,
+    depth_of,
+    leaf_positions,
+    nodes_to,
+    positions,
+)
 from tests.validations.domains.encoding_bench import tree
 
 # 0 ── 1 ── 3 ── 5, 6

@@ -8,7 +8,7 @@ import ibis
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tabularium.validations.domains.number_text import FAR, as_number
+from tabularium.validations.domains.encoding import FAR, as_number
 
 ENGINE = ibis.duckdb.connect()
 

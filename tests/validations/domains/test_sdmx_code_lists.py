@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.validations.domains.codelists import CodeList, published_text, read_code_list
-from tabularium.validations.domains.sdmx_code_lists import divided, published_name
+from tabularium.validations.domains.code_lists import (
+    CodeList,
+    divided,
+    published_name,
+    published_text,
+    read_code_list,
+)
 from tabularium.validations.spec.problems import Problem
 from tests.validations.spec.spec_samples import AREAS, changed, load
 

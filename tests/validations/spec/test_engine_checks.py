@@ -43,16 +43,16 @@ def test_an_engine_that_is_reached_safely_is_taken(source: str, tmp_path: Path) 
     loaded = load_spec(written(tmp_path, source))
     assert loaded.digest == plain.digest  # where and by what the records are read is no part of a release
     assert loaded.published_spec == plain.published_spec
-    where = loaded.spec.source.url or loaded.spec.source.path or ""
+    where = source.partition(": ")[2].partition(", ")[0].strip("'")
     assert loaded.source_uri.endswith(where)
 
 
 @pytest.mark.parametrize(
     ("source", "field", "said"),
     [
-        ("path: p.parquet, engine: spark", "source.engine", "`master` is missing"),
+        ("path: p.parquet, engine: spark", "source.master", "`master` is missing"),
         ("path: p.parquet, engine: spark, master: yarn", "source.master", "is no cluster"),
-        ("path: p.parquet, master: 'local[2]'", "source.master", "is for engine: spark"),
+        ("path: p.parquet, master: 'local[2]'", "source.master", "has no `master`"),
         ("path: p.csv, engine: spark, master: local", "source.path", "spark reads Parquet files"),
         ("path: p.parquet, engine: postgresql", "source.engine", "files are read by duckdb or spark"),
         (

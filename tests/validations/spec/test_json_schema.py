@@ -20,7 +20,8 @@ VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 
 
 def complaints(text: str) -> list[str]:
-    return [error.json_path for error in VALIDATOR.iter_errors(yaml.safe_load(text))]
+    errors = VALIDATOR.iter_errors(yaml.safe_load(text))
+    return [each.json_path for error in errors for each in (error, *error.context)]
 
 
 def test_the_exported_schema_is_up_to_date() -> None:

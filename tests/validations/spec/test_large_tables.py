@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.validations.spec import large_tables
-from tabularium.validations.spec.large_tables import slabs
+from tabularium.validations.spec.checks import table_checks as large_tables
+from tabularium.validations.spec.checks.table_checks import slabs
 from tests.validations.spec.spec_samples import SPEC, block, changed, problems_of
 
 ALONE = SPEC.split("  - name: sex_status")[0].replace('    share: "2/3"\n', "")  # 48 cells, a family of 24
@@ -38,7 +38,7 @@ def test_a_table_that_can_be_cut_is_none_too_large(tmp_path: Path) -> None:
         (ALONE + "    measures: {years: {sum: age, from: 0, to: 99}}\n", "no measures"),
         (block("postprocessing", "postprocessing: {rounding: false}", ALONE), "post-processing"),
         (block("impossible", "impossible: [{cells: {age: ['0-4'], sex: ['1']}, reason: none}]", ALONE), "impossible"),
-        (changed("{path: nowhere/persons.csv,", "{path: nowhere/persons.csv, engine: spark,", ALONE), "DuckDB"),
+        (changed("{path: nowhere/persons.csv,", "{path: nowhere/persons.csv, engine: spark, master: local,", ALONE), "DuckDB"),
     ],
 )  # fmt: skip
 def test_others_are_told_why_not(text: str, why: str, tmp_path: Path) -> None:

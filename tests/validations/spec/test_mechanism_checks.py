@@ -10,7 +10,7 @@ import pytest
 from tabularium.mechanisms import MECHANISMS
 from tabularium.mechanisms.histograms.cellwise import Identity
 from tabularium.validations.spec import mechanism_listing as mechanism_page
-from tabularium.validations.spec.checks.mechanism_checks import error_source, shrunk
+from tabularium.validations.spec.checks.table_checks import error_source, shrunk
 from tabularium.validations.spec.load import load_spec, spec_digest
 from tabularium.validations.spec.mechanism_listing import parameters_of
 from tabularium.validations.spec.summary import check

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tabularium.validations.domains.prior_tables import public_prior
+from tabularium.validations.domains.known_marginals import public_prior
 from tabularium.validations.spec.load import examine, load_spec, measurement_plan
 from tests.certificates import made_up
 from tests.validations.spec.spec_samples import changed, write_spec

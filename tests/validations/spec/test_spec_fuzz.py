@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tabularium.validations.domains.codelists import read_code_list
+from tabularium.validations.domains.code_lists import read_code_list
 from tabularium.validations.spec.load import Examined, examine
 from tests.validations.spec.spec_samples import AREAS, SPEC
 

@@ -68,10 +68,10 @@ MISTAKES = [
     ("dataset: census", "dataset: census\ndataset: x", 3, "dataset", "twice, first at line 2", "keep one"),
     # source
     ("path: nowhere/persons.csv", "format: csv", 4, "source", "neither a path nor a url", "add path"),
-    ("path: nowhere/persons.csv", "path: a.csv, url: x://y", 4, "source.url", "a path too", "keep path"),
+    ("path: nowhere/persons.csv", "path: a.csv, url: x://y", 4, "source.url", "has no `url`", "keep path or url"),
     ("path: nowhere/persons.csv", "path: https://a/b.csv", 4, "source.path", "is a URL", "write a path"),
     ("path: nowhere/persons.csv", "path: persons.sas7bdat", 4, "source.path", "ending", "add format"),
-    ("path: nowhere/persons.csv", "path: a.csv, table: t", 4, "source.table", "no tables", "remove table"),
+    ("path: nowhere/persons.csv", "path: a.csv, table: t", 4, "source.table", "has no `table`", "write url"),
     ("path: nowhere/persons.csv", "path: a.csv, engine: database", 4, "source.engine", "duckdb", "duckdb"),
     ("path: nowhere/persons.csv", "path: a.csv, format: cvs", 4, "source.format", "`cvs`", "csv or parquet"),
     ("path: nowhere/persons.csv", 'path: a.csv, delimiter: ";;"', 4, "source.delimiter", "one char", '";"'),
@@ -87,7 +87,7 @@ MISTAKES = [
     ("hierarchy: areas.csv", "hierarchy: ares.csv", 7, "columns.area.hierarchy", "no code list", "relative"),
     ("[nation, region, place]", "[region, place]", 7, "columns.area.levels", "names 2 levels, and the code list has 3", "root first"),
     ("[nation, region, place]", "[nation, region, region]", 7, "columns.area.levels", "twice", "own name"),
-    (", levels: [nation, region, place]", "", 7, "columns.area", "`levels` is missing", "root first"),
+    (", levels: [nation, region, place]", "", 7, "columns.area.levels", "`levels` is missing", "root first"),
     ("{from: 0, to: 99,", "{from: 100, to: 99,", 8, "columns.age.integer.from", "above `to`", "smallest"),
     ("[5, 18, 65]", "[5, 65, 18]", 8, "columns.age.integer.edges[2]", "not above", "ascending"),
     ("[5, 18, 65]", "[5, 18, 18]", 8, "columns.age.integer.edges[2]", "not above", "ascending"),
@@ -322,7 +322,7 @@ def test_a_url_with_a_secret_is_refused_and_not_repeated(tmp_path: Path, url: st
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ('{url: "postgresql://me@host/db?sslkey=client.key"}', "source.url"),
+        ('{url: "postgresql://me@host/db?sslkey=client.key"}', "source.table"),
         ('{url: "sqlite:///people.db", table: "people; drop"}', "source.table"),
         ('{url: "sqlite:///people.db", table: people, format: csv}', "source.format"),
         ('{url: "sqlite:///people.db", table: people, nulls: [N]}', "source.nulls"),

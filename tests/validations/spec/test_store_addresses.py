@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabularium.validations.spec.load import examine, load_spec
-from tabularium.validations.spec.parts.store_addresses import is_in_store
 from tabularium.validations.spec.problems import format_problems
+from tabularium.validations.spec.source import FileSource, is_in_store
 from tests.sizes import runs
 from tests.validations.spec.test_engine_checks import written
 
@@ -73,7 +73,7 @@ def test_an_address_is_taken_without_a_network(address: str, tmp_path: Path, no_
     loaded = load_spec(written(tmp_path, source))
     plain = load_spec(written(tmp_path, "path: people.csv"), source=address)
     assert loaded.source_uri == plain.source_uri == address.replace("{period}", "2026")
-    assert (plain.spec.source.engine, plain.spec.source.url) == ("duckdb", None)
+    assert isinstance(plain.spec.source, FileSource)
     assert load_spec(written(tmp_path, source), period="2027").source_uri == address.replace(
         "{period}", "2027"
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from tabularium.validations.spec.values import (
+from tabularium.validations.spec.scalars import (
     NEEDS_QUOTES,
     TERM_LIMIT,
     Budget,

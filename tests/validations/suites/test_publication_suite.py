@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabularium.validations.spec.parts.output_options import PostProcessing
-from tabularium.validations.suites.publication_suite import check_table
+from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.suites.published_tables import check_table
 
 # 0 ── 1 ── 3, 4;  0 ── 2
 PARENTS = np.array([-1, 0, 0, 1, 1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tabularium.validations.spec.parts.output_options import PostProcessing
-from tabularium.validations.suites.published_table_rules import (
+from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.suites.published_tables import (
     MOST,
     NEGATIVE,
     NO_MARGIN,

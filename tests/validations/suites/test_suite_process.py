@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys
 from tabularium.validations.suites.expectations import Bound, Same, check_suite
-from tabularium.validations.suites.suite_process import _process, suites_beside
+from tabularium.validations.suites.expectations import _process, suites_beside
 from tabularium.mechanisms.errors import InternalError
 
 numbers = {"rows": [3, None], "total": [7, 7]}
@@ -59,7 +59,7 @@ def test_verdicts_and_failures_of_the_process_are_those_of_the_library() -> None
 def test_the_process_ends_with_the_one_that_started_it() -> None:
     program = (
         "import os, time\n"
-        "from tabularium.validations.suites.suite_process import _process, suites_beside\n"
+        "from tabularium.validations.suites.expectations import _process, suites_beside\n"
         "with suites_beside():\n"
         "    print(_process.get().pid, flush=True)\n"
         "    time.sleep(600)\n"

@@ -11,8 +11,8 @@ from tabularium.validations.spec.measures.array_owners import owner_of, owners
 from tabularium.validations.spec.measures.measure import PART, Measure
 from tabularium.validations.spec.measures.of_column import ByGroup, OfColumn
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.table_parts import TableEntry
 from tabularium.validations.spec.problems import Path, choose, listed, quoted
+from tabularium.validations.spec.tables import TableEntry
 
 LARGEST = (
     10**7

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from tabularium.validations.domains.prior_tables import FOLDER, PriorTable, public_prior
+from tabularium.validations.domains.known_marginals import FOLDER, PriorTable, public_prior
 from tabularium.validations.imported_later import Later
 from tabularium.validations.public_files import Unreadable, read_plain
-from tabularium.validations.spec.checks.mechanism_checks import default_mechanism
-from tabularium.validations.spec.checks.table_checks import along_of
+from tabularium.validations.spec.checks.table_checks import along_of, default_mechanism
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.table_parts import ABOVE, PLAIN, Table, TableEntry
 from tabularium.validations.spec.problems import Path, listed, quoted
 from tabularium.validations.spec.publication_formats import complete_formats, read_first
+from tabularium.validations.spec.tables import ABOVE, PLAIN, Table, TableEntry
 
 if TYPE_CHECKING:
     from tabularium.validations import certificate

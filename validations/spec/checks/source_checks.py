@@ -1,58 +1,67 @@
-"""Source, privacy, rules and post-processing: what must fit together there."""
+"""Source, engines, look-ups, privacy, rules and post-processing: what must fit together there."""
 
 from __future__ import annotations
 
-import re
+import hashlib
+from collections.abc import Iterator
 from decimal import Decimal
-from urllib.parse import parse_qsl, urlsplit
+from pathlib import Path as FilePath
 
 from tabularium.validations.derivation.derived_columns import source_column
-from tabularium.validations.spec.checks.engine_checks import check_engine
+from tabularium.validations.spec.columns import NumberColumn
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.kinds import RECORD
-from tabularium.validations.spec.parts.rules import NumbersRule, RangeRule, RowCountRule, UniqueRule
-from tabularium.validations.spec.parts.source_part import Files, LookUp, Source
-from tabularium.validations.spec.parts.store_addresses import is_in_store, secret_problem, store_problem
-from tabularium.validations.spec.problems import Path, choose, quoted, shown
+from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.spec.privacy import NumbersRule, RangeRule, RowCountRule, UniqueRule
+from tabularium.validations.spec.problems import Path, choose, nearest, quoted, shown
+from tabularium.validations.spec.source import (
+    Files,
+    FileSource,
+    LookUp,
+    PostgresTable,
+    SparkFiles,
+    is_in_store,
+    located,
+    public_name,
+    secret_problem,
+    store_problem,
+    taken_from,
+)
 
-_SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
 _THOUSANDS = "., '\u2019_\u00a0\u202f"  # with the spaces that are not broken, as in French and in SI
 _COLUMN_RULES = ("nulls", "invalid", "range")
 
 
 def check_source(draft: Draft) -> None:
-    """Check that the source is one thing, and says all that is needed to open it."""
-    source, path = draft.source, ("source",)
-    if source is None:
-        return
-    wrong = url_problem(source.url) if source.url is not None else None
-    if wrong is not None:
-        draft.add((*path, "url"), *wrong)  # whatever else is wrong: it may be a password
-    if source.path is None and source.url is None:
-        draft.add(
-            path,
-            "there is neither a path nor a url",
-            "add path: for files, or url: and table: for a database",
+    """Check that the files of the source say all that is needed to open them, and who joins look-ups."""
+    source = draft.source
+    if isinstance(source, FileSource):
+        hint = (
+            "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
         )
-    elif source.path is not None and source.url is not None:
-        draft.add(
-            (*path, "url"), "there is a path too", "keep path for files, or url and table for a database"
-        )
-    elif source.path is not None:
-        _check_files(draft, source)
-    else:
-        _check_database(draft, source)
-    check_engine(draft, source)
+        check_files(draft, ("source",), source, hint)
+    elif isinstance(source, SparkFiles):
+        check_files(draft, ("source",), source)
+        _check_spark(draft, source)
+    elif isinstance(source, PostgresTable):
+        _check_separators(draft, ("source",), source, None)
+    if isinstance(source, SparkFiles | PostgresTable):
+        for name, look in draft.lookups.items():
+            if look is not None and look.public is None:
+                what = f"{source.engine} joins public look-ups alone"
+                hint = (
+                    "join the privacy unit's rows in a view or before writing the files, and name that source"
+                )
+                draft.add(("lookups", name), what, hint)
 
 
-def _check_files(draft: Draft, source: Source) -> None:
-    hint = "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
-    check_files(draft, ("source",), source, hint)
-    if source.table is not None:
-        draft.add(("source", "table"), "a file has no tables", "remove table, or write url instead of path")
-    if source.engine not in ("duckdb", "spark"):
-        hint = "write engine: duckdb, engine: spark, or leave it out"
-        draft.add(("source", "engine"), "files are read by duckdb or spark", hint)
+def _check_spark(draft: Draft, source: SparkFiles) -> None:
+    path = ("source", "path")
+    if source.file_format == "csv":
+        hint = "write the records as Parquet, or leave engine out"
+        draft.add(path, "spark reads Parquet files, since it reads damaged CSV without a word", hint)
+    elif source.file_format is None:
+        draft.add(path, "the ending does not say how the files are written", "add format: parquet")
 
 
 def check_files(draft: Draft, path: Path, files: Files, hint: str = "write the path of a file") -> None:
@@ -70,7 +79,7 @@ def check_files(draft: Draft, path: Path, files: Files, hint: str = "write the p
     _check_separators(draft, path, files, None if files.file_format == "parquet" else mark)
 
 
-def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | None) -> None:
+def _check_separators(draft: Draft, path: Path, files: Files | PostgresTable, delimiter: str | None) -> None:
     """Check that what stands within numbers is one character, and is taken for nothing else."""
     thousands, decimal = files.thousands, files.separators.decimal
     if thousands is not None and (len(thousands) != 1 or thousands not in _THOUSANDS):
@@ -82,7 +91,13 @@ def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | N
         hint = f'write decimal: "{other}" if numbers stand as 1{decimal}234{other}5, or remove thousands'
         draft.add((*path, "thousands"), what, hint)
     for key, mark in (("thousands", thousands), ("decimal", files.decimal)):
-        if mark is not None and mark == delimiter and mark in _THOUSANDS and files.quote == "none":
+        if (
+            mark is not None
+            and mark == delimiter
+            and mark in _THOUSANDS
+            and isinstance(files, Files)
+            and files.quote == "none"
+        ):
             what = f"is {quoted(mark)}, and so is the delimiter: without quotes, where does a value end?"
             hint = 'write delimiter: with the character between the values, or leave quote: "none" out'
             draft.add((*path, key), what, hint)
@@ -91,46 +106,11 @@ def _check_separators(draft: Draft, path: Path, files: Files, delimiter: str | N
 def _address_problem(files: Files, hint: str) -> tuple[str, str] | None:
     address = files.path or ""
     secret = secret_problem(address)
-    if secret is not None or (isinstance(files, Source) and files.engine == "spark"):
+    if secret is not None or (isinstance(files, SparkFiles)):
         return secret
     if not is_in_store(address) or (isinstance(files, LookUp) and files.public is not None):
         return "is a URL", hint  # what is public is read with the spec, which asks no network
     return store_problem(address)
-
-
-def _check_database(draft: Draft, source: Source) -> None:
-    if source.table is None:
-        draft.add(
-            ("source", "url"), "`table` is missing", "add table: with the name of the table behind the url"
-        )
-    if source.engine not in ("database", "postgresql"):
-        hint = "write engine: database, engine: postgresql, or leave it out"
-        draft.add(("source", "engine"), "a url is read by its database", hint)
-    for name in ("format", "delimiter", "quote", "nulls", "ignore", "limits"):
-        if name in source.model_fields_set:
-            draft.add(("source", name), "is for files, and the source is a database", "remove it")
-    for name in ("thousands", "decimal"):
-        if source.engine == "database" and name in source.model_fields_set:
-            what = "is not known of a copy of the table, in which numbers of all types are text"
-            draft.add(("source", name), what, "give a view that casts the text to numbers, or remove it")
-    if source.engine == "postgresql":
-        _check_separators(draft, ("source",), source, None)
-
-
-def url_problem(url: str) -> tuple[str, str] | None:
-    """Return what is wrong with a database URL and how to mend it, without quoting it; None if nothing is."""
-    try:
-        parts = urlsplit(url)
-        secret = parts.password is not None
-        names = [name.lower() for name, _ in parse_qsl(parts.query)]
-    except ValueError:
-        return "is not a URL", "write for instance postgresql://host/database"
-    if not parts.scheme or "://" not in url:
-        return "is not a URL", "write for instance postgresql://host/database"
-    if secret or any(map(_SECRET.search, names)):
-        hint = "remove it; use the database's own password file or environment variable"
-        return "there is a password or a key in the URL, and specs are read by many", hint
-    return None
 
 
 def check_privacy(draft: Draft) -> None:
@@ -212,11 +192,11 @@ def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> N
         bounds.append("change_from_last")
     else:
         column = draft.columns.get(rule.column)
-        if column is not None and column.integer is None:
+        if column is not None and not isinstance(column, NumberColumn):
             draft.add(
                 (*path, "column"), f"{quoted(rule.column)} is not an integer column", "use invalid instead"
             )
-        digits = None if column is None or column.integer is None else column.integer.digits
+        digits = column.integer.digits if isinstance(column, NumberColumn) else None
         for bound in ("min", "max"):
             number = getattr(rule, bound)
             if isinstance(number, Decimal) and -int(number.as_tuple().exponent) > (digits or 0):
@@ -253,3 +233,167 @@ def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
             own = source_column(name, column)
             hint = "name columns of the source" if own is None else f"name {quoted(own)}, which it comes from"
             draft.add((*path, "columns"), f"{quoted(name)} is made of other columns", hint)
+
+
+# A row that belongs to nobody in particular but came out of private data, such as one of a shared
+# household, would change the records of other units when it changes. So a look-up of rows that bear no unit
+# is accepted only when it is declared public.
+
+
+def check_look_ups(draft: Draft, folder: FilePath) -> None:
+    """Check what every look-up is and how it is joined; take the digests of the public ones.
+
+    Public files are read, relative to ``folder``. No data is opened.
+    """
+    for name, look in draft.lookups.items():
+        if look is None:
+            continue
+        path: Path = ("lookups", name)
+        if look.path is None:
+            draft.add(path, "there is no path", "write path: with the file of the look-up")
+        else:
+            check_files(draft, path, look)
+        _check_kind(draft, path, look)
+        if look.public is not None:
+            _check_public(draft, path, look, folder)
+        _check_order(draft, path, look)
+    _check_names(draft)
+
+
+def look_up_notes(spec: ReleaseSpec) -> Iterator[str]:
+    """Yield what is allowed but may not be intended, and what is found where."""
+    unit = spec.privacy.unit
+    for name, look in spec.lookups.items():
+        if look.unit is not None:
+            yield f"look-up {name}: a {unit.called} finds its own rows alone, none where a key has several"
+        elif look.looked_up == unit.column:
+            yield (
+                f"look-up {name} has a key for each {unit.called}, and nothing in it is protected: if it "
+                f"tells of them, write unit: {look.key} instead of public and key"
+            )
+
+
+def _check_kind(draft: Draft, path: Path, look: LookUp) -> None:
+    """Check that it is either public or of the unit, and has what it is joined by."""
+    unit = None if draft.privacy is None else draft.privacy.unit
+    if look.public is not None and look.unit is not None:
+        draft.add((*path, "unit"), "is public too", "keep public, or the column of the privacy unit")
+    elif look.public is None and look.unit is None:
+        own = unit is not None and unit.column is not None and look.looked_up == unit.column
+        what = (
+            "is neither public nor of the privacy unit, so that its rows could change the records of others"
+        )
+        hint = (
+            f"write unit: {look.key} instead of key"
+            if own
+            else "write public: and why nobody's data are in it, or unit: with its column of the unit's ids"
+        )
+        draft.add(path, what, hint)
+    elif look.unit is not None and unit is not None and unit.column is None:
+        what = "each record is a privacy unit, and no look-up can carry it"
+        hint = "name the column that tells units apart, privacy.unit: {column: person_id}; or write public:"
+        draft.add((*path, "unit"), what if unit.entity == RECORD else f"{what}: it has no column", hint)
+    if look.public is not None and look.key is None:
+        draft.add(path, "`key` is missing", "name the column in which values are looked up")
+    if look.source_column is not None and look.key is None:
+        draft.add(
+            (*path, "from"), "there is no key", "write key: with the column of the look-up, or remove it"
+        )
+
+
+def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> None:
+    """Take the digest of a public look-up: its content is a part of the spec, as that of a code list."""
+    period = draft.document.data.get("period")
+    if look.path is None or "://" in look.path or not isinstance(period, str):
+        return
+    file = FilePath(located(look.path, period, folder))
+    private = {"the source": draft.source} | {
+        f"look-up {name}, of the unit": each
+        for name, each in draft.lookups.items()
+        if each is not None and each.unit is not None and each is not look
+    }
+    for name, each in private.items():
+        if not isinstance(each, Files) or each.path is None:
+            continue
+        if _same_file(file, FilePath(located(each.path, period, folder))):
+            what = f"is the file of {name}, which is not public"
+            draft.add((*path, "public"), what, "remove the look-up, or name the file of a public list")
+            return
+    digest = _digest(file)
+    if digest is not None:
+        draft.public_files[public_name(str(path[-1]))] = digest
+        return
+    what = f"there is no file {quoted(look.path)}"
+    hint = "check the path, which is relative to the spec file; a public look-up is one file"
+    draft.add((*path, "path"), what, hint)
+
+
+def _same_file(one: FilePath, other: FilePath) -> bool:
+    """Whether two paths are one file, also by a link."""
+    try:
+        return one == other or one.samefile(other)
+    except (OSError, ValueError):
+        return False
+
+
+def _digest(file: FilePath) -> str | None:
+    try:
+        if file.is_file():
+            with file.open("rb") as content:
+                return hashlib.file_digest(content, "sha256").hexdigest()
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _check_order(draft: Draft, path: Path, look: LookUp) -> None:
+    """Check that what is looked up stands in the source, or in a look-up further up."""
+    above = list(draft.lookups)[: list(draft.lookups).index(str(path[-1]))]
+    place, _ = taken_from(look.looked_up or "", draft.lookups)
+    if place and place not in above:
+        field = "from" if look.source_column is not None else "key"
+        draft.add((*path, field), f"{quoted(place)} does not stand above it", f"write {quoted(place)} first")
+
+
+def _check_names(draft: Draft) -> None:
+    """Check every name of a column of the source: its look-up is there, and each look-up is used."""
+    used = set()
+    for path, name in _named(draft):
+        place, _ = taken_from(name, draft.lookups)
+        used.add(place)
+        prefix, dot, _ = name.partition(".")
+        if not place and dot and nearest(prefix, draft.lookups) is not None:
+            what = f"there is no look-up {quoted(prefix)}"
+            draft.add(path, what, choose(prefix, draft.lookups, "look-ups"))
+    for name in draft.lookups:
+        if name not in used and not draft.document.problems:  # else what uses it may not have been read
+            what, hint = "no column is taken from it", f"write for instance from: {name}.COLUMN, or remove it"
+            draft.add(("lookups", name), what, hint)
+    unit = None if draft.privacy is None else draft.privacy.unit.column
+    if unit is not None and taken_from(unit, draft.lookups)[0]:
+        what, hint = "stands in a look-up", "name a column of the source: whose a record is stands with it"
+        draft.add(("privacy", "unit"), what, hint)
+
+
+def _named(draft: Draft) -> Iterator[tuple[Path, str]]:
+    """Yield every name of a column of the source, with its place in the spec."""
+    for name, column in draft.columns.items():
+        if column is not None and column.cases is None:
+            own = column.source_column is None
+            yield (("columns", name) if own else ("columns", name, "from")), column.source_column or name
+    for place, table in draft.tables:
+        for name, measure in table.measures.items():
+            path: Path = ("tables", place, "measures", name)
+            if measure.test is None:
+                yield (*path, measure.kind), measure.of
+            if measure.weight is not None:
+                yield (*path, "weight", "column"), measure.weight.column
+    for place, histogram in draft.histograms:
+        yield ("histograms", place, "of"), histogram.of
+    for place, rule in draft.rules:
+        if isinstance(rule, UniqueRule):
+            yield from ((("rules", place, "columns", at), name) for at, name in enumerate(rule.columns))
+    for name, look in draft.lookups.items():
+        if look is not None and look.looked_up is not None:
+            field = "from" if look.source_column is not None else "key"
+            yield ("lookups", name, field), look.looked_up

@@ -1,28 +1,27 @@
-"""Tables: known dimensions, shares that add to exactly one, levels, mechanisms, sizes that can be counted."""
+"""Tables and histograms: known dimensions, shares that add to one, levels, mechanisms, countable sizes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
 
 from tabularium.mechanisms.accounting import Definition
-from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.domains.levels import cut, nodes_to
+from tabularium.mechanisms.errors import MechanismError
+from tabularium.mechanisms.mechanism import Mechanism
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
 from tabularium.validations.spec.checks.measure_checks import check_measures
-from tabularium.validations.spec.checks.mechanism_checks import (
-    MARGIN_SHARE,
-    Shape,
-    check_dry_run,
-    check_mechanism,
-    default_mechanism,
-    error_source,
-)
+from tabularium.validations.spec.columns import HierarchyColumn
 from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.large_tables import fits, why_not
 from tabularium.validations.spec.measures.array_owners import counts_of, in_order, with_shares
-from tabularium.validations.spec.parts.table_parts import Table, TableEntry
+from tabularium.validations.spec.mechanism_listing import parameters_of
+from tabularium.validations.spec.privacy import tallies_of
 from tabularium.validations.spec.problems import Path, choose, listed, quoted
+from tabularium.validations.spec.tables import APART, PER_REGION, Table, TableEntry
 
 DIMENSION_LIMIT = 16
 OWN_COLUMNS = ("level", "count", "margin", "measured")  # columns that a published table has of its own
@@ -108,11 +107,11 @@ def _check_levels(draft: Draft, path: Path, table: TableEntry) -> None:
         draft.add(path, "is empty", "remove it to measure the leaf level only")
         return
     column = draft.columns[along]
-    known = column.levels if column is not None else None
-    for level in table.levels if known is not None else ():
-        if level not in (known or ()):
+    known = column.levels if isinstance(column, HierarchyColumn) else ()
+    for level in table.levels if known else ():
+        if level not in known:
             what = f"{quoted(along)} has no level {quoted(level)}"
-            draft.add((*path, level), what, choose(level, known or (), "levels"))
+            draft.add((*path, level), what, choose(level, known, "levels"))
     total = sum(table.levels.values(), Fraction())
     if total != 1:
         draft.add(path, f"the shares of the levels add to {total}", "make them add to exactly 1")
@@ -140,7 +139,7 @@ def _name_one(names: Iterable[str]) -> str:
 def hierarchies(draft: Draft, table: TableEntry) -> list[str]:
     """Return the dimensions of ``table`` that are declared as hierarchies, in order."""
     columns = [(name, draft.columns.get(name)) for name in table.dimensions]
-    return [name for name, column in columns if column is not None and column.hierarchy is not None]
+    return [name for name, column in columns if isinstance(column, HierarchyColumn)]
 
 
 def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
@@ -253,3 +252,299 @@ def table_rows(table: TableEntry, domains: dict[str, Domain], *, added_up: bool)
 def table_cells(table: Table, domains: dict[str, Domain]) -> int:
     """Return the number of cells of a table over all its measured levels."""
     return sum(level_cells(table, domains).values())
+
+
+# What a mechanism refuses for public reasons, and whether it states its error, is found by running it on a
+# small empty table with seeded noise that is thrown away. Nothing here depends on data.
+
+ErrorSource = Literal["exact", "risk", "none"]
+Shape = tuple[int, ...]
+
+MARGIN_SHARE = Fraction(1, 20)
+"""The part of a table's budget that measures its error where the mechanism cannot tell it."""
+
+_REHEARSED_CELLS = 256
+_PAGE = "docs/reference/spec/mechanisms.md"
+_NAMES: dict[Definition, str] = {"pure": "pure differential privacy", "zcdp": "zero-concentrated privacy"}
+
+
+def default_mechanism(definition: Definition) -> str:
+    """Return what measures a table that names no mechanism."""
+    return "identity" if definition == "pure" else "gaussian"
+
+
+def check_mechanism(draft: Draft, path: Path, table: TableEntry, definition: Definition | None) -> None:
+    """Check name, parameters and definition of a table's mechanism.
+
+    Parameters
+    ----------
+    definition
+        Of the spec; None where it does not read.
+    """
+    from tabularium.mechanisms import MECHANISMS
+
+    if not draft.reads((*path, "mechanism")):
+        return
+    name = table.mechanism or default_mechanism(definition or "pure")
+    if name not in MECHANISMS:
+        what = f"there is no mechanism {quoted(name)}"
+        draft.add((*path, "mechanism"), what, choose(name, MECHANISMS, "mechanisms"))
+        return
+    kind = MECHANISMS[name]
+    if definition is not None and definition not in kind.definitions:
+        what = f"{name} does not give {_NAMES[definition]}, which the budget is an amount of"
+        hint = f"choose another mechanism, such as {default_mechanism(definition)}; {_PAGE} lists them"
+        draft.add((*path, "mechanism"), what, hint)
+        return
+    if draft.reads((*path, "parameters")):
+        mechanism = check_parameters(draft, path, name, table.parameters)
+        if mechanism is not None:
+            _check_attributed(draft, path, name, mechanism)
+
+
+def check_parameters(
+    draft: Draft, path: Path, name: str, given: dict[str, Any], *, unwritten: tuple[str, ...] = ()
+) -> Mechanism | None:
+    """Check the parameters of a mechanism, and return it with them; None when they do not fit.
+
+    Parameters
+    ----------
+    path
+        Of what holds the parameters: a table or a histogram.
+    name
+        Of the mechanism.
+    given
+        The parameters as the spec has them.
+    unwritten
+        Parameters of the mechanism that a spec may not write.
+    """
+    from tabularium.mechanisms import MECHANISMS, build
+
+    before = draft.count()
+    known = [parameter for parameter in parameters_of(MECHANISMS[name]) if parameter.name not in unwritten]
+    names = [parameter.name for parameter in known]
+    for each in given:
+        if each not in names:
+            what = f"{name} has no parameter {quoted(each)}{' here' if unwritten else ''}"
+            hint = choose(each, names, "parameters") if names else "remove it: it takes none"
+            draft.add((*path, "parameters", each), what, hint)
+    for parameter in known:
+        if parameter.required and parameter.name not in given:
+            what = f"{name} needs the parameter {quoted(parameter.name)}"
+            key = "parameters" if given else "mechanism"
+            draft.add((*path, key), what, f"write parameters: {{{parameter.name}: …}}, see {_PAGE}")
+    if draft.count() > before:
+        return None
+    try:
+        return build(name, **given)
+    except MechanismError as error:
+        _add_complaint(draft, path, given, error, names)
+    except (TypeError, ValueError, ArithmeticError):
+        what = f"{name} does not take these values"
+        draft.add((*path, "parameters"), what, f"see {_PAGE} for what it takes")
+    return None
+
+
+def _check_attributed(draft: Draft, path: Path, name: str, mechanism: Mechanism) -> None:
+    """Check that a mechanism releases a count for every cell of a table."""
+    if getattr(mechanism, "unattributed", False):
+        what = "sorted counts no longer belong to the cells of a table"
+        draft.add((*path, "parameters", "unattributed"), what, "write unattributed: false")
+    elif not getattr(mechanism, "attributed", True):
+        what = f"{name} releases how many cells have which count, and not which cells have it"
+        draft.add((*path, "mechanism"), what, "choose a mechanism that releases a count for every cell")
+
+
+def _add_complaint(
+    draft: Draft, path: Path, given: dict[str, Any], error: MechanismError, known: list[str]
+) -> None:
+    """Note what a mechanism refuses, at the parameter that it names."""
+    place: Path = (*path, "parameters" if given else "mechanism")
+    what = error.what
+    if error.where in given:
+        place = (*place, error.where)
+    elif error.where in known:
+        what = f"{quoted(error.where)}: {what}"
+    draft.add(place, what, error.hint or "choose another mechanism or other parameters")
+
+
+def check_dry_run(
+    draft: Draft, path: Path, table: Table, shapes: dict[str, Shape], definition: Definition
+) -> None:
+    """Check that a mechanism takes tables of these shapes, and that its error is known or can be measured.
+
+    Parameters
+    ----------
+    table
+        With the mechanism that measures its counts; in each region, where it has any.
+    shapes
+        Measured level -> the shape in which it is counted.
+    """
+    from tabularium.mechanisms import MECHANISMS
+
+    name, parameters = table.mechanism, table.parameters
+    if name == PER_REGION:
+        name, parameters = parameters["mechanism"], parameters["parameters_of_each"]
+    try:
+        source = error_source(table.mechanism, table.parameters, definition, shapes)
+    except MechanismError as error:
+        names = [parameter.name for parameter in parameters_of(MECHANISMS[name])]
+        _add_complaint(draft, path, parameters, error, names)
+        return
+    if source == "exact" and table.margin_share is not None:
+        what = f"the error of {name} is known exactly, so no budget is spent to measure it"
+        draft.add((*path, "margin_share"), what, "remove margin_share")
+    consistent = draft.postprocessing is not None and draft.postprocessing.consistency
+    if source == "none" and table.margin_share == 0 and len(shapes) > 1 and consistent:
+        what = "levels are made to agree by their errors, and this leaves them unknown"
+        draft.add((*path, "margin_share"), what, "write a share above zero, or measure one level")
+
+
+def error_source(
+    name: str, parameters: dict[str, Any], definition: Definition, shapes: dict[str, Shape]
+) -> ErrorSource:
+    """Return what a mechanism tells of its error: the exact variance, a risk estimate, or nothing.
+
+    Raises
+    ------
+    MechanismError
+        What the mechanism refuses for public reasons.
+    """
+    text = repr(sorted(parameters.items()))
+    found = {_dry_run_found(name, text, definition, shape) for shape in dict.fromkeys(shapes.values())}
+    if "none" in found:
+        return "none"
+    return "risk" if "risk" in found else "exact"
+
+
+@lru_cache(maxsize=256)
+def _dry_run_found(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
+    """Rehearse on a smaller table; only where that is refused on the whole one, which may be why."""
+    small = shrunk(shape)
+    try:
+        return _dry_run(name, parameters, definition, small)
+    except MechanismError:
+        if small == shape:
+            raise
+    return _dry_run(name, parameters, definition, shape)
+
+
+def _dry_run(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
+    from ast import literal_eval
+
+    from tabularium.mechanisms import build
+    from tabularium.mechanisms.channel import SeededChannel
+
+    mechanism = build(name, **dict(literal_eval(parameters)))
+    shape = mechanism.probe_shape(shape)
+    channel = SeededChannel(1, seed=0, definition=definition)
+    release = mechanism.release(np.zeros(shape, np.int64), channel)
+    if release.values.shape != shape:
+        raise MechanismError(
+            f"{name} releases no table of cells", where=name, hint="choose another mechanism"
+        )
+    if release.variances is not None:
+        return "exact"
+    return "risk" if "risk" in release.diagnostics else "none"
+
+
+def shrunk(shape: Shape) -> Shape:
+    """Return a shape of at most 256 cells (or all ones) with as many axes, none longer than it was."""
+    sizes = list(shape)
+    while math.prod(sizes) > _REHEARSED_CELLS:
+        longest = max(range(len(sizes)), key=sizes.__getitem__)
+        sizes[longest] = (sizes[longest] + 1) // 2
+    return tuple(sizes)
+
+
+# A table of more cells than are held at once is counted and measured some nodes of its hierarchy at a time,
+# and finished family by family (``docs/explanation/scale.md``). For that its noise must know nothing of
+# other cells, and no other table may have to agree with it.
+
+HELD = 10**8
+"""Cells that are held at once: of a table over its measured levels, of a level, of the children of a node.
+What is drawn is known by whether its level is cut, and by its slab: with another number here or below, a
+release that was cut off would be drawn once more. So both stay."""
+LARGEST = 2 * 10**10
+"""Cells of the largest table, over its measured levels."""
+SLAB = 1 << 24
+"""Cells of a slab, about."""
+
+
+def fits(cells: int) -> bool:
+    """Whether so many cells are held at once."""
+    return cells <= HELD
+
+
+def slabs(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Yield the slabs of a level, each as its first row and the one after its last.
+
+    Parameters
+    ----------
+    shape
+        In which the level is counted: its nodes first.
+    """
+    step = max(1, SLAB // max(1, math.prod(shape[1:])))
+    return ((first, min(first + step, shape[0])) for first in range(0, shape[0], step))
+
+
+def why_not(draft: Draft, table: Table, cells: int) -> str | None:
+    """Return what keeps a table of more than `HELD` cells from being done in slabs; None if nothing does."""
+    steps, source = draft.postprocessing, draft.source
+    reasons = {
+        f"{LARGEST:,} is the most": cells > LARGEST,
+        "it has no hierarchy along which it could be cut": table.along is None,
+        "it must be the only table of its spec": len(draft.tables) + len(draft.histograms) > 1,
+        f"it must be measured with {' or '.join(APART)}, without per and margin_share": (
+            table.mechanism not in APART or table.per is not None or bool(table.margin_share)
+        ),
+        "it can have no where, no measures, no prior, no invariants and no impossible cells": bool(
+            table.where or table.measures or table.prior or draft.invariants or draft.impossible
+        ),
+        "all steps of post-processing must be on": steps is not None
+        and not (steps.consistency and steps.nonnegativity and steps.rounding),
+        "it must be counted by DuckDB, without source.engine": source is not None
+        and source.engine != "duckdb",
+        f"a family, or all roots, have more than {HELD:,} cells: a level between or above would mend that": (
+            _largest_family(draft, table) > HELD
+        ),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _largest_family(draft: Draft, table: Table) -> int:
+    """Return the cells of the largest family, of which all roots are one; 0 without a hierarchy."""
+    domain = None if table.along is None else draft.domains[table.along]
+    if not isinstance(domain, HierarchyDomain):
+        return 0
+    inner = math.prod(draft.domains[name].size for name in table.dimensions if name != table.along)
+    children = np.bincount(domain.parents[domain.parents >= 0], minlength=1)
+    return max(int(children.max()), int((domain.parents < 0).sum())) * inner
+
+
+MECHANISM = "privhist"
+_NOT_WRITTEN = ("form",)  # counting decides it
+
+
+def check_histograms(draft: Draft) -> None:
+    """Check the histograms that could be read, each by itself and all together."""
+    total = _tallies(draft)
+    if total >= 1:
+        what = f"the shares of noisy rules and cut units add to {total}, and leave nothing for the tables"
+        draft.add(("privacy",), what, "make them add to less than 1")
+        return
+    for place, histogram in draft.histograms:
+        path: Path = ("histograms", place)
+        check_parameters(draft, path, MECHANISM, histogram.parameters, unwritten=_NOT_WRITTEN)
+        total += histogram.share
+        if total >= 1:
+            others = "histograms, noisy rules and cut units" if _tallies(draft) else "the histograms"
+            what = f"the shares of {others} add to {total}, and leave nothing for the tables"
+            draft.add((*path, "share"), what, "make them add to less than 1")
+            return
+
+
+def _tallies(draft: Draft) -> Fraction:
+    """Return the part of the budget that noisy rules and the numbers of cut units take."""
+    cut = None if draft.privacy is None else draft.privacy.cut_units
+    return sum((each.share for each in tallies_of((rule for _, rule in draft.rules), cut)), Fraction())

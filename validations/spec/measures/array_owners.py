@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tabularium.validations.spec.kinds import Part
 from tabularium.validations.spec.measures.measure import PART, Measure
-from tabularium.validations.spec.parts.table_parts import PER_REGION, PLAIN
+from tabularium.validations.spec.tables import PER_REGION, PLAIN
 
 T = TypeVar("T", bound=Part)
 

@@ -26,7 +26,7 @@ from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.validations.spec.measures.measure import Noise, Numbers, Problem, noise_scale
 from tabularium.validations.spec.measures.of_rank import CELLS, OfRank
-from tabularium.validations.spec.values import Share
+from tabularium.validations.spec.scalars import Share
 
 CHOOSING = "quantile_choices"
 MARGIN_SHARE = Fraction(1, 4)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Tag
 
 from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.spec.problems import listed
-from tabularium.validations.spec.values import refuse
+from tabularium.validations.spec.scalars import refuse
 
 _PLACES = (
     "sums.Sum",

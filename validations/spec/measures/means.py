@@ -12,7 +12,7 @@ from pydantic import Field
 from tabularium.validations.spec.measures.measure import Answer
 from tabularium.validations.spec.measures.of_column import OfColumn
 from tabularium.validations.spec.measures.pairs import Pair
-from tabularium.validations.spec.values import ColumnName
+from tabularium.validations.spec.scalars import ColumnName
 
 
 class Mean(OfColumn, Pair):

@@ -25,7 +25,7 @@ from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.validations.domains.domains import CategoryDomain
 from tabularium.validations.spec.kinds import Part
-from tabularium.validations.spec.values import ColumnName, Positive, Share, Text
+from tabularium.validations.spec.scalars import ColumnName, Positive, Share, Text
 
 PART = "part"
 """The dimension over which the array of a measure has several numbers for each cell."""

@@ -9,7 +9,7 @@ from statistics import NormalDist
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.inference import laplace_margin
 from tabularium.validations.spec.measures.measure import noise_scale
-from tabularium.validations.spec.parts.table_parts import Table
+from tabularium.validations.spec.tables import Table
 
 _LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
 _GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell

@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, Tag
 from tabularium.mechanisms.queries.attributes import shown_number
 from tabularium.validations.spec.kinds import BOUND_TAGS, Part
 from tabularium.validations.spec.measures.measure import Measure, Problem
-from tabularium.validations.spec.values import ColumnName, Step, Text, Whole
+from tabularium.validations.spec.scalars import ColumnName, Step, Text, Whole
 
 EXACT = 1 << 53  # up to here every whole number is a double
 _VALUE, _GROUPS = BOUND_TAGS

@@ -14,7 +14,7 @@ from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.histograms.quantile_choices import LARGEST_DENOMINATOR
 from tabularium.validations.spec.measures.measure import Answer, Numbers, Problem
 from tabularium.validations.spec.measures.of_column import OfColumn
-from tabularium.validations.spec.values import ColumnName, Share
+from tabularium.validations.spec.scalars import ColumnName, Share
 
 MOST_BINS = 1 << 14
 CELLS = 25

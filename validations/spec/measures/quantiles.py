@@ -14,7 +14,7 @@ from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tr
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.validations.spec.measures.measure import Noise, Numbers
 from tabularium.validations.spec.measures.of_rank import CELLS, OfRank
-from tabularium.validations.spec.values import refuse
+from tabularium.validations.spec.scalars import refuse
 
 
 def _known_way(written: object) -> object:

@@ -31,7 +31,7 @@ from tabularium.validations.spec.measures.measure import (
     QualityRules,
 )
 from tabularium.validations.spec.measures.pairs import Pair
-from tabularium.validations.spec.values import Positive, Text
+from tabularium.validations.spec.scalars import Positive, Text
 
 OF_RATE = 0.25
 """Largest margin of a useful rate, in parts of what it is per."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.validations.spec.measures.measure import OF_SUM, Answer, Numbers, QualityRules
 from tabularium.validations.spec.measures.of_column import OfColumn
-from tabularium.validations.spec.values import ColumnName
+from tabularium.validations.spec.scalars import ColumnName
 
 
 class Sum(OfColumn):

@@ -31,7 +31,7 @@ from tabularium.mechanisms.inference.margins_of_error.half_widths import quantil
 from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval
 from tabularium.validations.spec.measures.measure import OF_BOUNDS, Answer, Noise, Numbers
 from tabularium.validations.spec.measures.of_column import OfColumn
-from tabularium.validations.spec.values import ColumnName
+from tabularium.validations.spec.scalars import ColumnName
 
 
 class Spread(OfColumn, ABC):

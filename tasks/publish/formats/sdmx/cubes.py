@@ -16,7 +16,7 @@ from datetime import date
 from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.parts.table_parts import Histogram
+from tabularium.validations.spec.tables import Histogram
 
 RESERVED = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What is published: tables of counts, histograms of sizes, and the public numbers they show exactly."""
+"""What is published: tables, histograms, public numbers shown exactly, and cells that nobody can be in."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from pydantic import Field
 
 from tabularium.validations.spec.kinds import LevelName, Part, PriorName, TableName
 from tabularium.validations.spec.measures.kinds import AnyMeasure
-from tabularium.validations.spec.parts.privacy_part import Privacy
-from tabularium.validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
+from tabularium.validations.spec.privacy import Privacy
+from tabularium.validations.spec.scalars import (
+    ColumnName,
+    Count,
+    ErrorShare,
+    Parameter,
+    Positive,
+    Reason,
+    Share,
+    Text,
+)
 
 PLAIN = ("identity", "cells", "gaussian")
 """Noise of a known distribution in every cell, and nothing else: in each region as in the whole table."""
@@ -145,3 +154,28 @@ class Invariant(Figures):
         description="What is done where the measurements contradict it beyond chance: `stop`, or `publish` "
         "with the conflict named.",
     )
+
+
+class Impossible(Part):
+    """A public fact: values of columns that nobody can have together."""
+
+    cells: dict[ColumnName, tuple[Text, ...]] = Field(
+        description="Column -> the values that cannot occur with those of the other columns here: codes, "
+        "of a hierarchy of any node, of an `integer` column the labels of bins."
+    )
+    reason: Reason = Field(description="Why, as is known without the data; it is published.")
+    records: Literal["reject"] | dict[ColumnName, Text] = Field(
+        default="reject",
+        description="What becomes of a record that has them: `reject`, or `{COLUMN: CODE}`, which counts it "
+        "under that value of one of the columns.",
+    )
+
+    @property
+    def moved_to(self) -> tuple[str, str] | None:
+        """The column and the code under which its records are counted; None where they are rejected."""
+        return None if isinstance(self.records, str) else next(iter(self.records.items()))
+
+    @property
+    def in_words(self) -> str:
+        """The values, as ``age 0-14 with veteran yes``."""
+        return " with ".join(f"{name} {' or '.join(values)}" for name, values in self.cells.items())

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from tabularium.validations.spec.kinds import LevelName, Part, object_schema
 from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.values import (
+from tabularium.validations.spec.scalars import (
     Confidence,
     PartLimit,
     Positive,

@@ -359,7 +359,7 @@ def _at_least(low: int) -> tuple[BeforeValidator, AfterValidator, WithJsonSchema
     return BeforeValidator(_whole), AfterValidator(check), WithJsonSchema({"type": "integer", "minimum": low})
 
 
-Whole = Annotated[int, BeforeValidator(_whole), WithJsonSchema({"type": "integer"})]
+Whole = Annotated[int, BeforeValidator(_whole)]
 """A 64-bit whole number."""
 Count = Annotated[int, *_at_least(0)]
 """A whole number from zero up."""
@@ -373,7 +373,7 @@ def _switch(value: object) -> bool:
     raise refuse("must be true or false", "write true or false, without quotes")
 
 
-Switch = Annotated[bool, BeforeValidator(_switch), WithJsonSchema({"type": "boolean"})]
+Switch = Annotated[bool, BeforeValidator(_switch)]
 """true or false."""
 
 
