@@ -303,10 +303,12 @@ def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) ->
         error = np.where(np.isfinite(margin), margin / quantile(level), np.nan)
         return _answer(item, single, Values(value, error, value - margin, value + margin), value, level)
     if known:
+        measured = measure_in(known[0].table)
+        more = "; a release with its measurements answers more"
         raise InputError(
             "published numbers of this measure do not make those of several cells, or at another level",
             where="query",
-            hint="ask for one published cell a row; a release with its measurements answers more",
+            hint=f"ask for one published cell a row{more if measured is None or measured.additive else ''}",
         )
     raise InputError(
         "this release holds no measurements that a query could be answered from",

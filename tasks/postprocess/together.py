@@ -173,9 +173,9 @@ class Together:
         return any(layout.signed for layout in self.layouts.values())
 
     @property
-    def chosen(self) -> bool:
-        """Whether it is what was chosen in each cell, which neither adds up nor agrees with anything."""
-        return any(not layout.adds_up for layout in self.layouts.values())
+    def additive(self) -> bool:
+        """Whether numbers of cells make those of several; else they agree with nothing, and stand alone."""
+        return all(layout.adds_up for layout in self.layouts.values())
 
     @property
     def alone(self) -> bool:
@@ -191,7 +191,7 @@ class Together:
         A table that has nothing to agree with goes through the steps some families at a time, and what comes
         of it into ``room``, if there is some.
         """
-        if self.chosen:
+        if not self.additive:
             return Agreed(dict(measured))
         if self.alone:
             ((name, estimate),) = measured.items()
@@ -211,6 +211,8 @@ class Together:
         """Make every number zero or more, but sums of what may be less; what agreed still does."""
         if self.signed:
             return Agreed(dict(estimates))
+        if not self.additive:
+            return Agreed({name: _cut_at_zero(each, name, room) for name, each in estimates.items()})
         if self.alone:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
@@ -223,7 +225,7 @@ class Together:
 
     def whole(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
         """Make every number whole; what agreed still does, but for violations that the notes name."""
-        if self.chosen:
+        if not self.additive:  # as they were drawn
             return Agreed(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
@@ -332,6 +334,13 @@ def _exact(
     tree, values = known_on_tree(loaded, known)
     frame = TableShape(sizes) if known.along is None else TableShape(sizes, known.along, tree)
     return frame, Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
+
+
+def _cut_at_zero(estimate: Estimate, name: str, room: Room | None) -> Estimate:
+    """Return estimates, cell by cell, without what is below zero."""
+    out = None if room is None else room.of(name, estimate.values.shape)
+    values: NDArray[np.float64] = np.maximum(estimate.values, 0.0, out=out)
+    return Estimate(values, estimate.variances)
 
 
 def with_fair_roots(tree: Hierarchy, estimate: Estimate, out: NDArray[np.float64] | None = None) -> Estimate:
