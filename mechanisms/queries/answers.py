@@ -301,7 +301,8 @@ def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) ->
             continue
         (value,), (margin,) = cells.values.T, cells.moved.T
         error = np.where(np.isfinite(margin), margin / quantile(level), np.nan)
-        return _answer(item, single, Values(value, error, value - margin, value + margin), value, level)
+        low = value - margin if item.query.measure != "distinct" else np.maximum(value - margin, 0)
+        return _answer(item, single, Values(value, error, low, value + margin), value, level)
     if known:
         measured = measure_in(known[0].table)
         more = "; a release with its measurements answers more"

@@ -33,6 +33,7 @@ privacy: {{unit: {{entity: person, column: person}}, max_contributions: 2, budge
 columns:
   region: {{categories: [n, s, e, w, é, "e\\u0301", rest], nulls: other, invalid: other, other: rest}}
   zone: {{from: zones.zone, categories: [inner, outer, none], nulls: other, invalid: other, other: none}}
+  place: {{from: region, hierarchy: places.csv, levels: [all, part, area], nulls: other, invalid: other, other: s}}
   years: {{from: age, integer: {{from: 0, to: 99}}, nulls: other, invalid: other, other: unknown}}
   band: {{from: age, integer: {{from: 0, to: 99, edges: [18, 65]}}, nulls: other, invalid: other, other: unknown}}
   big: {{from: weight, integer: {{from: 0, to: 999999999999999999, edges: [5, 1000000]}}, nulls: other, invalid: other, other: odd}}
@@ -53,7 +54,12 @@ tables:
       mean: {{mean: income, from: 0, to: 10, weight: {{column: weight, to: 5}}}}
       middle: {{median: income, from: 0, to: 10}}
       share: {{percent: "income is not null", weight: {{column: weight, to: 5}}}}
-  - {{name: ages, dimensions: [years, mapped]}}
+  - name: lived_in
+    dimensions: [mapped, place]
+    where: "mapped in (a, b)"
+    levels: {{all: "1/4", part: "1/4", area: "1/2"}}
+    measures: {{homes: {{distinct: home}}, persons: {{distinct: person}}}}
+  - {{name: ages, dimensions: [years, mapped], measures: {{homes: {{distinct: home}}}}}}
   - {{name: places, dimensions: [zone, kind], where: "mapped = a or zone = inner"}}
   - {{name: dates, dimensions: [week, old]}}
   - {{name: bigs, dimensions: [big]}}
@@ -96,6 +102,7 @@ NUMBERS: list[Row] = [
         ]
     )
 ]
+PLACES = "code,label,parent\nall,All,\nnorth,North,all\nn,N,north\né,É,north\ns,S,all\n"
 ZONES = "code,zone\nn,inner\ns,outer\né,inner\n"
 SCHEMA = pa.schema(
     [
@@ -131,6 +138,7 @@ def write(folder: Path, rows: Sequence[Row]) -> pa.Table:
     """Write records as Parquet, and the look-up; return them."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "zones.csv").write_text(ZONES)
+    (folder / "places.csv").write_text(PLACES)
     columns = list(zip(*rows, strict=True)) or [[] for _ in SCHEMA]
     table = pa.table([pa.array(list(c), f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
     pq.write_table(table, folder / "people.parquet")
