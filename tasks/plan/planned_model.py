@@ -72,7 +72,11 @@ class PlannedModel:
         agreement = Agreement.of(wide)
         linear = separate_variances(loaded, agreement, agree=together)
         deepest = dict(linear.measurements)  # levels stand root first
-        needed = [not together or deepest[name] == level for name, level in linear.measurements]
+        kept = _not_made_of_others(loaded)
+        needed = [
+            not together or deepest[name] == level or (name, level) in kept
+            for name, level in linear.measurements
+        ]
         arrays = {array.name: array for array in loaded.spec.arrays}
         definition = loaded.spec.privacy.definition
         curves = [
@@ -173,6 +177,12 @@ def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
         else:
             tables.append(table)
     return loaded.spec.model_copy(update={"tables": tuple(tables)})
+
+
+def _not_made_of_others(loaded: Loaded) -> set[tuple[str, str]]:
+    """Return the arrays and levels of tables with measures that do not add up: left out they were blank."""
+    tables = (t for t in loaded.spec.tables if not all(each.adds_up for each in t.measures.values()))
+    return {(array.name, level) for table in tables for array in split(table) for level in table.levels}
 
 
 def _planned(loaded: Loaded) -> dict[str, tuple[str, ...]]:

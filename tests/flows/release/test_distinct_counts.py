@@ -104,11 +104,13 @@ def test_no_value_of_the_column_is_published(folder: Path) -> None:
 def test_one_cell_is_answered_and_several_are_refused(folder: Path) -> None:
     release = tb.open(folder)
     assert release.query("distinct(hospitals) where area = N and sex = 1 from stays").value == 25
+    both = "distinct(hospitals) where sex = 2 and area in (A1, A2)"  # which is Alpha, and was measured
+    assert release.query(both).value == release.query("distinct(hospitals) where sex = 2 and area = A").value
     answer = release.query("distinct(hospital) by place")
     assert answer.to_pandas()["value"].tolist() == [50, 40, 40]
     assert "do not add up" in answer.explanation
     for query in (
-        "distinct(hospitals) by sex where area in (A1, A2)",
+        "distinct(hospitals) by sex where area in (A1, B1)",
         "distinct(hospitals) by province from areas",
         "distinct(hospitals) by province from stays",
     ):
