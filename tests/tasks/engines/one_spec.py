@@ -33,7 +33,6 @@ privacy: {{unit: {{entity: person, column: person}}, max_contributions: 2, budge
 columns:
   region: {{categories: [n, s, e, w, é, "e\\u0301", rest], nulls: other, invalid: other, other: rest}}
   zone: {{from: zones.zone, categories: [inner, outer, none], nulls: other, invalid: other, other: none}}
-  place: {{from: region, hierarchy: places.csv, levels: [all, part, area], nulls: other, invalid: other, other: s}}
   years: {{from: age, integer: {{from: 0, to: 99}}, nulls: other, invalid: other, other: unknown}}
   band: {{from: age, integer: {{from: 0, to: 99, edges: [18, 65]}}, nulls: other, invalid: other, other: unknown}}
   big: {{from: weight, integer: {{from: 0, to: 999999999999999999, edges: [5, 1000000]}}, nulls: other, invalid: other, other: odd}}
@@ -54,12 +53,7 @@ tables:
       mean: {{mean: income, from: 0, to: 10, weight: {{column: weight, to: 5}}}}
       middle: {{median: income, from: 0, to: 10}}
       share: {{percent: "income is not null", weight: {{column: weight, to: 5}}}}
-  - name: lived_in
-    dimensions: [mapped, place]
-    where: "mapped in (a, b)"
-    levels: {{all: "1/4", part: "1/4", area: "1/2"}}
-    measures: {{homes: {{distinct: home}}, persons: {{distinct: person}}}}
-  - {{name: ages, dimensions: [years, mapped], measures: {{homes: {{distinct: home}}}}}}
+  - {{name: ages, dimensions: [years, mapped]}}
   - {{name: places, dimensions: [zone, kind], where: "mapped = a or zone = inner"}}
   - {{name: dates, dimensions: [week, old]}}
   - {{name: bigs, dimensions: [big]}}
@@ -83,6 +77,24 @@ histograms:
 rules:
   - {{rule: unique, columns: [person, home], severity: warn}}
 """
+#: Of different values, at levels of a code list of which a leaf lies above the others.
+DISTINCT = """\
+product: people
+dataset: survey
+period: "2026"
+source: {{{source}, max_rejected: "100%"}}
+privacy: {{unit: {{entity: person, column: person}}, max_contributions: 2, budget: "1"}}
+columns:
+  area: {{from: region, hierarchy: places.csv, levels: [all, part, place], nulls: other, invalid: other, other: s}}
+  band: {{from: age, integer: {{from: 0, to: 99, edges: [18, 65]}}, nulls: other, invalid: other, other: unknown}}
+tables:
+  - name: people
+    dimensions: [band, area]
+    levels: {{all: "1/4", part: "1/4", place: "1/2"}}
+    measures: {{homes: {{distinct: home}}, persons: {{distinct: person}}, all: {{sum: income, from: 0, to: 90}}}}
+  - {{name: young, dimensions: [band], where: "band < 65", measures: {{homes: {{distinct: home}}}}}}
+"""
+PLACES = "code,label,parent\nall,All,\nnorth,North,all\ns,S,all\nn,N,north\né,É,north\n"
 #: Of numbers in text; the rows stand in the columns that SMALL reads.
 WRITTEN = (
     SMALL.replace("max_rejected", "thousands: '.', decimal: ',', max_rejected")
@@ -102,7 +114,6 @@ NUMBERS: list[Row] = [
         ]
     )
 ]
-PLACES = "code,label,parent\nall,All,\nnorth,North,all\nn,N,north\né,É,north\ns,S,all\n"
 ZONES = "code,zone\nn,inner\ns,outer\né,inner\n"
 SCHEMA = pa.schema(
     [

@@ -57,7 +57,7 @@ def test_margins_hold_and_are_those_that_were_expected(tmp_path: Path, privacy: 
         for name, each in layouts.items()
     }
     truth[NAME] = {"nation": NATION, "district": DISTRICT}
-    held, number = [], runs(60, 1000)
+    held, number = [], runs(12, 1000)
     where = layouts[NAME].cuts["district"]
     for seed in range(number):
         with without_data(loaded) as run:
