@@ -132,13 +132,11 @@ def of_known(
     notes = dict.fromkeys(made, note)
     for names, own in note.get("measures", {}).items():
         notes |= dict.fromkeys(names.split(", "), own)
-    found, counted = (
-        {},
-        {table.name for table in run.loaded.spec.arrays if Layout.of(run.loaded, table).adds_up},
-    )
+    found = {}
+    apart = {table.name for table in run.loaded.spec.arrays if table.measured and not table.measured.adds_up}
     for name, each in made.items():
         half, rough = each.half, notes[name].get("variances") == "estimated"
-        if run.loaded.known and name in counted and half.shape == consistent[name].values.shape:
+        if run.loaded.known and name not in apart and half.shape == consistent[name].values.shape:
             half = np.where(settled(consistent[name]), 0.0, half)
         about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
         found[name] = Margins(half, {**each.about, "margins": about})

@@ -136,3 +136,20 @@ def test_cells_that_nobody_can_be_in_are_not_measured(tmp_path: Path) -> None:
         half = of_known(run, margins, estimates, {})[NAME].half
     assert layout.impossible is not None and layout.impossible[6, 1]
     assert estimates[NAME].values[6, 1] == half[6, 1] == 0
+
+
+def test_a_node_of_two_levels_has_the_margin_of_the_better_measurement(tmp_path: Path) -> None:
+    """Gamma has no districts: it is measured with both levels, of which the regions have more."""
+    text = SPEC.replace("PRIVACY", PURE).replace('{nation: "1/2", district', '{region: "9/10", district')
+    text = text.replace('district: "1/2"', 'district: "1/10"') + "publication: {confidence: 99%}\n"
+    loaded = loaded_of(tmp_path, text)
+    layouts = Agreement.of(loaded).layouts
+    truth = {
+        name: {level: np.full(each.shape(level), 10**6, np.int64) for level in each.cuts}
+        for name, each in layouts.items()
+    }
+    with without_data(loaded) as run:
+        half = one_release(run, truth, 5)[1][NAME].half
+    alpha, gamma, district = half[1], half[3], half[4]
+    assert (gamma == alpha).all() and (alpha < district).all()
+    assert np.isinf(half[0]).all()
