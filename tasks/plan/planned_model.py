@@ -72,7 +72,7 @@ class PlannedModel:
         agreement = Agreement.of(wide)
         linear = separate_variances(loaded, agreement, agree=together)
         deepest = dict(linear.measurements)  # levels stand root first
-        kept = _not_made_of_others(loaded)
+        kept = _counted_apart(loaded)
         needed = [
             not together or deepest[name] == level or (name, level) in kept
             for name, level in linear.measurements
@@ -179,9 +179,9 @@ def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
     return loaded.spec.model_copy(update={"tables": tuple(tables)})
 
 
-def _not_made_of_others(loaded: Loaded) -> set[tuple[str, str]]:
-    """Return the arrays and levels of tables with measures that do not add up: left out they were blank."""
-    tables = (t for t in loaded.spec.tables if not all(each.adds_up for each in t.measures.values()))
+def _counted_apart(loaded: Loaded) -> set[tuple[str, str]]:
+    """Return the arrays and levels of tables with distinct counts, which are blank where a level is left out."""
+    tables = (t for t in loaded.spec.tables if any(each.identifier for each in t.measures.values()))
     return {(array.name, level) for table in tables for array in split(table) for level in table.levels}
 
 
