@@ -180,7 +180,7 @@ def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
 
 
 def _counted_apart(loaded: Loaded) -> set[tuple[str, str]]:
-    """Return the arrays and levels of tables with distinct counts, which are blank where a level is left out."""
+    """Return the arrays and levels of tables with distinct counts: levels left out would be blank."""
     tables = (t for t in loaded.spec.tables if any(each.identifier for each in t.measures.values()))
     return {(array.name, level) for table in tables for array in split(table) for level in table.levels}
 
