@@ -127,7 +127,7 @@ class Table(Shown):
 
         They agree with each other as the published counts do, and were neither kept from falling below zero
         nor made whole. Beside each ``estimate`` of a count stands its ``variance``, of the noise alone; where
-        many tables were made to agree it is an estimate itself. A measure that is a sum has its estimate
+        many tables were made to agree it is an estimate itself. A sum or distinct count has its estimate
         under its name, and ``NAME_variance``; means, rates and quantiles are no sums of what was measured,
         and have none. It costs no budget: they are made of the noisy measurements in the release.
 

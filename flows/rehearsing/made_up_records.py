@@ -119,7 +119,7 @@ class MadeUpRecords:
         found: dict[str, tuple[Measure, bool]] = {}
         for table in self.loaded.spec.tables:
             for measure in table.measures.values():
-                if measure.test is None:
+                if measure.of in measure.columns:
                     found.setdefault(measure.of, (measure, False))
                 if measure.weight is not None:
                     found.setdefault(measure.weight.column, (measure, True))
@@ -135,7 +135,7 @@ class MadeUpRecords:
         if name in public and len(self.keys[public[name]]):
             keys = self.keys[public[name]]
             return keys.take(pa.array(self._rng.integers(0, len(keys), self.rows)))
-        if name in {each.of for each in spec.histograms}:
+        if name in spec.identifiers:
             return self._groups(_MOST_ALIKE)
         return self._numbers(*self._measured[name]) if name in self._measured else self._named(name)
 

@@ -301,12 +301,15 @@ def _of_single_cells(put: Sequence[_Bound], level: float, source: str | None) ->
             continue
         (value,), (margin,) = cells.values.T, cells.moved.T
         error = np.where(np.isfinite(margin), margin / quantile(level), np.nan)
-        return _answer(item, single, Values(value, error, value - margin, value + margin), value, level)
+        low = value - margin if item.query.measure != "distinct" else np.maximum(value - margin, 0)
+        return _answer(item, single, Values(value, error, low, value + margin), value, level)
     if known:
+        measured = measure_in(known[0].table)
+        more = "; a release with its measurements answers more"
         raise InputError(
             "published numbers of this measure do not make those of several cells, or at another level",
             where="query",
-            hint="ask for one published cell a row; a release with its measurements answers more",
+            hint=f"ask for one published cell a row{more if measured is None or measured.additive else ''}",
         )
     raise InputError(
         "this release holds no measurements that a query could be answered from",

@@ -9,7 +9,7 @@
              | ( "share" | "percent" ) [ "(" tests ")" ]
              | ( "support" | "entropy" ) "(" name ")"
              | "distance" "(" name "," value ")"
-    function = "sum" | "average" | "rate" | "median" | "min" | "max"
+    function = "sum" | "average" | "rate" | "median" | "min" | "max" | "distinct"
     tests    = all {"or" all}
     all      = part {"and" part}
     part     = test | "(" tests ")"
@@ -47,10 +47,13 @@ from typing import Literal, NoReturn, cast
 from tabularium.mechanisms.errors import InputError
 
 Property = Literal["support", "entropy", "distance"]
-Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max", "share"] | Property
+Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max", "share", "distinct"] | Property
 Op = Literal["=", "!=", "<", "<=", ">", ">="]
 
-MEASURES = ("count", "sum", "average", "rate", "median", "quantile", "min", "max", "share", "percent")
+MEASURES = (
+    *("count", "sum", "average", "rate", "median", "quantile", "min", "max"),
+    *("share", "percent", "distinct"),
+)
 PROPERTIES = ("support", "entropy", "distance")
 """What is asked of histograms of sizes."""
 LONGEST = 10_000
@@ -329,7 +332,7 @@ class _Parser:
         form = f"write {name}(NAME{second})"
         self.mark("(", form)
         of, up_to, share, symbols = self.word(form), None, 0.5, 0
-        if name not in {"rate", "min", "max", *PROPERTIES} and self.takes("up"):
+        if name not in {"rate", "min", "max", "distinct", *PROPERTIES} and self.takes("up"):
             if not self.takes("to"):
                 self.fail(f"write {name}(NAME up to NUMBER)")
             up_to = self.word("write the largest number of the last bin")

@@ -453,6 +453,8 @@ class MeasuredAttribute(Attribute):
         What is published of it in the table, where a query can ask for it, and the share of a quantile.
     alike
         What is equal for measures that add up the same.
+    additive
+        Whether numbers of cells make those of several, where their measurements are known.
     """
 
     column: str = ""
@@ -462,6 +464,7 @@ class MeasuredAttribute(Attribute):
     about: str = ""
     shown: tuple[Measure | None, float] = ("sum", 0.5)
     alike: object = None
+    additive: bool = True
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
         """Refuse: records are not told apart by a measure."""
@@ -507,7 +510,9 @@ def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySou
     crossed = any(_has(table, name) for table, _ in counts)
     of_column = [] if crossed else [item for item in arrays if item[2].column.casefold() == name]
     if not own and not of_column:
-        if query.measure == "rate" or (arrays and not any(_has(table, name) for table in tables)):
+        if query.measure in {"rate", "distinct"} or (
+            arrays and not any(_has(table, name) for table in tables)
+        ):
             _refuse_unknown(query.of, tables)
         return counts
     able = [item for item in own if query.measure in item[2].answers]

@@ -15,7 +15,7 @@ import numpy as np
 
 from tabularium.tasks.count.count_files import Counts
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.domains.encoding import coded_names, number_of, of_group
+from tabularium.validations.domains.encoding import coded_names, is_missing, number_of, of_group
 from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.measures.measure import Measure
 from tabularium.validations.universes.universe import test_of
@@ -26,15 +26,26 @@ else:
     ibis = Later("ibis")
 
 NOTHING = -1  # stands for a null: values and weights are zero or more
+NO_ITEM = "-"
+"""Stands for a null among values that are told apart as text."""
 
 
 def engine_columns(
-    measure: Measure, table: Any, raw: dict[str, str], name: str, domains: Mapping[str, Domain]
+    measure: Measure,
+    table: Any,
+    raw: dict[str, str],
+    name: str,
+    domains: Mapping[str, Domain],
+    leaf: str | None = None,
 ) -> dict[str, Any]:
     """Return the expressions of what an array needs of each record, under names that begin with ``name``.
 
     The value in steps above ``from``, 0 to T, and where there is a weight, the weight; `NOTHING` for nulls.
+    Of different values the value as text, `NO_ITEM` for nulls, and the code along ``leaf``, if there is one.
     """
+    if measure.identifier is not None:
+        along = {} if leaf is None else {f"{name}_leaf": table[coded_names(domains)[leaf].code]}
+        return {f"{name}_value": as_item(table[raw[measure.identifier]]), **along}
     if measure.test is not None:
         truth = test_of(measure.test, domains).truth(table, domains, raw)
         found = {f"{name}_value": ibis.cases((truth.isnull(), NOTHING), (truth, 1), else_=0).cast("int64")}
@@ -51,6 +62,14 @@ def engine_columns(
         most = measure.weight.end
         found[f"{name}_weight"] = _whole(weight, _between(weight, 0.0, float(most)), most)
     return found
+
+
+def as_item(value: Any) -> Any:
+    """Return a raw value as text that tells null from any value, and can be strung together with others."""
+    text = value.cast("string")
+    # With its length before it: what is strung together in an order must not be read in two ways.
+    marked = text.length().cast("string").concat(":", text)
+    return ibis.ifelse(is_missing(value), ibis.literal(NO_ITEM), marked)
 
 
 def accumulate(

@@ -35,7 +35,7 @@ import numpy as np
 
 from tabularium.mechanisms.errors import InternalError
 from tabularium.tasks.count.bounding import bounded, unit_numbers
-from tabularium.tasks.count.contributions import accumulate, engine_columns
+from tabularium.tasks.count.contributions import NO_ITEM, accumulate, as_item, engine_columns
 from tabularium.tasks.count.count_files import (
     CountFile,
     Counts,
@@ -46,6 +46,7 @@ from tabularium.tasks.count.count_files import (
     add_rows,
     write_counts,
 )
+from tabularium.tasks.count.distinct_counts import DistinctLevel, all_levels, fill
 from tabularium.tasks.count.grouped_counts import ArrayAggregate, add_grouped, grouped_sql
 from tabularium.tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
 from tabularium.tasks.engines.in_place import IN_PLACE, require_still
@@ -64,7 +65,7 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.derivation.derived_columns import coded_columns
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.domains.encoding import cell_number, is_missing, kept
+from tabularium.validations.domains.encoding import cell_number, kept
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.spec.checks.table_checks import fits, level_shapes, slabs
@@ -83,7 +84,6 @@ else:
 _CELLS_PER_PASS = 100_000_000
 # Cells up to which the engine groups the records of a lone table.
 _GROUPED = 100_000
-_NO_ITEM = "-"
 _OUTSIDE = -1  # the cell number of a record that is in no cell of a table
 
 
@@ -119,22 +119,20 @@ def count_tables(
         if loaded.in_slabs(large):
             slabbed[large.name] = _count_in_slabs(loaded, handle, scratch, large, bounding)
             tables[large.name], checked = _levels_of(loaded, large, slabbed[large.name], folder, secret)
-    for group in _passes(loaded):
-        for table, counts in zip(group, _count_group(loaded, handle, scratch, group, bounding), strict=True):
-            tables[table.name], layout = {}, Layout.of(loaded, table)
-            for level, array in counted_levels(loaded, table, counts):
-                path = folder / f"{table.name}.{level or 'cells'}.npy"
-                digest = redacted(partial(write_counts, path, array, secret), failure)
-                possible = layout.possible(level)
-                tables[table.name][level] = CountFile(str(path), array.shape, digest)
-                (checked if table.measured is None else summed)[table.name, level] = CountedTable(
-                    int(array.sum()),
-                    int(array.min()),
-                    array.shape,
-                    _declared(loaded, table, level),
-                    table.where or "",
-                    0 if possible is None else int(np.abs(array[~possible]).sum()),
-                )
+    for table, level, array in _counted(loaded, handle, scratch, bounding):
+        path = folder / f"{table.name}.{level or 'cells'}.npy"
+        digest = redacted(partial(write_counts, path, array, secret), failure)
+        possible = Layout.of(loaded, table).possible(level)
+        tables.setdefault(table.name, {})[level] = CountFile(str(path), array.shape, digest)
+        (checked if table.measured is None else summed)[table.name, level] = CountedTable(
+            int(array.sum()),
+            int(array.min()),
+            array.shape,
+            _declared(loaded, table, level),
+            table.where or "",
+            0 if possible is None else int(np.abs(array[~possible]).sum()),
+            table.measured is None or table.measured.identifier is None,
+        )
     histograms = {}
     for name, sizes in _sizes(loaded, handle, scratch, bounding):
         path = folder / f"{name}.sizes.npy"
@@ -153,13 +151,44 @@ def count_tables(
     return CountsHandle(tables, histograms, units, slabbed)
 
 
-def _passes(loaded: Loaded) -> Iterator[list[Table]]:
-    """Yield the tables in groups that fit into memory together."""
+def _counted(
+    loaded: Loaded, handle: InputHandle, scratch: Path, key: str
+) -> Iterator[tuple[Table, str, Counts]]:
+    """Yield the counts of every measured level that is held at once, and the sums of every measure."""
+    held = [table for table in loaded.spec.arrays if not loaded.in_slabs(table)]
+    told_apart = [each for each in held if each.measured is not None and each.measured.identifier is not None]
+    for group in _passes(loaded, [table for table in held if table not in told_apart]):
+        for table, counts in zip(group, _count_group(loaded, handle, scratch, group, key), strict=True):
+            for level, array in counted_levels(loaded, table, counts):
+                yield table, level, array
+    for group in _passes(loaded, told_apart):
+        for own in _count_distinct(loaded, handle, scratch, group, key):
+            yield own.table, own.level, own.array
+
+
+def _count_distinct(
+    loaded: Loaded, handle: InputHandle, scratch: Path, group: list[Table], key: str
+) -> list[DistinctLevel]:
+    """Return the numbers of different values of some arrays at each measured level, from one pass."""
+
+    def count(source: OpenSource) -> list[DistinctLevel]:
+        records, names = _cells(loaded, source, key)
+        levels = [
+            level for table in group for level in DistinctLevel.of(table, names[table.name], loaded.domains)
+        ]
+        for batch in stream(source.engine, all_levels(levels, records)):
+            fill(levels, batch)
+        return levels
+
+    with opened(loaded, handle, scratch) as source:
+        return redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
+
+
+def _passes(loaded: Loaded, tables: list[Table]) -> Iterator[list[Table]]:
+    """Yield tables in groups that fit into memory together."""
     group: list[Table] = []
     cells = 0
-    for table in loaded.spec.arrays:
-        if loaded.in_slabs(table):
-            continue
+    for table in tables:
         size = axis_of(loaded.domains, table).numbers
         if group and cells + size > _CELLS_PER_PASS:
             yield group
@@ -291,7 +320,8 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
             own = {f"cell{place}": _cell(records, array, domains)}
             cell = next(iter(own))
         else:
-            own = engine_columns(array.measured, records, source.raw, f"measure{place}", domains)
+            name = f"measure{place}"
+            own = engine_columns(array.measured, records, source.raw, name, domains, array.along)
         cells |= own
         names[array.name] = list(dict.fromkeys([cell, *own]))
     cells |= _items(loaded, source, records)
@@ -353,11 +383,7 @@ def _items(loaded: Loaded, source: OpenSource, records: Any) -> dict[str, Any]:
     """
     items = {}
     for place, histogram in enumerate(loaded.spec.histograms):
-        value = records[source.raw[histogram.of]]
-        text = value.cast("string")
-        # With its length before it: what is strung together in an order must not be read in two ways.
-        marked = text.length().cast("string").concat(":", text)
-        items[f"item{place}"] = ibis.ifelse(is_missing(value), ibis.literal(_NO_ITEM), marked)
+        items[f"item{place}"] = as_item(records[source.raw[histogram.of]])
     return items
 
 
@@ -373,9 +399,7 @@ def _sizes(loaded: Loaded, handle: InputHandle, scratch: Path, key: str) -> Iter
             with opened(loaded, handle, scratch) as source:
                 records, _ = _cells(loaded, source, key)
                 items = (
-                    records.filter(records[column] != _NO_ITEM)
-                    .group_by(column)
-                    .aggregate(size=ibis._.count())
+                    records.filter(records[column] != NO_ITEM).group_by(column).aggregate(size=ibis._.count())
                 )
                 pairs = items.group_by("size").aggregate(number=ibis._.count()).select("size", "number")
                 found = [

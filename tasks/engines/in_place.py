@@ -86,7 +86,7 @@ def listed(table: Any) -> Any:
 def _opened(loaded: Loaded, scratch: Path) -> Source:
     spec = loaded.spec
     raw = raw_names(needed_columns(loaded))
-    alike = {spec.privacy.unit.column, *(histogram.of for histogram in spec.histograms)}
+    alike = {spec.privacy.unit.column, *spec.identifiers}
     together = frozenset(name for name in alike if name is not None)
     if isinstance(spec.source, SparkFiles):
         ignore = spec.source.ignore

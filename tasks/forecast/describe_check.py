@@ -295,7 +295,7 @@ def _helps(first: Expected, cell: InCell, coarser: str | None, definition: Defin
         more = times if definition == "pure" else times**2
         helps.append(f"about {math.ceil(10 * more) / 10:g} times the budget")
     helps.append("fewer cells" if coarser is None else f"no level below {coarser}")
-    if first.measure is not None and first.measure.test is None:
+    if first.measure is not None and first.measure.of in first.measure.columns:
         helps.append("narrower bounds")
     return f"{', '.join(helps[:-1])} or {helps[-1]}" if len(helps) > 1 else helps[0]
 

@@ -221,7 +221,7 @@ def _spoken_of(loaded: Loaded) -> dict[str, None]:
     names = dict.fromkeys(name for name in needed if name is not None)
     if spec.privacy.unit.column is not None:
         names[spec.privacy.unit.column] = None
-    names.update((histogram.of, None) for histogram in spec.histograms)
+    names.update(dict.fromkeys(spec.identifiers))
     for measure in (each.measured for each in spec.arrays if each.measured is not None):
         names.update(dict.fromkeys(measure.columns))
         tested = () if measure.test is None else test_of(measure.test, loaded.domains).about

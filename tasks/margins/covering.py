@@ -187,6 +187,9 @@ def linear_half(layout: Layout, parts: dict[str, Finished], estimate: Estimate, 
     for level, part in parts.items():
         noisy, nodes = _noisy(layout, level, part), layout.cuts[level]
         if noisy is not None:
+            if not layout.adds_up:  # of two measurements of one node the better one stands
+                alone = np.isclose(estimate.variances[nodes].max(axis=1), np.max(noisy.variance), rtol=1e-9)
+                nodes = nodes[alone]
             sigma = None if noisy.scale is not None else float(part.measured.transcript[0].scale)
             half[nodes] = margins(estimate.variances[nodes], confidence, scale=noisy.scale, sigma=sigma)
     found: Floats = np.broadcast_to(half, estimate.values.shape)

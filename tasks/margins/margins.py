@@ -83,9 +83,10 @@ def of_known(
     for names, own in note.get("measures", {}).items():
         notes |= dict.fromkeys(names.split(", "), own)
     found = {}
+    apart = {table.name for table in run.loaded.spec.arrays if table.measured and not table.measured.adds_up}
     for name, each in made.items():
         half, rough = each.half, notes[name].get("variances") == "estimated"
-        if run.loaded.known and half.shape == consistent[name].values.shape:
+        if run.loaded.known and name not in apart and half.shape == consistent[name].values.shape:
             half = np.where(settled(consistent[name]), 0.0, half)
         about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
         found[name] = Margins(half, {**each.about, "margins": about})
@@ -160,7 +161,8 @@ def margins_of(
             covered[name] = cover_exactly(
                 run, layout, parts[name], published[name], base[name], clipped=post.clips(name)
             )
-            half = np.empty(0)  # until it is known whether it is wanted, of all cells
+            # Of what adds up not until it is known whether it is wanted, of all cells.
+            half = np.empty(0) if layout.adds_up else covered[name].all()
         else:
             half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
         told = {"prior": found[name].prior, "above": found[name].above}
@@ -171,8 +173,13 @@ def margins_of(
     if not exact or not spec.postprocessing.consistency:
         made |= {name: Margins(each.all(), made[name].about) for name, each in covered.items()}
         return _of_zeros(post, made, published, covered)
-    # Margins of means, quantiles and rates are not simulated, and no other number depends on theirs.
-    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.linear]
+    # Margins of means, quantiles and rates, and of what does not add up, are not simulated, and no other
+    # number depends on theirs.
+    plain = [
+        table.name
+        for table in spec.arrays
+        if table.measured is None or (table.measured.linear and table.measured.adds_up)
+    ]
     for clipped in (False, True):
         names = [name for name in plain if post.clips(name) == clipped]
         wanted = {name: base[name] for name in exact if name in names}

@@ -94,6 +94,8 @@ def measure_numbers(
         reach = half[array]
         if measure.linear:
             reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.grid)
+            if not measure.adds_up:  # of a level that was not measured nothing is known
+                numbers = np.where(np.isfinite(reach), numbers, np.nan)
         else:
             reach = reach[..., list(layouts[array].table.measures).index(name)]
             numbers = np.where(np.isnan(reach), np.nan, numbers)  # it is not shown

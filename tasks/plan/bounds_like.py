@@ -146,7 +146,7 @@ def _known(release: Released, column: str) -> Iterator[tuple[str, float, str]]:
     """Yield (mean, or kind of quantile, number, where) of the cells of a release that are known well."""
     for table in release.spec.tables:
         for name, measure in table.measures.items():
-            if measure.of != column or measure.test is not None:
+            if measure.of != column or column not in measure.columns:
                 continue
             values, margins = release.columns(table.name, name, f"{name}_margin")
             kind, well = measure.level_of, _well(values, margins)

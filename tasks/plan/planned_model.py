@@ -75,7 +75,11 @@ class PlannedModel:
         agreement = Agreement.of(wide)
         linear = separate_variances(loaded, agreement, agree=together)
         deepest = dict(linear.measurements)  # levels stand root first
-        needed = [not together or deepest[name] == level for name, level in linear.measurements]
+        kept = _counted_apart(loaded)
+        needed = [
+            not together or deepest[name] == level or (name, level) in kept
+            for name, level in linear.measurements
+        ]
         arrays = {array.name: array for array in loaded.spec.arrays}
         definition = loaded.spec.privacy.definition
         curves = [
@@ -176,6 +180,12 @@ def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
         else:
             tables.append(table)
     return loaded.spec.model_copy(update={"tables": tuple(tables)})
+
+
+def _counted_apart(loaded: Loaded) -> set[tuple[str, str]]:
+    """Return the arrays and levels of tables with distinct counts: levels left out would be blank."""
+    tables = (t for t in loaded.spec.tables if any(each.identifier for each in t.measures.values()))
+    return {(array.name, level) for table in tables for array in split(table) for level in table.levels}
 
 
 def _planned(loaded: Loaded) -> dict[str, tuple[str, ...]]:

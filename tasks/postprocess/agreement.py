@@ -181,9 +181,9 @@ class ReconciledGroup:
         return any(layout.signed for layout in self.layouts.values())
 
     @property
-    def chosen(self) -> bool:
-        """Whether it is what was chosen in each cell, which neither adds up nor agrees with anything."""
-        return any(not layout.adds_up for layout in self.layouts.values())
+    def additive(self) -> bool:
+        """Whether numbers of cells make those of several; else they agree with nothing, and stand alone."""
+        return all(layout.adds_up for layout in self.layouts.values())
 
     @property
     def alone(self) -> bool:
@@ -199,7 +199,7 @@ class ReconciledGroup:
         A table that has nothing to agree with goes through the steps some families at a time, and what comes
         of it into ``arrays``, if there is some.
         """
-        if self.chosen:
+        if not self.additive:
             return StepResult(dict(measured))
         if self.alone:
             ((name, estimate),) = measured.items()
@@ -221,6 +221,8 @@ class ReconciledGroup:
         """Make every number zero or more, but sums of what may be less; what agreed still does."""
         if self.signed:
             return StepResult(dict(estimates))
+        if not self.additive:
+            return StepResult({name: _cut_at_zero(each, name, arrays) for name, each in estimates.items()})
         if self.alone:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
@@ -233,7 +235,7 @@ class ReconciledGroup:
 
     def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> StepResult:
         """Make every number whole; what agreed still does, but for violations that the notes name."""
-        if self.chosen:
+        if not self.additive:  # as they were drawn
             return StepResult(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
@@ -342,6 +344,13 @@ def _exact(
     tree, values = known_on_tree(loaded, known)
     frame = TableShape(sizes) if known.along is None else TableShape(sizes, known.along, tree)
     return frame, Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
+
+
+def _cut_at_zero(estimate: Estimate, name: str, arrays: ArrayStore | None) -> Estimate:
+    """Return estimates, cell by cell, without what is below zero."""
+    out = None if arrays is None else arrays.of(name, estimate.values.shape)
+    values: NDArray[np.float64] = np.maximum(estimate.values, 0.0, out=out)
+    return Estimate(values, estimate.variances)
 
 
 def with_fair_roots(tree: Hierarchy, estimate: Estimate, out: NDArray[np.float64] | None = None) -> Estimate:

@@ -41,13 +41,14 @@ def failed_cells(
             continue
         # What is published of a mean, median or rate has its own margins, not one for each number behind it.
         some = margins.get(name, np.array(np.inf))
-        wanted = promised.consistency and some.shape == published[name].shape
+        own = promises_of(layout, promised)
+        wanted = own.consistency and some.shape == published[name].shape
         found += table_faults(
             name,
             layout.parents,
             published[name],
             cell_codes(layout),
-            promised=promises_of(layout, promised),
+            promised=own,
             # Nodes that were not measured are not published then; and no margins at all are a wish.
             margins=some if wanted and np.isfinite(some).any() else None,
         )
@@ -82,11 +83,13 @@ def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray
 def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
     """Return what is promised of a table or array: numbers that may be less than zero stay so.
 
-    Of choices nothing: they are positions, which do not add up.
+    Where numbers do not add up they agree with nothing; of choices, which are positions, nothing is promised.
     """
-    if not layout.adds_up:
+    measure = layout.table.measured
+    if measure is not None and not measure.adds_up and not measure.linear:
         return promised.model_copy(update=dict.fromkeys(type(promised).model_fields, False))
-    return promised.model_copy(update={"nonnegativity": False}) if layout.signed else promised
+    kept = {} if layout.adds_up else {"consistency": False}
+    return promised.model_copy(update=kept | ({"nonnegativity": False} if layout.signed else {}))
 
 
 def _shared_codes(run: Run, tables: ReconciledGroup, view: View) -> Codes:

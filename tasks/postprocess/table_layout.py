@@ -183,7 +183,7 @@ def measured_tree(
         for rows in strips(*given.shape):
             nodes, fresh = cut[rows], given[rows].astype(float)
             weight, before = weights[rows] if weights.ndim else weights, precision[nodes]
-            if not layout.adds_up:  # positions have no mean: the better one stands
+            if not layout.adds_up:  # each number is one measurement: the better one stands
                 weight = np.where(weight > before, weight, 0.0)
                 before = np.where(weight > 0, 0.0, before)
             values[nodes] = np.where(

@@ -321,7 +321,7 @@ class ReleasedMeasure(ReleasedTable):
     @property
     def _adds_up(self) -> bool:
         """Whether what is published adds up: one number a cell, in bounds that are alike for all."""
-        return self._about.parts == 1 and self._about.by is None
+        return self._about.parts == 1 and self._about.by is None and self._about.adds_up
 
     @property
     def _drawn(self) -> tuple[int, ...]:
@@ -400,6 +400,7 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
         about=measure.about_query,
         shown=(measure.query_shown, float(measure.rank or 0.5)),
         alike=(*measure.counts_alike[1:], measure.test),
+        additive=measure.adds_up,
     )
 
 

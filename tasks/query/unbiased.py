@@ -12,7 +12,6 @@ from math import prod
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.mechanisms.inference import Estimate
@@ -85,8 +84,9 @@ def unbiased(released: Released, name: str) -> pa.Table:
     -------
     pyarrow.Table
         Level, codes and labels as in the published file, ``estimate`` and its ``variance``: of the noise, and
-        not of a sample; an estimate itself where many tables were made to agree. Likewise each sum among the
-        measures, by its name. Means, rates and quantiles are no linear functions of what was measured.
+        not of a sample; an estimate itself where many tables were made to agree. Likewise each sum and
+        distinct count among the measures, by its name; the latter as measured, and null at a level that was
+        not. Means, rates and quantiles are no linear functions of what was measured.
 
     Raises
     ------
@@ -140,9 +140,9 @@ def unbiased(released: Released, name: str) -> pa.Table:
     raise failure
 
 
-def _numbers(
-    found: Estimate, name: str, variance: str, unit: float = 1.0
-) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Yield estimates and variances as columns; the estimates are multiplied by ``unit``."""
-    yield name, unit * found.values.reshape(-1)
-    yield variance, unit**2 * np.broadcast_to(found.variances, found.values.shape).reshape(-1)
+def _numbers(found: Estimate, name: str, variance: str, unit: float = 1.0) -> Iterator[tuple[str, pa.Array]]:
+    """Yield estimates and variances as columns, null where there is none; estimates are times ``unit``."""
+    spread = np.broadcast_to(found.variances, found.values.shape).reshape(-1)
+    known = np.isfinite(spread)  # of what does not add up, levels that were not measured are not
+    yield name, pa.array(unit * found.values.reshape(-1), mask=~known)
+    yield variance, pa.array(unit**2 * spread, mask=~known)

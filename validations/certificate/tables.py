@@ -153,6 +153,9 @@ class Measure(Said):
     method: Sometimes[Literal["tree", "choice"]] = Field(
         default=None, description="Of a median or quantile: how it is measured."
     )
+    additive: Sometimes[Literal["no"]] = Field(
+        default=None, description="Where numbers of cells, levels or tables must not be added up."
+    )
     from_: Words = Field(
         validation_alias="from",
         serialization_alias="from",

@@ -146,7 +146,7 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
 
 def _read(spec: ReleaseSpec) -> set[str]:
     """Return the columns of the source whose values are read themselves, and not only coded."""
-    return {each.of for each in spec.histograms} | set(spec.measured_columns)
+    return {*spec.identifiers, *spec.measured_columns}
 
 
 def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:

@@ -149,6 +149,15 @@ class ReleaseSpec(SpecParts):
         return list(dict.fromkeys(name for measure in measures for name in measure.columns))
 
     @property
+    def identifiers(self) -> list[str]:
+        """The columns of the source whose values are told apart as text: of histograms, distinct counts."""
+        found = [histogram.of for histogram in self.histograms]
+        found += [
+            each.identifier for table in self.tables for each in table.measures.values() if each.identifier
+        ]
+        return list(dict.fromkeys(found))
+
+    @property
     def losses(self) -> dict[tuple[str, str], Fraction]:
         """What each measurement costs one record, by the name of its table or histogram, and its level.
 

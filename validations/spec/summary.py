@@ -313,7 +313,7 @@ def _advice(loaded: Loaded) -> list[str]:
     if privacy.delta is not None and privacy.delta > _LARGE_DELTA:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
     used = {name for table in spec.tables for name in table.dimensions}
-    used |= {each.of for each in spec.histograms}
+    used |= set(spec.identifiers)
     used |= {name for table in spec.tables for each in table.measures.values() for name in each.columns}
     used |= {name for rule in spec.rules for name in rule.about}
     used |= {name for fact in spec.impossible for name in fact.cells}

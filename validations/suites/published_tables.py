@@ -258,6 +258,7 @@ class CountedTable:
     declared: tuple[int, ...]
     where: str = ""
     impossible: int = 0  # what was counted where nobody can be
+    adds_up: bool = True
 
 
 def check_counts(
@@ -313,6 +314,8 @@ def check_sums(
 ) -> tuple[RuleResult, ...]:
     """Check the arrays of measures: their levels add to the same, and to no more than the records can add.
 
+    Where numbers do not add up those of a level come to no less than those of the level above.
+
     Parameters
     ----------
     most
@@ -332,7 +335,8 @@ def check_sums(
     numbers: dict[str, list[Number]] = {"apart": [], "beyond": [], "undeclared": []}
     for (array, _), found in sums.items():
         bound = most[array] * records[array.partition("-")[0]]
-        numbers["apart"].append(found.total - first.setdefault(array, found.total))
+        apart = found.total - first.setdefault(array, found.total)
+        numbers["apart"].append(apart if found.adds_up else min(apart, 0))
         numbers["beyond"].append(int(abs(found.total) > bound or found.smallest < -bound))
         numbers["undeclared"].append(int(found.shape != found.declared))
     suite = (

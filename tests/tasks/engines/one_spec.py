@@ -77,6 +77,24 @@ histograms:
 rules:
   - {{rule: unique, columns: [person, home], severity: warn}}
 """
+#: Of different values, at levels of a code list of which a leaf lies above the others.
+DISTINCT = """\
+product: people
+dataset: survey
+period: "2026"
+source: {{{source}, max_rejected: "100%"}}
+privacy: {{unit: {{entity: person, column: person}}, max_contributions: 2, budget: "1"}}
+columns:
+  area: {{from: region, hierarchy: places.csv, levels: [all, part, place], nulls: other, invalid: other, other: s}}
+  band: {{from: age, integer: {{from: 0, to: 99, edges: [18, 65]}}, nulls: other, invalid: other, other: unknown}}
+tables:
+  - name: people
+    dimensions: [band, area]
+    levels: {{all: "1/4", part: "1/4", place: "1/2"}}
+    measures: {{homes: {{distinct: home}}, persons: {{distinct: person}}, all: {{sum: income, from: 0, to: 90}}}}
+  - {{name: young, dimensions: [band], where: "band < 65", measures: {{homes: {{distinct: home}}}}}}
+"""
+PLACES = "code,label,parent\nall,All,\nnorth,North,all\ns,S,all\nn,N,north\né,É,north\n"
 #: Of numbers in text; the rows stand in the columns that SMALL reads.
 WRITTEN = (
     SMALL.replace("max_rejected", "thousands: '.', decimal: ',', max_rejected")
@@ -131,6 +149,7 @@ def write(folder: Path, rows: Sequence[Row]) -> pa.Table:
     """Write records as Parquet, and the look-up; return them."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "zones.csv").write_text(ZONES)
+    (folder / "places.csv").write_text(PLACES)
     columns = list(zip(*rows, strict=True)) or [[] for _ in SCHEMA]
     table = pa.table([pa.array(list(c), f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
     pq.write_table(table, folder / "people.parquet")

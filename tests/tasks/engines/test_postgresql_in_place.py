@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 from hypothesis import example, given
@@ -36,10 +37,12 @@ def database(server: Server) -> Iterator[str]:
     server.drop_database(name)
 
 
-def both(folder: Path, server: Server, database: str, rows: list[one_spec.Row]) -> one_spec.Found:
+def both(
+    folder: Path, server: Server, database: str, rows: list[one_spec.Row], text: str = one_spec.SPEC
+) -> one_spec.Found:
     one_spec.put(server, database, one_spec.write(folder, rows))
-    here = one_spec.found(one_spec.spec(folder, one_spec.on_postgresql(server, database)))
-    one_spec.same(here, one_spec.found(one_spec.spec(folder, one_spec.ON_DUCKDB)))
+    here = one_spec.found(one_spec.spec(folder, one_spec.on_postgresql(server, database), text))
+    one_spec.same(here, one_spec.found(one_spec.spec(folder, one_spec.ON_DUCKDB, text)))
     return here
 
 
@@ -52,6 +55,15 @@ def test_odd_records_are_counted_as_duckdb_counts_them(server: Server, database:
     assert marked not in said
     encoded = base64.b64encode(front.SECRET).decode().rstrip("=")[:-1]
     assert not [form for form in (front.SECRET.decode(), front.SECRET.hex(), encoded) if form in said]
+
+
+def test_different_values_are_counted_as_duckdb_counts_them(
+    server: Server, database: str, tmp_path: Path
+) -> None:
+    rows = [*one_spec.ROWS * 3, *many(200)]
+    found = both(tmp_path, server, database, rows, one_spec.DISTINCT).counts
+    parts, whole = np.array(found["people-homes.place"]), np.array(found["people-homes.all"])
+    assert 0 < whole.sum() < parts.sum()
 
 
 @pytest.mark.audit

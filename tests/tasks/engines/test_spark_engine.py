@@ -48,15 +48,20 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRun]:
     assert not [path for path in place.rglob("*") if path.is_file()]
 
 
-def both(folder: Path, rows: list[one_spec.Row]) -> None:
+def both(folder: Path, rows: list[one_spec.Row], text: str = one_spec.SPEC) -> None:
     one_spec.write(folder, rows)
-    here = one_spec.found(one_spec.spec(folder, one_spec.ON_SPARK))
-    one_spec.same(here, one_spec.found(one_spec.spec(folder, one_spec.ON_DUCKDB)))
+    here = one_spec.found(one_spec.spec(folder, one_spec.ON_SPARK, text))
+    one_spec.same(here, one_spec.found(one_spec.spec(folder, one_spec.ON_DUCKDB, text)))
 
 
 def test_odd_records_are_counted_as_duckdb_counts_them(session: SparkRun, tmp_path: Path) -> None:
     del session
     both(tmp_path, one_spec.ROWS * 3)
+
+
+def test_different_values_are_counted_as_duckdb_counts_them(session: SparkRun, tmp_path: Path) -> None:
+    del session
+    both(tmp_path, [*one_spec.ROWS * 3, *many(200)], one_spec.DISTINCT)
 
 
 def test_numbers_in_text_are_read_as_the_source_writes_them(session: SparkRun, tmp_path: Path) -> None:

@@ -245,3 +245,20 @@ def test_counts_are_simulated_beside_measures(tmp_path: Path) -> None:
     assert not found.missed
     sums = next(each for each in found.margins if each.where == "pay: income, province")
     assert sums.margin % 1000 == 0
+
+
+def test_a_level_of_numbers_that_do_not_add_up_is_not_left_out(tmp_path: Path) -> None:
+    """Where only places are wanted all goes there, but what distinct counts would lose stays."""
+    measures = "    measures: {{hospitals: {{distinct: hospital}}}}\n"
+    tables = "tables:\n  - name: pay\n    dimensions: [area, sex]\n    levels: {{nation: 1/2, place: 1/2}}\n"
+    wanted = "targets:\n  - {{table: pay, level: place, margin: 20}}\n"
+    found = {}
+    for name, text in (("without", tables + wanted), ("with", tables + measures + wanted)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "areas.csv").write_text("\n".join(AREAS) + "\n")
+        written = SPEC.partition("tables:\n")[0] + text
+        (folder / "spec.yaml").write_text(written.replace("1/2", '"1/2"').format(privacy=PURE))
+        found[name] = plan(load_spec(folder / "spec.yaml")).loaded.spec.tables[0].levels
+    assert "nation" not in found["without"]
+    assert found["with"].keys() == {"nation", "place"}

@@ -427,7 +427,7 @@ def check_impossible_cells(draft: Draft, spec: ReleaseSpec) -> None:
 def _check_measures(draft: Draft, spec: ReleaseSpec, places: dict[str, int]) -> None:
     """Check that no array with cells that are not measured is measured as a whole, or noisy by group."""
     for table in spec.tables:
-        chosen = [name for name, each in table.measures.items() if not each.adds_up]
+        chosen = [n for n, each in table.measures.items() if each.mechanism[0] not in CELL_BY_CELL]
         if chosen and impossible_in(spec, draft.domains, next(split(table))) is not None:
             what = "is chosen in every cell, and some cells of the table are exactly zero"
             path: Path = ("tables", places[table.name], "measures", chosen[0], "method")

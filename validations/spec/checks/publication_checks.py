@@ -127,8 +127,9 @@ def _check_counts(draft: Draft, path: Path, target: Target) -> None:
 def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -> None:
     """Check what is wanted of a measure: of a sum as of a count, of a mean or rate at a number of records."""
     if not measure.plannable:
-        what = f"no budget is planned for the margin of a {measure.kind}"
-        what += " over other numbers" if measure.denominator else ", which depends on where the values lie"
+        why = "" if measure.linear else ", which depends on where the values lie"
+        why = " over other numbers" if measure.denominator else why
+        what = f"no budget is planned for the margin of a {measure.in_words}{why}"
         draft.add((*path, "measure"), what, "remove this target; its share stays in proportion to the count")
     elif isinstance(target, UnreliableTarget):
         hint = 'write margin: 25, or of a sum relative: "10%" with at: 500'

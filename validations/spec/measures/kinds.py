@@ -20,6 +20,7 @@ _PLACES = (
     "rates.RateOver",
     "variances.Variance",
     "variances.StandardDeviation",
+    "distinct_counts.DistinctCount",
 )
 
 

@@ -23,6 +23,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Floats, Integers
+from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.validations.domains.domains import CategoryDomain
 from tabularium.validations.spec.kinds import Part
 from tabularium.validations.spec.scalars import ColumnName, Positive, Share, Text
@@ -38,7 +39,7 @@ OF_BOUNDS = 0.5
 SIZES = {"pure": "scale", "zcdp": "sigma"}
 """What the size of noise is called by definition."""
 QualityRules = Literal["sums", "means", "rates"]
-Answer = Literal["sum", "average", "quantile", "rate"]
+Answer = Literal["sum", "average", "quantile", "rate", "distinct"]
 """What a query can compute from the numbers of an array."""
 
 
@@ -144,7 +145,10 @@ class Measure(Part, ABC):
     linear: ClassVar[bool] = False
     """The number is that of its array, in steps: it is rounded, and has a margin, like a count."""
     adds_up: ClassVar[bool] = True
-    """Numbers of cells make that of all of them together, and are made to agree with other tables."""
+    """Numbers of cells make that of all of them together, and are made to agree with other tables.
+
+    Where they do not, each level is counted and measured by itself, and nothing adds numbers of cells up.
+    """
     plannable: ClassVar[bool] = False
     """The margin follows from the variance, and where values lie says little: a budget can be planned."""
     by_value: ClassVar[bool] = False
@@ -189,6 +193,11 @@ class Measure(Part, ABC):
         return None
 
     @property
+    def identifier(self) -> str | None:
+        """The column whose different values are counted; they are compared as text, and never published."""
+        return None
+
+    @property
     def denominator(self) -> str | None:
         """The table, invariant or figures that it is a part of, where these are not its own records."""
         return None
@@ -211,7 +220,8 @@ class Measure(Part, ABC):
     @property
     def columns(self) -> list[str]:
         """The columns of the source that are read as numbers for it."""
-        return [*([self.of] if self.test is None else []), *([self.weight.column] if self.weight else [])]
+        of = [self.of] if self.test is None and self.identifier is None else []
+        return [*of, *([self.weight.column] if self.weight else [])]
 
     # The grid: values between bounds, by group, in whole steps.
 
@@ -409,9 +419,10 @@ class Measure(Part, ABC):
         """Return what is known of the noise of a cell of the group at ``place``, at this loss."""
         if not self.linear or not loss:
             return Noise(variance, {})
-        return Noise(
-            variance, {SIZES[definition]: noise_scale(definition, loss, self.of_group(place).largest)}
-        )
+        largest = self.of_group(place).largest
+        if not self.adds_up:  # levels and tables say nothing of each other
+            variance = 1 / float(NoiseCurve(definition, float(largest)).precision(np.array([float(loss)]))[0])
+        return Noise(variance, {SIZES[definition]: noise_scale(definition, loss, largest)})
 
     # What is published of the numbers of a cell.
 
