@@ -67,7 +67,7 @@ def of_this_installation(cache: Path | None = None) -> Bill:
     The metadata of some two hundred distributions are read once for each set of installed packages, and what
     comes of them is kept in memory, and in the folder ``cache`` if one is given.
     """
-    parts = (platform.python_version(), packages_digest()[0], str(metadata.metadata(PRODUCT)))
+    parts = (platform.python_version(), packages_digest()[0], json.dumps(metadata.metadata(PRODUCT).json))
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if key not in _MADE:
         file = None if cache is None else cache / f"bill-of-materials-{key}.json"
