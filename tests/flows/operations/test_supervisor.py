@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from tabularium.flows.operations.supervisor import Part, keeping
+from tabularium.flows.operations.supervisor import ManagedProcess, keeping
 
 end, seen = time.monotonic() + 60, set()
 with keeping(print) as keeper:
     words = ["bash", "-c", "(sleep 0.5 &); exec sleep 300"]
-    keeper.start(Part("sleeper", words, dict(os.environ), Path(sys.argv[1])))
+    keeper.start(ManagedProcess("sleeper", words, dict(os.environ), Path(sys.argv[1])))
     while time.monotonic() < end and (not seen or keeper._orphans()):
         seen.update(keeper._orphans())
         keeper.look_after()
