@@ -40,7 +40,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import stopping
 from tabularium.tasks.runtime.run import Request, hand_back, handed_over, load
 from tabularium.tasks.runtime.stage import public_error, sanitised
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 limit_prefect()
 

@@ -78,7 +78,7 @@ from tabularium.tasks.runtime.stage import public_error, stage
 from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tabularium.tasks.validate import validate
 from tabularium.validations.certificate import CERTIFICATE
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.suites.expectations import suites_beside
 
 

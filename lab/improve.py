@@ -24,7 +24,7 @@ from tabularium.mechanisms.histograms.noise_first import Improved, improve
 from tabularium.tasks.ingest.csv_text import read_header
 from tabularium.tasks.written_aside import written_aside
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.source import Files
+from tabularium.validations.release_spec.source import Files
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -374,7 +374,7 @@ class Books(Shown):
         """
         from tabularium._decision import Decision
         from tabularium._waiting import approved_by
-        from tabularium.validations.spec.load import load_spec
+        from tabularium.validations.release_spec.load import load_spec
 
         loaded = load_spec(spec, period=period, revises=revises, measurements_of=measurements_of)
         account, of = self.account(loaded.spec.dataset), loaded.spec

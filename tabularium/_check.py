@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from tabularium.tasks.forecast.forecast import Expected
-    from tabularium.validations.spec.problems import Problem
-    from tabularium.validations.spec.summary import Checked
+    from tabularium.validations.release_spec.problems import Problem
+    from tabularium.validations.release_spec.summary import Checked
 
 
 class Check:
@@ -62,7 +62,7 @@ class Check:
         from rich.text import Text
 
         from tabularium.tasks.forecast.describe_check import render
-        from tabularium.validations.spec.problems import format_problems
+        from tabularium.validations.release_spec.problems import format_problems
 
         summary = self._checked.summary
         if summary is None:
@@ -110,7 +110,7 @@ def check(
     LedgerError
         The ledger of a home that was named does not answer.
     """
-    from tabularium.validations.spec.summary import Checked, check
+    from tabularium.validations.release_spec.summary import Checked, check
 
     path, period = (spec.path, spec._period) if isinstance(spec, Spec) else (Path(spec), None)
     checked = check(path, period=period)
@@ -125,7 +125,7 @@ def _expected(
     path: Path, period: str | None, like: Release | str | os.PathLike[str] | None
 ) -> Sequence[Expected]:
     from tabularium.tasks.forecast.forecast import forecast
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
     release = like if isinstance(like, Release) or like is None else open_release(like)
     return forecast(load_spec(path, period=period), None if release is None else release._published("like"))
@@ -135,8 +135,8 @@ def _refused(path: Path, period: str | None) -> Problem | None:
     """Return what a run would refuse in a spec that is in order, once it tried it without data."""
     from tabularium.tasks.dry_run import dry_run_spec
     from tabularium.tasks.runtime.run import without_data
-    from tabularium.validations.spec.load import load_spec
-    from tabularium.validations.spec.problems import Problem
+    from tabularium.validations.release_spec.load import load_spec
+    from tabularium.validations.release_spec.problems import Problem
 
     try:
         run = without_data(load_spec(path, period=period))

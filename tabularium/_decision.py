@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tabularium._spec import Spec
     from tabularium.ledger import Account
     from tabularium.tasks.forecast.forecast import Expected
-    from tabularium.validations.spec.load import Loaded
+    from tabularium.validations.release_spec.load import Loaded
 
 _TABLES = 12
 
@@ -112,7 +112,7 @@ class Decision:
     @property
     def outside_the_guarantee(self) -> tuple[str, ...]:
         """What the release tells everybody for certain, whatever the budget."""
-        from tabularium.validations.spec.exact_facts import exact_facts
+        from tabularium.validations.release_spec.exact_facts import exact_facts
 
         return tuple(fact.what for fact in exact_facts(self._loaded.spec))
 

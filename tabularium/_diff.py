@@ -314,7 +314,7 @@ def _is_key(column: str, table: Table) -> bool:
 
 
 def _margins(spec: Spec) -> dict[tuple[str, str], float]:
-    from tabularium.validations.spec.summary import summarise
+    from tabularium.validations.release_spec.summary import summarise
 
     found: dict[tuple[str, str], float] = {}
     for table in summarise(spec._loaded).as_json()["tables"]:

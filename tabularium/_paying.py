@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tabularium.ledger import Account, Terms
     from tabularium.ledger.records import Scope
     from tabularium.tasks.runtime.home import Home
-    from tabularium.validations.spec.model import ReleaseSpec
+    from tabularium.validations.release_spec.model import ReleaseSpec
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def schedules_ahead(home: Home, account: str) -> Iterator[tuple[str, Foretold]]:
         paid_together,
         schedules_of,
     )
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
     try:
         schedules = schedules_of(home)

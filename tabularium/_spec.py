@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tabularium.validations.spec.load import Loaded
+    from tabularium.validations.release_spec.load import Loaded
 
 
 class Spec:
@@ -74,6 +74,6 @@ def load(path: str | os.PathLike[str], *, period: str | None = None) -> Spec:
     SpecError
         Its ``problems`` are all that is wrong, each with ``line``, ``field``, ``what`` and ``hint``.
     """
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
     return Spec(load_spec(path, period=period), period)

@@ -23,7 +23,7 @@ from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.derivation.derived_columns import coded_columns
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.suites.expectations import RuleResult, write_private
 from tabularium.validations.suites.metrics import Metrics, metrics_expression, read_metrics
 from tabularium.validations.suites.microdata_suite import check_microdata, local_notes, stop_if_failed

@@ -29,7 +29,7 @@ def init(
     """
     with one_line_errors():
         import tabularium
-        from tabularium.validations.spec.kinds import format_of
+        from tabularium.validations.release_spec.kinds import format_of
 
         spec = tabularium.init(data, out_file)
         lines = [f"Written: {spec}", f"Next: fill it in, then tabularium check {spec}"]

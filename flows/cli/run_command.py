@@ -16,7 +16,7 @@ from tabularium.mechanisms.errors import InputError, RunRefused, TabulariumError
 
 if TYPE_CHECKING:
     from tabularium.tasks.runtime.run import Request
-    from tabularium.validations.spec.load import Loaded
+    from tabularium.validations.release_spec.load import Loaded
 
 _MOST_ROWS = 1_000_000  # of a table that is read to show a few of them
 

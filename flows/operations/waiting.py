@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
     from tabularium.tasks.runtime.run import Request
-    from tabularium.validations.spec.load import Loaded
+    from tabularium.validations.release_spec.load import Loaded
 
 _FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"

@@ -22,7 +22,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, reporter, reporting_to
 from tabularium.tasks.runtime.stage import sanitised
 from tabularium.tasks.runtime.tracebacks import Unexpected
-from tabularium.validations.spec.problems import Problem, SpecProblems
+from tabularium.validations.release_spec.problems import Problem, SpecProblems
 
 _OF_AN_INSTALLATION = ("TABULARIUM_", "PREFECT_")
 #: Limits of memory and disk hold for a rehearsal too; no other variable of an installation is handed on.

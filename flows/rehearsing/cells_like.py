@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 Ints = NDArray[np.int64]
 

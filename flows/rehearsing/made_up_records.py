@@ -26,10 +26,10 @@ from tabularium.tasks.ingest.source_columns import needed_columns
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.derivation.derived_columns import source_column
 from tabularium.validations.domains.domains import Domain, NumberDomain
-from tabularium.validations.spec.columns import DatePart
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.privacy import UniqueRule
+from tabularium.validations.release_spec.columns import DatePart
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.privacy import UniqueRule
 
 Ints = NDArray[np.int64]
 

@@ -26,7 +26,7 @@ from tabularium.tasks.report.report import report
 from tabularium.tasks.runtime.progress import observed
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate, Rehearsed
 from tabularium.validations.redaction import bare_errors
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 
 FOLDER = "rehearsal"
 ROWS = 10_000

@@ -11,12 +11,12 @@ from typing import Any
 from tabularium.tasks.publish.certificate.sections import validation
 from tabularium.tasks.publish.guarantee import privacy_section
 from tabularium.validations.certificate import Certificate, Fact
-from tabularium.validations.spec.exact_facts import facts_of_release, neighbours
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.scalars import MOST_CHARACTERS
-from tabularium.validations.spec.source import located
-from tabularium.validations.spec.tables import ABOVE
-from tabularium.validations.spec.yaml_lines import read_yaml
+from tabularium.validations.release_spec.exact_facts import facts_of_release, neighbours
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.scalars import MOST_CHARACTERS
+from tabularium.validations.release_spec.source import located
+from tabularium.validations.release_spec.tables import ABOVE
+from tabularium.validations.release_spec.yaml_lines import read_yaml
 
 STAMP = "REHEARSAL of made-up records"
 _WRITTEN = ("unit", "key", "from")  # of a private look-up, what a made-up file of it keeps

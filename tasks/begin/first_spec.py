@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.validations.spec.checks.table_checks import OWN_COLUMNS
-from tabularium.validations.spec.kinds import format_of
-from tabularium.validations.spec.scalars import ColumnName
-from tabularium.validations.spec.yaml_lines import FILL_IN
+from tabularium.validations.release_spec.checks.table_checks import OWN_COLUMNS
+from tabularium.validations.release_spec.kinds import format_of
+from tabularium.validations.release_spec.scalars import ColumnName
+from tabularium.validations.release_spec.yaml_lines import FILL_IN
 
 Kind = Literal["whole", "decimal", "text", "switch", "date", "unknown"]
 

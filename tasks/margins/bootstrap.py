@@ -28,7 +28,7 @@ from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.runtime.run import Run
-from tabularium.validations.spec.tables import APART
+from tabularium.validations.release_spec.tables import APART
 
 Floats = NDArray[np.float64]
 

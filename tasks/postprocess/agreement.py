@@ -47,8 +47,8 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.derivation.derived_columns import Chain, chains_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.tables import Table
 from tabularium.validations.suites.published_tables import differing
 from tabularium.validations.universes.universe import Universe, adds_alike, key_of, universe_of
 

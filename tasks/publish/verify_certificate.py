@@ -48,16 +48,16 @@ from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains.code_lists import published_name
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.public_files import Unreadable, json_object
-from tabularium.validations.spec.checks.column_checks import check_columns
-from tabularium.validations.spec.checks.table_checks import MECHANISM
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.exact_facts import Neighbours, neighbours
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import RowCountRule
-from tabularium.validations.spec.publication_formats import files_of
-from tabularium.validations.spec.tables import Histogram, Table
-from tabularium.validations.spec.yaml_lines import Document
+from tabularium.validations.release_spec.checks.column_checks import check_columns
+from tabularium.validations.release_spec.checks.table_checks import MECHANISM
+from tabularium.validations.release_spec.draft import Draft
+from tabularium.validations.release_spec.exact_facts import Neighbours, neighbours
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import RowCountRule
+from tabularium.validations.release_spec.publication_formats import files_of
+from tabularium.validations.release_spec.tables import Histogram, Table
+from tabularium.validations.release_spec.yaml_lines import Document
 from tabularium.validations.suites.microdata_suite import CHANGE
 from tabularium.validations.universes.universe import counted_in
 

@@ -50,9 +50,9 @@ from tabularium.validations.certificate.value_kinds import (
     only,
 )
 from tabularium.validations.public_files import Unreadable, json_object
-from tabularium.validations.spec.kinds import PeriodName, ProductName, TableName
-from tabularium.validations.spec.publication import About
-from tabularium.validations.spec.source import public_name
+from tabularium.validations.release_spec.kinds import PeriodName, ProductName, TableName
+from tabularium.validations.release_spec.publication import About
+from tabularium.validations.release_spec.source import public_name
 
 CERTIFICATE = "certificate.json"
 FORMAT: Literal[1] = 1

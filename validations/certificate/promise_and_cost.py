@@ -24,7 +24,7 @@ from tabularium.validations.certificate.value_kinds import (
     Time,
     Words,
 )
-from tabularium.validations.spec.exact_facts import Kind
+from tabularium.validations.release_spec.exact_facts import Kind
 
 
 class Fact(Said):

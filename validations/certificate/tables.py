@@ -21,7 +21,7 @@ from tabularium.validations.certificate.value_kinds import (
     Whole,
     Words,
 )
-from tabularium.validations.spec.measures.kinds import KEYS
+from tabularium.validations.release_spec.measures.kinds import KEYS
 
 Method = Literal["exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown"]
 """How margins are known; a histogram has none."""

@@ -25,7 +25,7 @@ from tabularium.validations.derivation.civil_dates import DAY, PARTS, day_number
 from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
 from tabularium.validations.domains.encoding import as_text, coded, is_missing, plain_name
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.columns import DatePart, Derivation
+from tabularium.validations.release_spec.columns import DatePart, Derivation
 from tabularium.validations.universes.universe import universe_of
 
 if TYPE_CHECKING:

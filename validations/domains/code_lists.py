@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.validations.public_files import MIB, read_text
-from tabularium.validations.spec.problems import Problem, choose, listed, nearest, quoted, shown
+from tabularium.validations.release_spec.problems import Problem, choose, listed, nearest, quoted, shown
 
 SIZE_LIMIT = 256 * MIB
 CODE_LIMIT = 5_000_000

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.queries import Attribute, TreeAttribute
-from tabularium.validations.spec.problems import quoted
+from tabularium.validations.release_spec.problems import quoted
 
 Treatment = Literal["reject", "other"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut
 from tabularium.validations.public_files import MIB, read_text
-from tabularium.validations.spec.problems import Problem, choose, listed, quoted
+from tabularium.validations.release_spec.problems import Problem, choose, listed, quoted
 
 SIZE_LIMIT = 64 * MIB
 LARGEST = 2**40  # the largest count that is published

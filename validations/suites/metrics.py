@@ -21,10 +21,10 @@ from tabularium.validations.domains.encoding import (
     of_group,
 )
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.measures.of_column import OfColumn
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import RowCountRule, UniqueRule
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.measures.of_column import OfColumn
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import RowCountRule, UniqueRule
+from tabularium.validations.release_spec.tables import Table
 from tabularium.validations.universes.impossible_cells import IMPOSSIBLE
 from tabularium.validations.universes.universe import universe_of
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tabularium.mechanisms.errors import Finding, RuleFailed
 from tabularium.validations.domains.domains import Domain, NumberDomain
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import (
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import (
     InvalidRule,
     NullsRule,
     NumbersRule,

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.errors import RuleFailed
 from tabularium.mechanisms.inference import Hierarchy
-from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.release_spec.publication import PostProcessing
 from tabularium.validations.suites.expectations import Bound, Expected, Number, RuleResult, Same, check_suite
 
 Codes = Callable[[int, int], dict[str, str]]

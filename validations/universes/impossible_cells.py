@@ -21,9 +21,9 @@ from tabularium.validations.derivation.derived_columns import parents_of, source
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
 from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.columns import Derivation
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.tables import Impossible, Table
+from tabularium.validations.release_spec.columns import Derivation
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.tables import Impossible, Table
 from tabularium.validations.universes.universe import CELL_BY_CELL, among, universe_of
 
 if TYPE_CHECKING:

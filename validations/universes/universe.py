@@ -31,9 +31,9 @@ from tabularium.mechanisms.queries.selection import bound, find
 from tabularium.validations.domains.domains import Domain, attribute_of
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.tables import Histogram, Table
 
 if TYPE_CHECKING:
     import ibis

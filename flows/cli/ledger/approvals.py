@@ -255,7 +255,7 @@ def _named(
         return account, spec, None
     if not Path(spec).exists():
         raise InputError("no such spec", where=spec, hint="give a spec file, or a digest with --account")
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
     loaded = load_spec(Path(spec), period=period, revises=revises, measurements_of=measurements_of)
     return loaded.spec.dataset, loaded.digest, str(loaded.spec.privacy.budget)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.tasks.arrival.inboxes import Inbox
     from tabularium.tasks.runtime.home import Home
-    from tabularium.validations.spec.model import ReleaseSpec
+    from tabularium.validations.release_spec.model import ReleaseSpec
 
 
 def deploy(
@@ -229,7 +229,7 @@ def _remove(home: Home, spec: Path) -> dict[str, Any]:
     from tabularium.flows.operations.names_in_prefect import FLOW
     from tabularium.flows.operations.prefect_api import connected
     from tabularium.tasks.arrival import inboxes
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
     # Of a spec that is gone the product's name is enough.
     product = load_spec(spec).spec.product if spec.exists() or spec.suffix else str(spec)

@@ -43,7 +43,7 @@ def rebuild(
 
 def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
     """Go through the published releases of a product whose folder is gone, each with where it was."""
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
     about = load_spec(spec).spec
     with open_ledger(home, reading=True) as ledger:

@@ -14,7 +14,7 @@ from tabularium.tasks.dry_run import dry_run_spec
 from tabularium.tasks.ledger_stages import check_account
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Request, load, opened
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tabularium.flows.operations.server_address import written_address
 if TYPE_CHECKING:
     from tabularium.ledger import Terms
     from tabularium.tasks.runtime.home import Home
-    from tabularium.validations.spec.model import ReleaseSpec
+    from tabularium.validations.release_spec.model import ReleaseSpec
 
 YEARS = 10
 MOST_RUNS = 4_000

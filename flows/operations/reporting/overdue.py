@@ -127,7 +127,7 @@ def _due(deployment: DeploymentResponse, now: datetime) -> Iterator[tuple[str, d
 
 
 def _of_spec(deployment: DeploymentResponse) -> str | None:
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
     with suppress(TabulariumError, OSError):
         return load_spec(Path(str(deployment.parameters["spec"]))).spec.period

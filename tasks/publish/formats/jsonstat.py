@@ -31,11 +31,11 @@ from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, crossed
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.spec.checks.table_checks import table_rows
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.publication_formats import FileKind
-from tabularium.validations.spec.tables import Histogram
+from tabularium.validations.release_spec.checks.table_checks import table_rows
+from tabularium.validations.release_spec.draft import Draft
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.publication_formats import FileKind
+from tabularium.validations.release_spec.tables import Histogram
 
 MOST_NUMBERS = 1 << 21
 _ROWS_AT_ONCE = 50_000

@@ -33,11 +33,11 @@ from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, crossed
 from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FileKind
-from tabularium.validations.spec.tables import Histogram
+from tabularium.validations.release_spec.draft import Draft
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.problems import quoted
+from tabularium.validations.release_spec.publication_formats import FileKind
+from tabularium.validations.release_spec.tables import Histogram
 
 CONTENTS, PERIOD, SIZE = "contents", "period", "size"
 _LONGEST_CODE, _LONGEST_NAME, _LINE, _MOST_DECIMALS = 255, 20, 200, 15

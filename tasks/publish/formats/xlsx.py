@@ -31,11 +31,11 @@ from tabularium.tasks.publish.formats.base import TableFormat, Tables
 from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
-from tabularium.validations.spec.checks.table_checks import table_rows
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.publication_formats import FileKind
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.checks.table_checks import table_rows
+from tabularium.validations.release_spec.draft import Draft
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.publication_formats import FileKind
+from tabularium.validations.release_spec.tables import Histogram, Table
 
 NAME = "tables.xlsx"
 NOTES = "Notes"

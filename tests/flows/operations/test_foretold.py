@@ -15,8 +15,8 @@ from tabularium.flows.operations.deployments.foretold import Foretold, coming, f
 from tabularium.flows.operations.names_in_prefect import own_tags
 from tabularium.ledger import Terms
 from tabularium.mechanisms.errors import InputError
-from tabularium.validations.spec.load import load_spec
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.load import load_spec
+from tabularium.validations.release_spec.model import ReleaseSpec
 from tests.flows.release.scene import write_scene
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from tabularium.flows.rehearsing.cells_like import Cells
 from tabularium.flows.rehearsing.made_up_records import MadeUpRecords
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.publish.read_release import Released
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import AREAS, publish, write_scene
 
 SPEC = """\

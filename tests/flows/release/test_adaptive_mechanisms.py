@@ -184,7 +184,7 @@ def test_margin_share_zero_publishes_no_margins(tmp_path: Path) -> None:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have a mechanism state a risk of its own."""
-    from tabularium.validations.spec.checks import table_checks as mechanism_checks
+    from tabularium.validations.release_spec.checks import table_checks as mechanism_checks
 
     original = SrebGca.finish
 
@@ -204,7 +204,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture(autouse=True)
 def _forget() -> Any:
-    from tabularium.validations.spec.checks import table_checks as mechanism_checks
+    from tabularium.validations.release_spec.checks import table_checks as mechanism_checks
 
     yield
     mechanism_checks._dry_run_found.cache_clear()

@@ -28,7 +28,7 @@ from tabularium.validations.derivation.civil_dates import is_utc, offsets_of, zo
 from tabularium.validations.derivation.derived_columns import coded_columns
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.domains.encoding import coded_names
-from tabularium.validations.spec.columns import DatePart, Derivation
+from tabularium.validations.release_spec.columns import DatePart, Derivation
 from tests.ledger.storage.postgres import Server
 from tests.sizes import runs
 from tests.tasks.engines import one_spec

@@ -29,11 +29,11 @@ from tabularium.tasks.publish.formats.sdmx.cubes import (
 from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, rows_into_csv
 from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.public_files import MIB, Unreadable
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FileKind
+from tabularium.validations.release_spec.draft import Draft
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.problems import quoted
+from tabularium.validations.release_spec.publication_formats import FileKind
 
 _FIXED = ("STRUCTURE", "STRUCTURE_ID", "ACTION", "TIME_PERIOD")
 

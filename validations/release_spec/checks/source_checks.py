@@ -1,0 +1,399 @@
+"""Source, engines, look-ups, privacy, rules and post-processing: what must fit together there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path as FilePath
+
+from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.release_spec.columns import NumberColumn
+from tabularium.validations.release_spec.draft import Draft
+from tabularium.validations.release_spec.kinds import RECORD
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import NumbersRule, RangeRule, RowCountRule, UniqueRule
+from tabularium.validations.release_spec.problems import Path, choose, nearest, quoted, shown
+from tabularium.validations.release_spec.source import (
+    Files,
+    FileSource,
+    LookUp,
+    PostgresTable,
+    SparkFiles,
+    is_in_store,
+    located,
+    public_name,
+    secret_problem,
+    store_problem,
+    taken_from,
+)
+
+_THOUSANDS = "., '\u2019_\u00a0\u202f"  # with the spaces that are not broken, as in French and in SI
+_COLUMN_RULES = ("nulls", "invalid", "range")
+
+
+def check_source(draft: Draft) -> None:
+    """Check that the files of the source say all that is needed to open them, and who joins look-ups."""
+    source = draft.source
+    if isinstance(source, FileSource):
+        hint = (
+            "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
+        )
+        check_files(draft, ("source",), source, hint)
+    elif isinstance(source, SparkFiles):
+        check_files(draft, ("source",), source)
+        _check_spark(draft, source)
+    elif isinstance(source, PostgresTable):
+        _check_separators(draft, ("source",), source, None)
+    if isinstance(source, SparkFiles | PostgresTable):
+        for name, look in draft.lookups.items():
+            if look is not None and look.public is None:
+                what = f"{source.engine} joins public look-ups alone"
+                hint = (
+                    "join the privacy unit's rows in a view or before writing the files, and name that source"
+                )
+                draft.add(("lookups", name), what, hint)
+
+
+def _check_spark(draft: Draft, source: SparkFiles) -> None:
+    path = ("source", "path")
+    if source.file_format == "csv":
+        hint = "write the records as Parquet, or leave engine out"
+        draft.add(path, "spark reads Parquet files, since it reads damaged CSV without a word", hint)
+    elif source.file_format is None:
+        draft.add(path, "the ending does not say how the files are written", "add format: parquet")
+
+
+def check_files(draft: Draft, path: Path, files: Files, hint: str = "write the path of a file") -> None:
+    """Check that files can be opened as what they are; ``hint`` mends a URL in their place."""
+    written, mark = files.path or "", files.delimiter
+    wrong = _address_problem(files, hint) if "://" in written else None
+    if wrong is not None:
+        draft.add((*path, "path"), *wrong)
+    elif files.file_format is None and "." in written.rstrip("/").rpartition("/")[2].replace("..", ""):
+        what = "the ending does not say how the file is written"
+        draft.add((*path, "path"), what, "add format: csv or format: parquet")
+    if len(mark) != 1 or mark in "\"'\r\n\\" or mark.isalnum():
+        what = "must be one character, neither a letter, a digit nor a quote"
+        draft.add((*path, "delimiter"), what, 'write for instance delimiter: ";" or "\\t" in double quotes')
+    _check_separators(draft, path, files, None if files.file_format == "parquet" else mark)
+
+
+def _check_separators(draft: Draft, path: Path, files: Files | PostgresTable, delimiter: str | None) -> None:
+    """Check that what stands within numbers is one character, and is taken for nothing else."""
+    thousands, decimal = files.thousands, files.separators.decimal
+    if thousands is not None and (len(thousands) != 1 or thousands not in _THOUSANDS):
+        what = "is not what may stand between thousands: a point, a comma, a space, an apostrophe or _"
+        draft.add((*path, "thousands"), what, 'write for instance thousands: "."')
+    elif thousands == decimal:
+        what = f"is {quoted(decimal)}, and so is what stands before decimals"
+        other = "," if decimal == "." else "."
+        hint = f'write decimal: "{other}" if numbers stand as 1{decimal}234{other}5, or remove thousands'
+        draft.add((*path, "thousands"), what, hint)
+    for key, mark in (("thousands", thousands), ("decimal", files.decimal)):
+        if (
+            mark is not None
+            and mark == delimiter
+            and mark in _THOUSANDS
+            and isinstance(files, Files)
+            and files.quote == "none"
+        ):
+            what = f"is {quoted(mark)}, and so is the delimiter: without quotes, where does a value end?"
+            hint = 'write delimiter: with the character between the values, or leave quote: "none" out'
+            draft.add((*path, key), what, hint)
+
+
+def _address_problem(files: Files, hint: str) -> tuple[str, str] | None:
+    address = files.path or ""
+    secret = secret_problem(address)
+    if secret is not None or (isinstance(files, SparkFiles)):
+        return secret
+    if not is_in_store(address) or (isinstance(files, LookUp) and files.public is not None):
+        return "is a URL", hint  # what is public is read with the spec, which asks no network
+    return store_problem(address)
+
+
+def check_privacy(draft: Draft) -> None:
+    """Check that a record contributes one record, the unit's column can be one, and δ goes with zcdp."""
+    privacy = draft.privacy
+    if privacy is None:
+        return
+    unit = privacy.unit
+    if unit.column is None and privacy.max_contributions > 1:
+        hint = "write 1, or name the column that tells the units apart: unit: {column: person_id}"
+        draft.add(("privacy", "max_contributions"), "the unit has no column: each record is one", hint)
+    if unit.column is not None and "max_contributions" not in privacy.model_fields_set:
+        draft.add(
+            ("privacy", "max_contributions"),
+            f"is missing: say how many records of one {unit.called} are counted; the others are left out",
+            "choose it from what is publicly known of the source, never from the data: 1 where each has one "
+            "record, else a number that few exceed; noise grows with it",
+        )
+    if unit.column is None and privacy.cut_units is not None:
+        hint = "remove it, or name the column that tells the units apart: unit: {column: person_id}"
+        draft.add(("privacy", "cut_units"), "of a unit that is one record none are cut", hint)
+    if privacy.definition == "zcdp" and privacy.delta is None:
+        hint = 'add delta: "1/1000000", at which ε is reported; it changes neither the noise nor the cost'
+        draft.add(("privacy", "definition"), "`delta` is missing", hint)
+    if privacy.definition == "pure" and privacy.delta is not None:
+        what = "pure differential privacy has no δ"
+        draft.add(("privacy", "delta"), what, "remove delta, or write definition: zcdp")
+    if unit.entity == RECORD and unit.column is not None:
+        hint = f"name what the column tells apart: unit: {{entity: person, column: {shown(unit.column)}}}"
+        draft.add(("privacy", "unit"), "`record` means that each record is a unit, and needs no column", hint)
+
+
+def check_postprocessing(draft: Draft) -> None:
+    """Check that steps which need levels that add up come after the step that makes them add up."""
+    wanted = draft.postprocessing
+    if wanted is None or wanted.consistency:
+        return
+    for step, on in (("nonnegativity", wanted.nonnegativity), ("rounding", wanted.rounding)):
+        if on:
+            draft.add(
+                ("postprocessing", step),
+                "needs levels that add up, and consistency is off",
+                f"write {step}: false too, or leave consistency on",
+            )
+
+
+def check_rules(draft: Draft) -> None:
+    """Check that rules speak of declared columns, of possible bounds, and of each thing once."""
+    _check_rule_columns(draft)
+    first: dict[str, int] = {}
+    for place, rule in draft.rules:
+        path: Path = ("rules", place)
+        if first.setdefault(rule.name, place) != place:
+            draft.add(path, f"rule {first[rule.name] + 1} is {quoted(rule.name)} too", "keep one of them")
+        if isinstance(rule, (RowCountRule, RangeRule)):
+            _check_bounds(draft, path, rule)
+        if isinstance(rule, UniqueRule):
+            _check_unique(draft, path, rule)
+        if isinstance(rule, NumbersRule) and not draft.document.problems:  # else a measure may not be read
+            _check_measured(draft, path, rule)
+
+
+def _check_rule_columns(draft: Draft) -> None:
+    """Check the columns of all rules, also of those that do not read for another reason."""
+    written = draft.document.data.get("rules")
+    for place, rule in enumerate(written if isinstance(written, list) else ()):
+        name = rule.get("column") if isinstance(rule, dict) and rule.get("rule") in _COLUMN_RULES else None
+        if isinstance(name, str) and name not in draft.columns:
+            what = f"there is no column {quoted(name)} under `columns`"
+            hint = choose(name, draft.columns, "declared columns")
+            if draft.privacy is not None and draft.privacy.unit.column == name:
+                hint = "remove the rule: a record whose unit is null is rejected, see source.max_rejected"
+            draft.add(("rules", place, "column"), what, hint)
+
+
+def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> None:
+    bounds = ["min", "max"]
+    if isinstance(rule, RowCountRule):
+        bounds.append("change_from_last")
+    else:
+        column = draft.columns.get(rule.column)
+        if column is not None and not isinstance(column, NumberColumn):
+            draft.add(
+                (*path, "column"), f"{quoted(rule.column)} is not an integer column", "use invalid instead"
+            )
+        digits = column.integer.digits if isinstance(column, NumberColumn) else None
+        for bound in ("min", "max"):
+            number = getattr(rule, bound)
+            if isinstance(number, Decimal) and -int(number.as_tuple().exponent) > (digits or 0):
+                what = "has more digits than the edges of the column"
+                draft.add((*path, bound), what, "write fewer digits, or the edges with more")
+    if all(getattr(rule, bound) is None for bound in bounds):
+        draft.add(path, "the rule has no bound", f"add {', '.join(bounds[:-1])} or {bounds[-1]}")
+    if rule.min is not None and rule.max is not None and rule.min > rule.max:
+        draft.add((*path, "min"), "is above `max`", "exchange them")
+
+
+def _check_measured(draft: Draft, path: Path, rule: NumbersRule) -> None:
+    measures = (measure for _, table in draft.tables for measure in table.measures.values())
+    measured = dict.fromkeys(name for measure in measures for name in measure.columns)
+    if rule.column not in measured:
+        what = f"{quoted(rule.column)} is the column of no measure, and numbers are read for measures"
+        hint = choose(rule.column, measured, "measured columns")
+        if rule.column in draft.columns:
+            hint = "write rule: invalid, which is about the values of a declared column"
+        elif not measured:
+            hint = "remove the rule: there are no measures"
+        draft.add((*path, "column"), what, hint)
+
+
+def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
+    if not rule.columns:
+        draft.add((*path, "columns"), "is empty", "name at least one column of the source")
+    if len(set(rule.columns)) < len(rule.columns):
+        draft.add((*path, "columns"), "a column is here twice", "name every column once")
+    sources = {source_column(name, column) for name, column in draft.columns.items() if column is not None}
+    for name in rule.columns:
+        column = draft.columns.get(name)
+        if column is not None and name not in sources:
+            own = source_column(name, column)
+            hint = "name columns of the source" if own is None else f"name {quoted(own)}, which it comes from"
+            draft.add((*path, "columns"), f"{quoted(name)} is made of other columns", hint)
+
+
+# A row that belongs to nobody in particular but came out of private data, such as one of a shared
+# household, would change the records of other units when it changes. So a look-up of rows that bear no unit
+# is accepted only when it is declared public.
+
+
+def check_look_ups(draft: Draft, folder: FilePath) -> None:
+    """Check what every look-up is and how it is joined; take the digests of the public ones.
+
+    Public files are read, relative to ``folder``. No data is opened.
+    """
+    for name, look in draft.lookups.items():
+        if look is None:
+            continue
+        path: Path = ("lookups", name)
+        if look.path is None:
+            draft.add(path, "there is no path", "write path: with the file of the look-up")
+        else:
+            check_files(draft, path, look)
+        _check_kind(draft, path, look)
+        if look.public is not None:
+            _check_public(draft, path, look, folder)
+        _check_order(draft, path, look)
+    _check_names(draft)
+
+
+def look_up_notes(spec: ReleaseSpec) -> Iterator[str]:
+    """Yield what is allowed but may not be intended, and what is found where."""
+    unit = spec.privacy.unit
+    for name, look in spec.lookups.items():
+        if look.unit is not None:
+            yield f"look-up {name}: a {unit.called} finds its own rows alone, none where a key has several"
+        elif look.looked_up == unit.column:
+            yield (
+                f"look-up {name} has a key for each {unit.called}, and nothing in it is protected: if it "
+                f"tells of them, write unit: {look.key} instead of public and key"
+            )
+
+
+def _check_kind(draft: Draft, path: Path, look: LookUp) -> None:
+    """Check that it is either public or of the unit, and has what it is joined by."""
+    unit = None if draft.privacy is None else draft.privacy.unit
+    if look.public is not None and look.unit is not None:
+        draft.add((*path, "unit"), "is public too", "keep public, or the column of the privacy unit")
+    elif look.public is None and look.unit is None:
+        own = unit is not None and unit.column is not None and look.looked_up == unit.column
+        what = (
+            "is neither public nor of the privacy unit, so that its rows could change the records of others"
+        )
+        hint = (
+            f"write unit: {look.key} instead of key"
+            if own
+            else "write public: and why nobody's data are in it, or unit: with its column of the unit's ids"
+        )
+        draft.add(path, what, hint)
+    elif look.unit is not None and unit is not None and unit.column is None:
+        what = "each record is a privacy unit, and no look-up can carry it"
+        hint = "name the column that tells units apart, privacy.unit: {column: person_id}; or write public:"
+        draft.add((*path, "unit"), what if unit.entity == RECORD else f"{what}: it has no column", hint)
+    if look.public is not None and look.key is None:
+        draft.add(path, "`key` is missing", "name the column in which values are looked up")
+    if look.source_column is not None and look.key is None:
+        draft.add(
+            (*path, "from"), "there is no key", "write key: with the column of the look-up, or remove it"
+        )
+
+
+def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> None:
+    """Take the digest of a public look-up: its content is a part of the spec, as that of a code list."""
+    period = draft.document.data.get("period")
+    if look.path is None or "://" in look.path or not isinstance(period, str):
+        return
+    file = FilePath(located(look.path, period, folder))
+    private = {"the source": draft.source} | {
+        f"look-up {name}, of the unit": each
+        for name, each in draft.lookups.items()
+        if each is not None and each.unit is not None and each is not look
+    }
+    for name, each in private.items():
+        if not isinstance(each, Files) or each.path is None:
+            continue
+        if _same_file(file, FilePath(located(each.path, period, folder))):
+            what = f"is the file of {name}, which is not public"
+            draft.add((*path, "public"), what, "remove the look-up, or name the file of a public list")
+            return
+    digest = _digest(file)
+    if digest is not None:
+        draft.public_files[public_name(str(path[-1]))] = digest
+        return
+    what = f"there is no file {quoted(look.path)}"
+    hint = "check the path, which is relative to the spec file; a public look-up is one file"
+    draft.add((*path, "path"), what, hint)
+
+
+def _same_file(one: FilePath, other: FilePath) -> bool:
+    """Whether two paths are one file, also by a link."""
+    try:
+        return one == other or one.samefile(other)
+    except (OSError, ValueError):
+        return False
+
+
+def _digest(file: FilePath) -> str | None:
+    try:
+        if file.is_file():
+            with file.open("rb") as content:
+                return hashlib.file_digest(content, "sha256").hexdigest()
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _check_order(draft: Draft, path: Path, look: LookUp) -> None:
+    """Check that what is looked up stands in the source, or in a look-up further up."""
+    above = list(draft.lookups)[: list(draft.lookups).index(str(path[-1]))]
+    place, _ = taken_from(look.looked_up or "", draft.lookups)
+    if place and place not in above:
+        field = "from" if look.source_column is not None else "key"
+        draft.add((*path, field), f"{quoted(place)} does not stand above it", f"write {quoted(place)} first")
+
+
+def _check_names(draft: Draft) -> None:
+    """Check every name of a column of the source: its look-up is there, and each look-up is used."""
+    used = set()
+    for path, name in _named(draft):
+        place, _ = taken_from(name, draft.lookups)
+        used.add(place)
+        prefix, dot, _ = name.partition(".")
+        if not place and dot and nearest(prefix, draft.lookups) is not None:
+            what = f"there is no look-up {quoted(prefix)}"
+            draft.add(path, what, choose(prefix, draft.lookups, "look-ups"))
+    for name in draft.lookups:
+        if name not in used and not draft.document.problems:  # else what uses it may not have been read
+            what, hint = "no column is taken from it", f"write for instance from: {name}.COLUMN, or remove it"
+            draft.add(("lookups", name), what, hint)
+    unit = None if draft.privacy is None else draft.privacy.unit.column
+    if unit is not None and taken_from(unit, draft.lookups)[0]:
+        what, hint = "stands in a look-up", "name a column of the source: whose a record is stands with it"
+        draft.add(("privacy", "unit"), what, hint)
+
+
+def _named(draft: Draft) -> Iterator[tuple[Path, str]]:
+    """Yield every name of a column of the source, with its place in the spec."""
+    for name, column in draft.columns.items():
+        if column is not None and column.cases is None:
+            own = column.source_column is None
+            yield (("columns", name) if own else ("columns", name, "from")), column.source_column or name
+    for place, table in draft.tables:
+        for name, measure in table.measures.items():
+            path: Path = ("tables", place, "measures", name)
+            if measure.test is None:
+                yield (*path, measure.kind), measure.of
+            if measure.weight is not None:
+                yield (*path, "weight", "column"), measure.weight.column
+    for place, histogram in draft.histograms:
+        yield ("histograms", place, "of"), histogram.of
+    for place, rule in draft.rules:
+        if isinstance(rule, UniqueRule):
+            yield from ((("rules", place, "columns", at), name) for at, name in enumerate(rule.columns))
+    for name, look in draft.lookups.items():
+        if look is not None and look.looked_up is not None:
+            field = "from" if look.source_column is not None else "key"
+            yield ("lookups", name, field), look.looked_up

@@ -1,0 +1,246 @@
+"""A spec while it is being checked: every piece that reads well, although others may not.
+
+Checks of what must fit together run on every piece that could be read, so that one mistake does not hide
+another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tabularium.validations.domains.domains import Domain
+from tabularium.validations.domains.known_marginals import KnownMarginal, PriorTable
+from tabularium.validations.release_spec.columns import Column
+from tabularium.validations.release_spec.model import SpecFile
+from tabularium.validations.release_spec.privacy import Privacy, Rule
+from tabularium.validations.release_spec.problems import Path, choose, quoted
+from tabularium.validations.release_spec.publication import About, PostProcessing, Publication
+from tabularium.validations.release_spec.pydantic_errors import explain, path_of
+from tabularium.validations.release_spec.source import Files, LookUp, Source, taken_from
+from tabularium.validations.release_spec.tables import Figures, Histogram, Impossible, Invariant, TableEntry
+from tabularium.validations.release_spec.targets import Target
+from tabularium.validations.release_spec.yaml_lines import Document
+
+T = TypeVar("T")
+_MAPPINGS = ("columns", "lookups")
+_SINGLE = ("source", "privacy", "publication", "postprocessing", "about")
+#: What else lies in the folder of a release, beside files of formats: a test holds the two together.
+RESERVED = frozenset(
+    {
+        *("certificate", "codes", "figures", "invariants", "measurements", "rounding_exceptions"),
+        *("registry", "report", "statement"),
+    }
+)
+
+
+class ReadableParts(BaseModel):
+    """The parts of a spec that read; None in the place of one that does not, so that others keep theirs."""
+
+    source: Source | None = None
+    lookups: dict[str, LookUp | None] = {}
+    privacy: Privacy | None = None
+    publication: Publication | None = Publication()
+    postprocessing: PostProcessing | None = PostProcessing()
+    about: About | None = About()
+    columns: dict[str, Column | None] = {}
+    tables: tuple[TableEntry | None, ...] = ()
+    histograms: tuple[Histogram | None, ...] = ()
+    invariants: tuple[Invariant | None, ...] = ()
+    impossible: tuple[Impossible | None, ...] = ()
+    figures: tuple[Figures | None, ...] = ()
+    rules: tuple[Rule | None, ...] = ()
+    targets: tuple[Target | None, ...] = ()
+
+
+@dataclass
+class Draft:
+    """The readable pieces of a spec.
+
+    Attributes
+    ----------
+    columns, lookups
+        Every declared one; None where its declaration does not read.
+    tables, histograms, invariants, figures, impossible, rules, targets
+        The readable ones, with their place in the file. Of a table, keys that do not read are left out.
+    unread
+        The paths of the keys that were left out.
+    language
+        The language of titles and labels; English where what is written does not read.
+    domains
+        The domains of the columns that are in order.
+    known, public
+        The invariants, and the figures that rates are over, that are in order, with their numbers.
+    priors
+        Table -> what it is drawn towards, where that is in order.
+    """
+
+    document: Document
+    source: Source | None = None
+    lookups: dict[str, LookUp | None] = field(default_factory=dict)
+    privacy: Privacy | None = None
+    publication: Publication | None = None
+    postprocessing: PostProcessing | None = None
+    language: str = "en"
+    columns: dict[str, Column | None] = field(default_factory=dict)
+    tables: list[tuple[int, TableEntry]] = field(default_factory=list)
+    histograms: list[tuple[int, Histogram]] = field(default_factory=list)
+    invariants: list[tuple[int, Invariant]] = field(default_factory=list)
+    impossible: list[tuple[int, Impossible]] = field(default_factory=list)
+    figures: list[tuple[int, Figures]] = field(default_factory=list)
+    rules: list[tuple[int, Rule]] = field(default_factory=list)
+    targets: list[tuple[int, Target]] = field(default_factory=list)
+    domains: dict[str, Domain] = field(default_factory=dict)
+    known: list[KnownMarginal] = field(default_factory=list)
+    public: list[KnownMarginal] = field(default_factory=list)
+    priors: dict[str, PriorTable] = field(default_factory=dict)
+    public_files: dict[str, str] = field(default_factory=dict)
+    unread: set[Path] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, document: Document, parts: ReadableParts, unread: set[Path]) -> Draft:
+        """Return a spec of which so much reads."""
+        return cls(
+            document,
+            source=parts.source,
+            lookups=parts.lookups,
+            privacy=parts.privacy,
+            publication=parts.publication,
+            postprocessing=parts.postprocessing,
+            language="en" if parts.about is None else parts.about.language,
+            columns=parts.columns,
+            tables=_placed(parts.tables),
+            histograms=_placed(parts.histograms),
+            invariants=_placed(parts.invariants),
+            impossible=_placed(parts.impossible),
+            figures=_placed(parts.figures),
+            rules=_placed(parts.rules),
+            targets=_placed(parts.targets),
+            unread=unread,
+        )
+
+    def reads(self, path: Path) -> bool:
+        """Return whether the value at ``path`` is as written, or absent, and not left out for a mistake."""
+        unread = any(path[: len(each)] == each or each[: len(path)] == path for each in self.unread)
+        return not unread and not self.document.is_tainted(path)
+
+    def add(self, path: Path, what: str, hint: str) -> None:
+        """Note a problem, unless the YAML at ``path`` was at fault already."""
+        if not self.document.is_tainted(path):
+            self.document.add(path, what, hint)
+
+    def check_names(self, reserved: Collection[str]) -> None:
+        """Check that no two tables, histograms or lists of public numbers bear the same name.
+
+        Their files lie together: nor may one be called as something else in a release folder is, of which
+        formats have ``reserved``.
+        """
+        first: dict[str, tuple[str, int]] = {}
+        for kind in ("table", "histogram", "invariant", "figure"):
+            for place, entry in getattr(self, f"{kind}s"):
+                if entry.name in RESERVED or entry.name in reserved:
+                    what = "something else in the folder of a release has this name"
+                    self.add((f"{kind}s", place, "name"), what, f"call the {kind} otherwise")
+                other, number = first.setdefault(entry.name, (kind, place))
+                if (other, number) != (kind, place):
+                    what = f"{other} {number + 1} has this name too"
+                    self.add((f"{kind}s", place, "name"), what, f"give every {kind} its own name")
+
+    def check_dimensions(self, path: Path, names: tuple[str, ...]) -> None:
+        """Check that every name under ``path`` is that of a declared column, and stands there once."""
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                self.add((*path, place), f"{quoted(name)} is here twice", "name every column once")
+            elif name not in self.columns:
+                what = f"there is no column {quoted(name)} under `columns`"
+                close = choose(name, self.columns, "declared columns")
+                self.add((*path, place), what, f"{close} (or declare its public domain there)")
+
+    def files_of(self, column: str) -> tuple[str, Files | None]:
+        """Return the field that names the files a column stands in, and them; None if unread or none."""
+        place, _ = taken_from(column, self.lookups)
+        if place:
+            return f"lookups.{place}", self.lookups[place]
+        return "source", self.source if isinstance(self.source, Files) else None
+
+    def count(self) -> int:
+        """Return the number of problems so far."""
+        return len(self.document.problems)
+
+
+def _placed(entries: Iterable[T | None]) -> list[tuple[int, T]]:
+    """Return the entries of a list that read, with their places."""
+    return [(place, entry) for place, entry in enumerate(entries) if entry is not None]
+
+
+def read_spec(document: Document) -> tuple[SpecFile | None, Draft]:
+    """Read the document's data, which is a mapping; note what is wrong with it, and keep the parts that read.
+
+    The data are validated, what has a mistake is left out, and the rest is validated once more.
+    """
+    try:
+        spec = SpecFile.model_validate(document.data)
+    except ValidationError as error:
+        explain(error, SpecFile, document)
+        data, unread = deepcopy(document.data), set[Path]()
+        for each in error.errors(include_url=False):
+            unread |= _leave_out(data, path_of(each["loc"]), unknown=each["type"] == "extra_forbidden")
+        return None, Draft.of(document, _without_rest(data), unread)
+    parts = {name: getattr(spec, name) for name in ReadableParts.model_fields}
+    return spec, Draft.of(document, ReadableParts.model_construct(**parts), set())
+
+
+def _without_rest(data: dict[str, Any]) -> ReadableParts:
+    """Return what reads when also the entries are left out whose keys are needed and have a mistake."""
+    try:
+        return ReadableParts.model_validate(data)
+    except ValidationError as error:
+        for each in error.errors(include_url=False):
+            _drop(data, path_of(each["loc"])[:2])
+    return ReadableParts.model_validate(data)
+
+
+def _leave_out(data: dict[str, Any], path: Path, *, unknown: bool) -> set[Path]:
+    """Leave out what has a mistake: of a table the key, of a measure a key that is unknown, else the entry.
+
+    Returns
+    -------
+    The paths of the keys of tables that are left out, also of those that may be meant by an unknown key, or
+    depend on one that is left out
+    """
+    if path[:1] != ("tables",) or len(path) < 3:
+        _drop(data, path[: 2 if isinstance(data.get(str(path[0])), list) or path[0] in _MAPPINGS else 1])
+        return set()
+    table = data["tables"][path[1]]
+    table.setdefault("name", f"unnamed_{path[1]}")
+    if path[2] == "measures" and len(path) > 3:
+        path = path if unknown and len(path) > 4 else path[:4]
+        _drop(data, path)
+        return {(*path[:4], *path[-1:]) if len(path) > 4 else path}
+    keys = {str(path[2])}
+    if unknown and len(path) == 3:
+        keys |= {"share", "levels", "along", "mechanism"}  # one of them may be meant
+    keys |= {key for key, needed in (("parameters", "mechanism"), ("levels", "along")) if needed in keys}
+    for key in keys - {"name"}:
+        table.pop(key, None)
+    if "name" in keys:
+        table["name"] = f"unnamed_{path[1]}"
+    return {(*path[:2], key) for key in keys}
+
+
+def _drop(data: dict[str, Any], path: Path) -> None:
+    """Take the value at a path out of the data; of an entry its place stays, with None in it."""
+    *above, last = path
+    inner: Any = data
+    for step in above:
+        inner = inner.get(step) if isinstance(inner, dict) else inner[step]
+        if not isinstance(inner, dict | list):
+            return
+    if isinstance(inner, list) or len(path) == 2 or path[0] in _SINGLE:
+        inner[last] = None
+    else:
+        inner.pop(last, None)
