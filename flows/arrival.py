@@ -28,9 +28,9 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 
-from tabularium.flows.operations.events import emit_now
 from tabularium.flows.operations.names_in_prefect import FLOW, of_inbox
 from tabularium.flows.operations.prefect_api import runs_of
+from tabularium.flows.operations.reporting.announcements import emit_now
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox

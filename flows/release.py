@@ -23,8 +23,7 @@ from tabularium.flows.operations.reporting.announcements import (
     tag_run,
     telling,
 )
-from tabularium.flows.operations.reporting.artifacts import show_release
-from tabularium.flows.operations.reporting.run_progress import progress_shown
+from tabularium.flows.operations.reporting.artifacts import progress_shown, show_release
 from tabularium.flows.operations.waiting import (
     enter,
     last_entry,

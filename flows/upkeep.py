@@ -14,9 +14,9 @@ from typing import cast
 from prefect import flow
 from prefect.states import Completed, Failed
 
-from tabularium.flows.operations.events import emit
 from tabularium.flows.operations.names_in_prefect import of_inbox, of_product
 from tabularium.flows.operations.prefect_limits import limit_prefect
+from tabularium.flows.operations.reporting.announcements import emit
 from tabularium.flows.operations.reporting.overdue import overdue
 from tabularium.flows.operations.waiting import one_line_for_each_failure
 from tabularium.mechanisms.errors import TabulariumError

@@ -15,7 +15,8 @@ from functools import lru_cache
 from math import gcd
 from typing import Any, Protocol
 
-from tabularium.ledger import amounts, events
+from tabularium.ledger import events
+from tabularium.ledger.amounts import parse_amount
 from tabularium.ledger.composition import Parts
 from tabularium.ledger.records import (
     FINAL,
@@ -116,7 +117,7 @@ class RunningSums:
 
 @lru_cache(maxsize=4096)
 def _quanta(amount: str, per_unit: int) -> int | None:
-    count = amounts.parse_amount(amount) * per_unit
+    count = parse_amount(amount) * per_unit
     return count.numerator if count.denominator == 1 else None
 
 

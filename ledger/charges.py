@@ -15,7 +15,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger import amounts, names, rules
+from tabularium.ledger import names, rules
+from tabularium.ledger.amounts import multiple, positive
 from tabularium.ledger.books import Measurement
 from tabularium.ledger.composition import Partition
 from tabularium.ledger.events import ASKED, next_time
@@ -94,7 +95,7 @@ class Charges(Part):
             account=names.check_label(account, field="account"),
             product=names.check_label(product, field="product"),
             period=names.check_label(period, field="period"),
-            amount=amounts.positive(amount, field="amount"),
+            amount=positive(amount, field="amount"),
             spec_digest=names.check_text(spec_digest, field="spec_digest"),
             revises=None if revises is None else names.check_text(revises, field="revises"),
             exact=exact,
@@ -107,7 +108,7 @@ class Charges(Part):
             append.books.expect(vars(charge))
             terms = rules.require_account(append.books, charge.account).terms
             require_same_units(terms, charge.amount, unit, relation, definition, population)
-            amounts.multiple(charge.amount, terms.quantum, field="amount")
+            multiple(charge.amount, terms.quantum, field="amount")
             charge = _in_group(charge, partition, terms)
             append.books.charge(charge.release_id)  # holds its last step to the rules
             known = queries.charge(append.connection, charge.release_id)
@@ -139,13 +140,13 @@ class Charges(Part):
         charged before passes the dates and the approval: its run may only be finishing, or finding, what is
         paid for.
         """
-        asked = amounts.positive(amount, field="amount")
+        asked = positive(amount, field="amount")
         digest = names.check_text(spec_digest, field="spec_digest")
         with self._reading() as connection:
             found, books = get_account(connection, account), books_of(connection)
             terms = rules.require_account(books, found.name).terms
             require_same_units(terms, asked, unit, relation, definition, population)
-            amounts.multiple(asked, terms.quantum, field="amount")
+            multiple(asked, terms.quantum, field="amount")
             at = next_time(
                 self._transactions.clock(), queries.chain_head(connection).at, self._transactions.tolerance
             )

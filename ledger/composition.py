@@ -18,7 +18,7 @@ from fractions import Fraction
 from heapq import nlargest
 from typing import TypeVar
 
-from tabularium.ledger import names
+from tabularium.ledger.names import check_label
 from tabularium.ledger.records import NOTHING, Quanta
 from tabularium.ledger.refusals import BadValue
 
@@ -56,7 +56,7 @@ class Partition:
                 where="assignment",
                 hint="give the digest of the rule that assigns units to parts",
             )
-        names.check_label(self.part, field="part")
+        check_label(self.part, field="part")
         count = self.contributions
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= LARGEST_CONTRIBUTIONS:
             raise BadValue(

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from tabularium.ledger import amounts, composition, events
+from tabularium.ledger import composition, events
 from tabularium.ledger import keys as signing
+from tabularium.ledger.amounts import parse_amount
 from tabularium.ledger.books import AccountState, Books, ChargeState, Measurement, RunningSums
 from tabularium.ledger.events import OF_SPECS, ChargeStep, subject
 from tabularium.ledger.records import (
@@ -142,7 +143,7 @@ def _take_step(books: Books, entry: ChargeStep) -> tuple[_NeedsSignature | None,
         if entry.remade is None:
             require_open(books, account.terms, entry.at)
         require_approved(
-            *(books, account.terms, entry.spec_digest, amounts.parse_amount(entry.amount)),
+            *(books, account.terms, entry.spec_digest, parse_amount(entry.amount)),
             product=entry.product,
             exact=entry.exact,
             revises=entry.revises,

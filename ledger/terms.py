@@ -8,7 +8,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Literal
 
-from tabularium.ledger import amounts, names
+from tabularium.ledger import amounts
+from tabularium.ledger.names import check_label, day, one_of
 from tabularium.ledger.records import DEFINITIONS, MOST_APPROVALS, RELATIONS, SYMBOLS, Terms
 from tabularium.ledger.refusals import BadAmount, BadValue, UnitMismatch
 from tabularium.mechanisms.accounting import PrivacyLoss
@@ -26,8 +27,8 @@ def validate_terms(terms: Terms) -> Terms:
     step = amounts.quantum(terms.quantum)
     found = replace(
         terms,
-        relation=names.one_of(terms.relation, RELATIONS, field="relation"),
-        definition=names.one_of(terms.definition, DEFINITIONS, field="definition"),
+        relation=one_of(terms.relation, RELATIONS, field="relation"),
+        definition=one_of(terms.definition, DEFINITIONS, field="definition"),
         cap=amounts.multiple(terms.cap, step, field="cap"),
         quantum=step,
         cap_per_period=_cap(terms.cap_per_period, step, "cap_per_period"),
@@ -132,7 +133,7 @@ def _officers(value: object, least: int, where: str) -> int:
 
 def _by_product(numbers: Mapping[str, int], approvals: int) -> tuple[tuple[str, int], ...]:
     field = "approvals_by_product"
-    names_of_all = [names.check_label(name, field=field) for name in sorted(numbers)]
+    names_of_all = [check_label(name, field=field) for name in sorted(numbers)]
     return tuple((name, _officers(numbers[name], approvals + 1, field)) for name in names_of_all)
 
 
@@ -143,7 +144,7 @@ def _truth(value: object, field: str) -> bool:
 
 
 def _day(value: str | None, field: str) -> str | None:
-    return None if value is None else names.day(value, field=field)
+    return None if value is None else day(value, field=field)
 
 
 def _cap(value: Fraction | None, quantum: Fraction, field: str) -> Fraction | None:

@@ -49,7 +49,7 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.release_spec.privacy import RowCountRule, Tally
 from tabularium.validations.release_spec.summary import tally_about
-from tabularium.validations.suites.microdata_suite import CHANGE, around
+from tabularium.validations.suites.microdata import CHANGE, around
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import tabularium
-from tabularium.flows.desk.asked import Asked, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
-from tabularium.flows.desk.signing_off import decide
+from tabularium.flows.desk.safety import Asked, Elsewhere, Page
+from tabularium.flows.desk.signing import decide
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.bounds_like import in_figures
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import tabularium
-from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
-from tabularium.flows.desk.safety import REPORT_POLICY
-from tabularium.flows.desk.signing_off import decide
+from tabularium.flows.desk.safety import REPORT_POLICY, Asked, Document, Elsewhere, Page
+from tabularium.flows.desk.signing import decide
 from tabularium.ledger.records import SYMBOLS
 from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
 from tabularium.tasks.plan.bounds_like import in_figures

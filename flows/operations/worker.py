@@ -5,7 +5,7 @@
 A worker that is killed between taking a run and starting its process leaves it Pending, and nobody else takes
 it; a process that ends while the server answers nothing leaves its run Running, and that keeps a place of the
 pool. From another machine both are found by their silence alone, after 90 s
-(:mod:`tabularium.flows.operations.run_keeper`). Runs whose process lives, although their worker died, are
+(:mod:`tabularium.flows.operations.watcher`). Runs whose process lives, although their worker died, are
 left alone.
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabularium.flows.operations.installation import most_runs
 from tabularium.flows.operations.names_in_prefect import WORK_POOL, WORK_POOL_TYPE
-from tabularium.flows.operations.run_keeper import runs_in
+from tabularium.flows.operations.watcher import runs_in
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -13,11 +13,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.lab.sample.blocks import Block, Blocks, Coded, Days, Holed
-from tabularium.lab.sample.geography import Geography
+from tabularium.lab.sample.blocks import (
+    Block,
+    Blocks,
+    Choice,
+    Coded,
+    Days,
+    Floats,
+    Geography,
+    Holed,
+    Ints,
+    between,
+)
 from tabularium.lab.sample.households import AGES, SEXES, SURVIVAL
 from tabularium.lab.sample.population import with_oddities
-from tabularium.lab.sample.quantile_tables import Choice, Floats, Ints, between
 
 PATIENTS_PER_BLOCK = 65_536
 MOST_VISITS = 60

@@ -17,9 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.lab.sample.blocks import Block, Coded
-from tabularium.lab.sample.geography import Geography
-from tabularium.lab.sample.quantile_tables import Choice, Floats, Ints, between
+from tabularium.lab.sample.blocks import Block, Choice, Coded, Floats, Geography, Ints, between
 
 OLDEST = 101
 AGES = np.arange(OLDEST + 1, dtype=np.float64)

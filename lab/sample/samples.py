@@ -11,13 +11,18 @@ from typing import Literal
 
 import numpy as np
 
-from tabularium.lab.sample.blocks import Block, Blocks, first_rows, split_ending, write_code_list, write_rows
-from tabularium.lab.sample.geography import (
+from tabularium.lab.sample.blocks import (
     LEVELS,
     MOST_MESHBLOCKS,
+    Block,
+    Blocks,
     Geography,
     default_meshblocks,
     draw_geography,
+    first_rows,
+    split_ending,
+    write_code_list,
+    write_rows,
 )
 from tabularium.lab.sample.hospital import (
     ALL_CHAPTERS,
@@ -37,8 +42,7 @@ from tabularium.lab.sample.households import (
     STATUSES,
     census_blocks,
 )
-from tabularium.lab.sample.jobs import industry_list, occupation_list
-from tabularium.lab.sample.population import population_blocks, survey_blocks
+from tabularium.lab.sample.population import industry_list, occupation_list, population_blocks, survey_blocks
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.written_aside import written_aside

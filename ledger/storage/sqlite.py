@@ -123,9 +123,9 @@ class SQLite(Backend):
             connection.exec_driver_sql(trigger)
 
     def guard_fault(self, connection: Connection) -> str | None:
-        """Compare the triggers with the text they were created from, and count the file's names."""
+        """Compare the triggers with the text they were created from, and count the file's values."""
         if self.path.stat().st_nlink > 1:
-            # Its log, its locks and its witness are named after the file: under two names it is two ledgers.
+            # Its log, its locks and its witness are named after the file: under two values it is two ledgers.
             return "its file has more than one name (hard links); remove the others"
         rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").all()
         if {row.name: row.sql for row in rows} != TRIGGERS:

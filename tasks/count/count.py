@@ -63,7 +63,7 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation import coded_columns
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import cell_number, kept
 from tabularium.validations.imported_later import Later

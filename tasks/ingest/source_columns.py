@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import InputRefused
 from tabularium.tasks.ingest.find_files import Found
-from tabularium.validations.derivation.civil_dates import is_utc, is_zone
-from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation import is_utc, is_zone, source_column
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.redaction import redacted
 from tabularium.validations.release_spec.columns import Derivation

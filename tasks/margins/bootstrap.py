@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import LARGEST_COUNT
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.inference import Estimate, Hierarchy, TableSet, TreeLeastSquares
 from tabularium.mechanisms.inference.margins_of_error.opened_families import Part, some_opened
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Made
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import NOTHING

@@ -29,10 +29,9 @@ from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.release_spec.load import Loaded
-from tabularium.validations.release_spec.measures.array_owners import array_of
 from tabularium.validations.release_spec.measures.measure import Measure
 from tabularium.validations.release_spec.measures.of_column import OfColumn
-from tabularium.validations.release_spec.tables import Table
+from tabularium.validations.release_spec.tables import Table, array_of
 from tabularium.validations.universes.universe import key_of
 
 KNOWN_WELL = 0.2

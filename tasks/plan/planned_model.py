@@ -21,10 +21,9 @@ from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.release_spec.checks.table_checks import default_mechanism
 from tabularium.validations.release_spec.load import Loaded
-from tabularium.validations.release_spec.measures.array_owners import array_name, split
 from tabularium.validations.release_spec.measures.measure import Measure
 from tabularium.validations.release_spec.model import ReleaseSpec
-from tabularium.validations.release_spec.tables import Table
+from tabularium.validations.release_spec.tables import Table, array_name, split
 from tabularium.validations.universes.universe import key_of
 
 Losses = dict[tuple[str, str], float]

@@ -20,10 +20,9 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import ROWS, Frame, Labels
 from tabularium.tasks.published_digits import in_digits
 from tabularium.validations.release_spec.load import Loaded
-from tabularium.validations.release_spec.measures.array_owners import array_of
 from tabularium.validations.release_spec.measures.measure import Measure
 from tabularium.validations.release_spec.publication import Limits, Quality
-from tabularium.validations.release_spec.tables import Histogram, Table
+from tabularium.validations.release_spec.tables import Histogram, Table, array_of
 
 MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 """Of one measure: numbers, half-widths, and the range they may have, (nodes, cells), in its unit."""

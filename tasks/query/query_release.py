@@ -40,9 +40,8 @@ from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains.domains import HierarchyDomain, attribute_of, tree_of
 from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.release_spec.load import Loaded
-from tabularium.validations.release_spec.measures.array_owners import array_of
 from tabularium.validations.release_spec.measures.measure import Measure
-from tabularium.validations.release_spec.tables import Table
+from tabularium.validations.release_spec.tables import Table, array_of
 from tabularium.validations.universes.universe import put_within
 
 

@@ -18,7 +18,7 @@ from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import quietly
 from tabularium.tasks.validate import validate_microdata
-from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation import coded_columns
 from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
 from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.release_spec.columns import DatePart, Derivation

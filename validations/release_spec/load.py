@@ -29,7 +29,6 @@ from tabularium.validations.release_spec.checks.fact_checks import (
     check_rates,
     check_universes,
 )
-from tabularium.validations.release_spec.checks.measure_checks import check_arrays
 from tabularium.validations.release_spec.checks.prior_checks import check_priors, published_beside
 from tabularium.validations.release_spec.checks.publication_checks import (
     check_formats,
@@ -44,6 +43,7 @@ from tabularium.validations.release_spec.checks.source_checks import (
     check_source,
 )
 from tabularium.validations.release_spec.checks.table_checks import (
+    check_arrays,
     check_histograms,
     check_tables,
     fill_in,
@@ -51,9 +51,9 @@ from tabularium.validations.release_spec.checks.table_checks import (
     level_cells,
     table_cells,
 )
-from tabularium.validations.release_spec.draft import read_spec
 from tabularium.validations.release_spec.kinds import PeriodName, ReleaseName, format_of
 from tabularium.validations.release_spec.model import ReleaseSpec, SpecFile
+from tabularium.validations.release_spec.partial_spec import read_spec
 from tabularium.validations.release_spec.problems import Problem, SpecProblems, ordered
 from tabularium.validations.release_spec.publication_formats import reserved_names
 from tabularium.validations.release_spec.scalars import Reason
@@ -317,48 +317,48 @@ def _option(document: Document, name: str, what: str, hint: str) -> None:
 
 def _load(document: Document, file: Path) -> Loaded | None:
     """Check everything; return the loaded spec when there is no problem."""
-    whole, draft = read_spec(document)
-    check_source(draft)
-    check_privacy(draft)
-    check_publication(draft)
-    check_postprocessing(draft)
-    check_columns(draft, file.parent)
-    draft.check_names(reserved_names())
-    check_derivations(draft)
-    check_tables(draft)
-    check_universes(draft)
-    check_formats(draft)
-    check_histograms(draft)
-    check_invariants(draft, file.parent)
-    check_impossible(draft)
-    check_rates(draft, file.parent)
-    check_rules(draft)
-    check_targets(draft)
-    check_look_ups(draft, file.parent)
-    check_priors(draft, published_beside(draft, file.parent))
+    whole, partial = read_spec(document)
+    check_source(partial)
+    check_privacy(partial)
+    check_publication(partial)
+    check_postprocessing(partial)
+    check_columns(partial, file.parent)
+    partial.check_names(reserved_names())
+    check_derivations(partial)
+    check_tables(partial)
+    check_universes(partial)
+    check_formats(partial)
+    check_histograms(partial)
+    check_invariants(partial, file.parent)
+    check_impossible(partial)
+    check_rates(partial, file.parent)
+    check_rules(partial)
+    check_targets(partial)
+    check_look_ups(partial, file.parent)
+    check_priors(partial, published_beside(partial, file.parent))
     if whole is None or document.problems:
         return None
     share = Fraction(1, len(whole.tables))
     parts = {name: getattr(whole, name) for name in SpecFile.model_fields if name != "tables"}
     definition = whole.privacy.definition
-    tables = tuple(fill_in(table, draft.domains, share, definition) for table in whole.tables)
+    tables = tuple(fill_in(table, partial.domains, share, definition) for table in whole.tables)
     spec = ReleaseSpec(**parts, tables=tables)
-    check_arrays(draft, spec, {array.name: table_cells(array, draft.domains) for array in spec.arrays})
-    check_impossible_cells(draft, spec)
+    check_arrays(partial, spec, {array.name: table_cells(array, partial.domains) for array in spec.arrays})
+    check_impossible_cells(partial, spec)
     if document.problems:
         return None
     return Loaded(
         spec=spec,
         path=file,
         folder=file.parent,
-        domains=draft.domains,
-        public_files=dict(sorted(draft.public_files.items())),
-        digest=spec_digest(spec, draft.public_files),
+        domains=partial.domains,
+        public_files=dict(sorted(partial.public_files.items())),
+        digest=spec_digest(spec, partial.public_files),
         published_spec=published(spec),
         source_uri=_uri(spec, file.parent),
-        known=tuple(draft.known),
-        figures=tuple(draft.public),
-        priors=draft.priors,
+        known=tuple(partial.known),
+        figures=tuple(partial.public),
+        priors=partial.priors,
     )
 
 

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, Field
 
 from tabularium.validations.release_spec.columns import Column
 from tabularium.validations.release_spec.kinds import Part, PeriodName, ProductName, ReleaseName
-from tabularium.validations.release_spec.measures.array_owners import split
 from tabularium.validations.release_spec.privacy import Privacy, Rule, Tally, tallies_of
 from tabularium.validations.release_spec.publication import (
     About,
@@ -32,6 +31,7 @@ from tabularium.validations.release_spec.tables import (
     Invariant,
     Table,
     TableEntry,
+    split,
 )
 from tabularium.validations.release_spec.targets import Target, Tuning
 

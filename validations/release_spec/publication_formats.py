@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.release_spec.draft import RESERVED, Draft
 from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.partial_spec import RESERVED, PartialSpec
 from tabularium.validations.release_spec.problems import quoted
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class PublicationFormat:
             for stem in (names if kind.stem is None else [kind.stem])
         }
 
-    def check(self, draft: Draft) -> None:
+    def check(self, partial: PartialSpec) -> None:
         """Add to a spec's problems what this format cannot write; domains and tables are checked already."""
 
     def advice(self, spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Iterator[str]:

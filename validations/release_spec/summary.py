@@ -10,23 +10,20 @@ import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
-from tabularium.validations.derivation.derived_columns import coding_notes, tested_by
+from tabularium.mechanisms.inference import laplace_margin
+from tabularium.validations.derivation import coding_notes, tested_by
 from tabularium.validations.domains.domains import total_notes
 from tabularium.validations.release_spec.checks.prior_checks import prior_notes
 from tabularium.validations.release_spec.checks.source_checks import look_up_notes
 from tabularium.validations.release_spec.columns import HierarchyColumn
-from tabularium.validations.release_spec.exact_facts import (
-    ExactFact,
-    Neighbours,
-    exact_facts,
-    neighbours,
-)
+from tabularium.validations.release_spec.exact_facts import ExactFact, Neighbours, exact_facts, neighbours
 from tabularium.validations.release_spec.load import Loaded, examine
-from tabularium.validations.release_spec.measures.noise_scales import array_noise, noise_of
+from tabularium.validations.release_spec.measures.measure import noise_scale
 from tabularium.validations.release_spec.model import ReleaseSpec
 from tabularium.validations.release_spec.privacy import CUT_UNITS, LEFT_OUT, Tally
 from tabularium.validations.release_spec.problems import Problem, listed
@@ -341,3 +338,44 @@ def _advice(loaded: Loaded) -> list[str]:
                 f"table {table.name} is published down to {list(table.levels)[-1]}, not to {deepest}"
             )
     return advice
+
+
+# How large the noise of a measurement will be, as far as that is settled before anything is measured.
+
+
+_LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
+_GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
+
+
+def array_noise(
+    table: Table, loss: Fraction, confidence: float, definition: Definition, group: int = 0
+) -> tuple[float | None, int | None]:
+    """Return scale and margin of a level; of a sum or mean in the unit of its column, and rounded up.
+
+    ``group``: of which group, where bounds differ by groups.
+    """
+    measure = table.measured
+    if measure is None:
+        return noise_of(table.mechanism, loss, confidence)
+    plain = "identity" if definition == "pure" else "gaussian"
+    part, folds = measure.noise_terms(loss, definition)
+    scale, margin = noise_of(plain, part, confidence, largest=measure.sensitivities[group] * folds)
+    in_unit = None if margin is None else math.ceil(margin * measure.noise_unit)
+    # Of any other no number of its array is published.
+    return (scale or 0) * float(measure.noise_unit), in_unit if measure.linear else None
+
+
+def noise_of(
+    mechanism: str, loss: Fraction, confidence: float, *, largest: float = 1
+) -> tuple[float | None, int | None]:
+    """Return the scale of noise that costs ``loss``, and a half-width that holds it with this confidence.
+
+    ``largest``: the most by which one record changes what is measured.
+    """
+    if mechanism in _LAPLACE:
+        scale = noise_scale("pure", loss, largest)
+        return scale, laplace_margin(scale, confidence)
+    if mechanism in _GAUSSIAN:
+        scale = noise_scale("zcdp", loss, largest)
+        return scale, math.ceil(NormalDist().inv_cdf(0.5 + confidence / 2) * scale)
+    return None, None

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, Tag
 
 from tabularium.validations.release_spec.kinds import LevelName, Part, TableName, kind_by_key
-from tabularium.validations.release_spec.measures.array_owners import array_name
 from tabularium.validations.release_spec.scalars import Portion, Positive, Text, Whole, matching, refuse
+from tabularium.validations.release_spec.tables import array_name
 
 Digest = Annotated[Text, *matching("[0-9a-f]{64}", "write the SHA-256 as 64 hexadecimal digits")]
 

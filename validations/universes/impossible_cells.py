@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.validations.derivation.derived_columns import parents_of, source_column
+from tabularium.validations.derivation import parents_of, source_column
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
 from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.imported_later import Later

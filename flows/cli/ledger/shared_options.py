@@ -160,7 +160,7 @@ def say_who_waits(home: Path | None) -> None:
             return
         from prefect.client.orchestration import get_client
 
-        from tabularium.flows.operations.reporting.runs_seen import waiting_for_officers
+        from tabularium.flows.operations.reporting.overdue import waiting_for_officers
 
         with working("asking who waits"), get_client(sync_client=True) as client:
             others = waiting_for_officers(client)

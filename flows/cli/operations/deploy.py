@@ -101,8 +101,8 @@ def deploy(
         else:
             reporter = TerminalReporter(quiet=as_json)
             with working("getting ready"):
-                from tabularium.flows.operations.deployments.deployment import Wanted
-                from tabularium.flows.operations.deployments.deployment_checks import (
+                from tabularium.flows.operations.deployments.deployment import (
+                    Wanted,
                     checked,
                     description,
                     timing,
@@ -189,11 +189,11 @@ def _make(
     from prefect.client.orchestration import get_client
 
     from tabularium.flows.operations import upkeep_schedules
+    from tabularium.flows.operations.deployments.deployment import Triggers, triggers_of
     from tabularium.flows.operations.deployments.deployment import deploy as make
-    from tabularium.flows.operations.deployments.triggers import Triggers, triggers_of
     from tabularium.flows.operations.names_in_prefect import FLOW
     from tabularium.flows.operations.prefect_api import connected
-    from tabularium.flows.operations.reporting.budget_warnings import set_threshold
+    from tabularium.flows.operations.reporting.announcements import set_threshold
     from tabularium.tasks.arrival import inboxes
 
     with connected(home) as url, get_client(sync_client=True) as client:

@@ -36,9 +36,8 @@ def desk(
     """
     with one_line_errors():
         with working("opening the desk"):
-            from tabularium.flows.desk.desk import Desk
+            from tabularium.flows.desk.desk import Desk, SigningKey
             from tabularium.flows.desk.serving import serve
-            from tabularium.flows.desk.signing import SigningKey
             from tabularium.mechanisms.errors import InputError
             from tabularium.tasks.runtime.home import Home
 

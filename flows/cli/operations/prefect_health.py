@@ -120,34 +120,40 @@ def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
 
 
 def _runs(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
-    from tabularium.flows.operations.reporting import runs_seen
+    from tabularium.flows.operations.reporting.overdue import (
+        DAYS,
+        ended_badly,
+        late,
+        named,
+        since_a_minute,
+        trying_again,
+        waiting_for_officers,
+    )
     from tabularium.flows.operations.waiting import decided_runs
 
     found = []
-    decided = [run for run in decided_runs(client, home) if runs_seen.since_a_minute(run)]
+    decided = [run for run in decided_runs(client, home) if since_a_minute(run)]
     if decided:
-        said = (
-            f"{len(decided)} wait though an officer has decided: {'; '.join(map(runs_seen.named, decided))}"
-        )
+        said = f"{len(decided)} wait though an officer has decided: {'; '.join(map(named, decided))}"
         found.append((said, "the watcher lets them go on; see that it runs"))
-    waiting = runs_seen.waiting_for_officers(client)
+    waiting = waiting_for_officers(client)
     if waiting:
         found.append((f"waiting for an officer: {'; '.join(waiting)}", "see what each says in the UI"))
-    retried = runs_seen.trying_again(client)
+    retried = trying_again(client)
     if retried:
         found.append(
             (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is mended")
         )
-    number, since = runs_seen.late(client)
+    number, since = late(client)
     if number:
         minutes = since.total_seconds() / 60
         hint = "wait for those before it; see that a worker is online"
         found.append((f"{number} should have begun, the first {minutes:.0f} minutes ago", hint))
-    for name, runs in runs_seen.ended_badly(client).items():
+    for name, runs in ended_badly(client).items():
         if runs:
-            said = f"{len(runs)} {name.lower()} in the last {runs_seen.DAYS} days, the last one {runs[0]}"
+            said = f"{len(runs)} {name.lower()} in the last {DAYS} days, the last one {runs[0]}"
             found.append((said, "see what each says in the UI"))
     for said, hint in found:
         yield HealthCheck("runs", "warn", said, hint)
     if not found:
-        yield HealthCheck("runs", "ok", f"none waits; none failed in the last {runs_seen.DAYS} days")
+        yield HealthCheck("runs", "ok", f"none waits; none failed in the last {DAYS} days")

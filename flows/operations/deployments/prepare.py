@@ -12,9 +12,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from tabularium.flows.operations import run_keeper, upkeep_schedules
+from tabularium.flows.operations import upkeep_schedules
 from tabularium.flows.operations.deployments.deployment import make_work_pool
 from tabularium.flows.operations.waiting import until_the_server_answers
+from tabularium.flows.operations.watcher import start_again
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.stage import sanitised
 
@@ -34,7 +35,7 @@ def prepare(home: Home, runs: int, export_to: Path | None) -> None:
     until_the_server_answers()
     with get_client(sync_client=True) as client:
         make_work_pool(client, runs)
-        run_keeper.start_again(client, at_once=True)
+        start_again(client, at_once=True)
         upkeep_schedules.ensure(home, export_to)
 
 
@@ -43,7 +44,7 @@ def let_go_on_later() -> int:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        return run_keeper.start_again(client, at_once=True)
+        return start_again(client, at_once=True)
 
 
 def main() -> None:

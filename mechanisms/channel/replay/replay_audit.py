@@ -15,7 +15,7 @@ the draws, and between two neighbours the privacy loss at those outputs is the s
 So what is published is what a process computes from the recorded outputs that never had the counts. The
 processes are forks of the one that asks, made before the mechanism sees anything: no cache, no memory of the
 first data, nor any other state can carry a table from one to another. The channel looks to the mechanism as
-it does in a release (``tabularium.mechanisms.channel.facade``). The audit trusts nothing that the mechanism
+it does in a release (``tabularium.mechanisms.mechanism``). The audit trusts nothing that the mechanism
 declares except the noise scale, which the distribution tests check.
 
 An error is no equality: the loss is infinite. Only a ``MechanismError`` before the first draw, the same for

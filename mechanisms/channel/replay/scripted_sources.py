@@ -11,11 +11,10 @@ from fractions import Fraction
 import numpy as np
 
 from tabularium.mechanisms.accounting.transcript import Event
-from tabularium.mechanisms.arrays import Integers
+from tabularium.mechanisms.arrays import LARGEST_SUM, Integers
 from tabularium.mechanisms.channel.least_noisy_partition import least_partition
 from tabularium.mechanisms.channel.noise_source import Sampler
 from tabularium.mechanisms.channel.replay.replay_findings import Draw, Force
-from tabularium.mechanisms.limits import LARGEST_SUM
 
 
 class Diverged(BaseException):

@@ -14,11 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
-from tabularium.lab.comparison.comparison import compare, contender, suite_of
-from tabularium.lab.comparison.data_sets import made_up_set, public
+from tabularium.lab.comparison.comparison import compare, contender, planned, suite_of
+from tabularium.lab.comparison.data_sets import MADE_UP, made_up, made_up_set, public
 from tabularium.lab.comparison.error_measures import CATALOGUE, comparable, random_rectangles
-from tabularium.lab.comparison.made_up import MADE_UP, made_up
-from tabularium.lab.comparison.run_suite import planned
 from tabularium.lab.comparison.suites import SUITES, Contender, Experiment, Suite, epsilons, suite_called
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.errors import InputError, PublicationError

@@ -16,8 +16,8 @@ from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.denominators import whole_of
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.release_spec.load import Loaded, load_spec
-from tabularium.validations.release_spec.measures.array_owners import array_of
 from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.tables import array_of
 from tests.flows.release.test_measures import MEASURES
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release

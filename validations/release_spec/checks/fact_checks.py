@@ -10,66 +10,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation import source_column
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, nodes_to, positions
 from tabularium.validations.domains.known_marginals import LARGEST, KnownMarginal, axes_of, read_numbers
 from tabularium.validations.release_spec.checks.table_checks import along_of
-from tabularium.validations.release_spec.draft import Draft
-from tabularium.validations.release_spec.measures.array_owners import split
 from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.partial_spec import PartialSpec
 from tabularium.validations.release_spec.privacy import RowCountRule
 from tabularium.validations.release_spec.problems import Path, choose, listed, quoted
-from tabularium.validations.release_spec.tables import PLAIN, Figures, Impossible, Invariant, TableEntry
+from tabularium.validations.release_spec.tables import (
+    PLAIN,
+    Figures,
+    Impossible,
+    Invariant,
+    TableEntry,
+    split,
+)
 from tabularium.validations.universes.impossible_cells import impossible_cells, impossible_in, values_of
 from tabularium.validations.universes.universe import CELL_BY_CELL, can_pass, universe_of
 
 
-def check_invariants(draft: Draft, folder: FilePath) -> None:
+def check_invariants(partial: PartialSpec, folder: FilePath) -> None:
     """Check the invariants that could be read, and read their numbers, relative to ``folder``."""
-    if draft.invariants and draft.postprocessing is not None and not draft.postprocessing.consistency:
+    if partial.invariants and partial.postprocessing is not None and not partial.postprocessing.consistency:
         what = "needs consistency, by which tables come to show it, and consistency is off"
-        draft.add(("invariants",), what, "leave consistency on, or remove invariants")
+        partial.add(("invariants",), what, "leave consistency on, or remove invariants")
     places: list[int] = []
-    for place, invariant in draft.invariants:
+    for place, invariant in partial.invariants:
         path: Path = ("invariants", place)
-        before = draft.count()
-        _check_dimensions(draft, path, invariant)
-        if draft.count() == before and all(name in draft.domains for name in invariant.dimensions):
-            known = read_figures(draft, path, invariant, folder, _along(draft, invariant))
+        before = partial.count()
+        _check_dimensions(partial, path, invariant)
+        if partial.count() == before and all(name in partial.domains for name in invariant.dimensions):
+            known = read_figures(partial, path, invariant, folder, _along(partial, invariant))
             if known is not None:
-                draft.known.append(known)
+                partial.known.append(known)
                 places.append(place)
-    _check_contradictions(draft, places)
+    _check_contradictions(partial, places)
 
 
-def _check_dimensions(draft: Draft, path: Path, invariant: Invariant) -> None:
+def _check_dimensions(partial: PartialSpec, path: Path, invariant: Invariant) -> None:
     path = (*path, "dimensions")
-    draft.check_dimensions(path, invariant.dimensions)
-    readable = all(draft.reads(("tables", place, "dimensions")) for place, _ in draft.tables)
-    if draft.tables and readable and not _holders(draft, invariant):
-        some = " without where" if any(table.where is not None for _, table in draft.tables) else ""
-        draft.add(
+    partial.check_dimensions(path, invariant.dimensions)
+    readable = all(partial.reads(("tables", place, "dimensions")) for place, _ in partial.tables)
+    if partial.tables and readable and not _holders(partial, invariant):
+        some = " without where" if any(table.where is not None for _, table in partial.tables) else ""
+        partial.add(
             path, "no table has all of these dimensions", f"name dimensions that stand in one table{some}"
         )
 
 
-def _holders(draft: Draft, invariant: Invariant) -> list[TableEntry]:
+def _holders(partial: PartialSpec, invariant: Invariant) -> list[TableEntry]:
     """Return the tables that show it: of all records, as it is itself."""
     return [
         table
-        for _, table in draft.tables
+        for _, table in partial.tables
         if set(invariant.dimensions) <= set(table.dimensions) and table.where is None
     ]
 
 
-def _along(draft: Draft, invariant: Invariant) -> HierarchyDomain | None:
+def _along(partial: PartialSpec, invariant: Invariant) -> HierarchyDomain | None:
     """Return the dimension that stands at a level: one along which a table with all dimensions has levels."""
-    found = (along_of(table, draft.domains) for table in _holders(draft, invariant))
+    found = (along_of(table, partial.domains) for table in _holders(partial, invariant))
     return next((along for along in found if along is not None and along.name in invariant.dimensions), None)
 
 
 def read_figures(
-    draft: Draft, path: Path, invariant: Figures, folder: FilePath, along: HierarchyDomain | None
+    partial: PartialSpec,
+    path: Path,
+    invariant: Figures,
+    folder: FilePath,
+    along: HierarchyDomain | None,
 ) -> KnownMarginal | None:
     """Read the numbers of an invariant, or of other public figures; note what is wrong with them.
 
@@ -83,10 +93,12 @@ def read_figures(
         if invariant.level not in levels:
             what = f"there is no level {quoted(invariant.level)} in its dimensions"
             hint = choose(invariant.level, levels, "levels") if levels else "remove level"
-            draft.add((*path, "level"), what, hint)
+            partial.add((*path, "level"), what, hint)
             return None
-    flat = tuple(draft.domains[name] for name in invariant.dimensions if along is None or name != along.name)
-    values, nodes = _values(draft, path, invariant, folder, along, flat)
+    flat = tuple(
+        partial.domains[name] for name in invariant.dimensions if along is None or name != along.name
+    )
+    values, nodes = _values(partial, path, invariant, folder, along, flat)
     if values is None:
         return None
     return KnownMarginal(
@@ -102,7 +114,7 @@ def read_figures(
 
 
 def _values(
-    draft: Draft,
+    partial: PartialSpec,
     path: Path,
     invariant: Figures,
     folder: FilePath,
@@ -112,50 +124,50 @@ def _values(
     if (invariant.values is None) == (invariant.count is None):
         both = invariant.count is not None
         hint = "write count: for a total, values: with a file for everything else"
-        draft.add(path, "has both `values` and `count`" if both else "needs `values` or `count`", hint)
+        partial.add(path, "has both `values` and `count`" if both else "needs `values` or `count`", hint)
         return None, None
     if invariant.count is not None:
         if invariant.dimensions:
-            draft.add((*path, "count"), "one number for several cells", "write values: with a file")
+            partial.add((*path, "count"), "one number for several cells", "write values: with a file")
             return None, None
         if invariant.count > LARGEST:
-            draft.add((*path, "count"), "is above 2^40", "write a count of records")
+            partial.add((*path, "count"), "is above 2^40", "write a count of records")
             return None, None
         return np.array([invariant.count], np.int64), None
     assert invariant.values is not None  # noqa: S101 - one of the two is there
     if not invariant.dimensions:
-        draft.add((*path, "values"), "a total is one number", "write count: instead")
+        partial.add((*path, "values"), "a total is one number", "write count: instead")
         return None, None
     nodes, axes = axes_of(along, invariant.level, flat)
     file = folder / invariant.values
     values, digest, problems = read_numbers(file, axes)
-    draft.document.problems.extend(problems)
-    if values is not None and draft.public_files.setdefault(file.name, digest) != digest:
+    partial.document.problems.extend(problems)
+    if values is not None and partial.public_files.setdefault(file.name, digest) != digest:
         what = f"another file of the spec is called {quoted(file.name)} too"
-        draft.add((*path, "values"), what, "rename one: they are published side by side")
+        partial.add((*path, "values"), what, "rename one: they are published side by side")
     return values, nodes
 
 
-def _check_contradictions(draft: Draft, places: list[int]) -> None:
+def _check_contradictions(partial: PartialSpec, places: list[int]) -> None:
     """Find pairs of invariants that disagree on what they share; the dry run finds the rest."""
-    pairs = combinations(zip(places, draft.known, strict=True), 2)
+    pairs = combinations(zip(places, partial.known, strict=True), 2)
     for (_, one), (place, other) in pairs:
-        first, second = _shared(draft, one, other), _shared(draft, other, one)
+        first, second = _shared(partial, one, other), _shared(partial, other, one)
         if not np.array_equal(first, second):
             what = f"contradicts the invariant {quoted(one.name)} where they overlap"
-            draft.add(("invariants", place), what, "take both from one publication, or remove one")
+            partial.add(("invariants", place), what, "take both from one publication, or remove one")
 
 
-def _shared(draft: Draft, known: KnownMarginal, other: KnownMarginal) -> NDArray[np.int64]:
+def _shared(partial: PartialSpec, known: KnownMarginal, other: KnownMarginal) -> NDArray[np.int64]:
     """Return the sums of an invariant over everything that another one does not have.
 
     A hierarchy that both have stands at the level nearer to the root.
     """
     names = [*([known.along] if known.along else []), *known.flat]
-    shape = [len(known.values)] * (known.along is not None) + [draft.domains[n].size for n in known.flat]
+    shape = [len(known.values)] * (known.along is not None) + [partial.domains[n].size for n in known.flat]
     table = known.values.reshape(shape)
     for axis, name in reversed(list(enumerate(names))):
-        domain = draft.domains[name]
+        domain = partial.domains[name]
         if name not in (other.along, *other.flat):
             table = table.sum(axis=axis)
         elif isinstance(domain, HierarchyDomain):
@@ -175,79 +187,83 @@ def _level(known: KnownMarginal, domain: HierarchyDomain) -> str:
     return known.level if known.along == domain.name and known.level else domain.levels[-1]
 
 
-def check_rates(draft: Draft, folder: FilePath) -> None:
+def check_rates(partial: PartialSpec, folder: FilePath) -> None:
     """Check the tests of rates and what they are over, and read public figures, relative to ``folder``."""
     users: dict[str, list[tuple[Path, TableEntry]]] = {}
-    for place, table in draft.tables:
+    for place, table in partial.tables:
         for name, measure in table.measures.items():
             path: Path = ("tables", place, "measures", name)
             if measure.test is not None:
-                check_test(draft, (*path, measure.kind), measure.test, undeclared=True)
+                check_test(partial, (*path, measure.kind), measure.test, undeclared=True)
             if measure.denominator is not None:
                 users.setdefault(measure.denominator, []).append(((*path, "over"), table))
-    for place, figures in draft.figures:
-        _check_figures(draft, ("figures", place), figures, folder, users.get(figures.name, []))
+    for place, figures in partial.figures:
+        _check_figures(partial, ("figures", place), figures, folder, users.get(figures.name, []))
     for name, found in users.items():
         for where, table in found:
-            _check_over(draft, where, table, name)
+            _check_over(partial, where, table, name)
 
 
 def _check_figures(
-    draft: Draft, path: Path, figures: Figures, folder: FilePath, users: list[tuple[Path, TableEntry]]
+    partial: PartialSpec,
+    path: Path,
+    figures: Figures,
+    folder: FilePath,
+    users: list[tuple[Path, TableEntry]],
 ) -> None:
-    before = draft.count()
-    draft.check_dimensions((*path, "dimensions"), figures.dimensions)
-    if draft.count() > before or any(name not in draft.domains for name in figures.dimensions):
+    before = partial.count()
+    partial.check_dimensions((*path, "dimensions"), figures.dimensions)
+    if partial.count() > before or any(name not in partial.domains for name in figures.dimensions):
         return
     if not users:
-        if all(draft.reads(("tables", place, "measures")) for place, _ in draft.tables):
-            draft.add(
+        if all(partial.reads(("tables", place, "measures")) for place, _ in partial.tables):
+            partial.add(
                 path, "no rate is over these numbers", f"write over: {figures.name} in a rate, or remove"
             )
         return
-    found = (along_of(table, draft.domains) for _, table in users)
+    found = (along_of(table, partial.domains) for _, table in users)
     along = next((each for each in found if each is not None and each.name in figures.dimensions), None)
-    known = read_figures(draft, path, figures, folder, along)
+    known = read_figures(partial, path, figures, folder, along)
     if known is not None:
-        draft.public.append(known)
+        partial.public.append(known)
 
 
-def _check_over(draft: Draft, path: Path, table: TableEntry, name: str) -> None:
+def _check_over(partial: PartialSpec, path: Path, table: TableEntry, name: str) -> None:
     """See that a table, invariant or figures have a number for every cell of ``table``."""
-    every: list[TableEntry | Figures] = [each for _, each in draft.tables]
-    every += [each for _, each in (*draft.invariants, *draft.figures)]
+    every: list[TableEntry | Figures] = [each for _, each in partial.tables]
+    every += [each for _, each in (*partial.invariants, *partial.figures)]
     entries = {each.name: each for each in every}
     if name not in entries:
         hint = choose(name, entries, "tables, invariants and figures")
-        draft.add(path, f"there is nothing of the name {quoted(name)}", hint)
+        partial.add(path, f"there is nothing of the name {quoted(name)}", hint)
         return
     over = entries[name]
     extra = [each for each in over.dimensions if each not in table.dimensions]
     if extra:
         what = f"{quoted(name)} has {listed(extra)}, which this table has not"
-        draft.add(path, what, "take numbers with the dimensions of the table, or with fewer")
+        partial.add(path, what, "take numbers with the dimensions of the table, or with fewer")
         return
     if isinstance(over, TableEntry) and over.mechanism not in (None, *PLAIN):
         what = f"the counts of {quoted(name)} have errors of an unknown distribution by {over.mechanism}"
-        draft.add(path, what, f"take a table that is measured by {listed(PLAIN)}")
+        partial.add(path, what, f"take a table that is measured by {listed(PLAIN)}")
         return
-    if any(each not in draft.domains for each in (*table.dimensions, *over.dimensions)):
+    if any(each not in partial.domains for each in (*table.dimensions, *over.dimensions)):
         return
-    along = along_of(table, draft.domains)
+    along = along_of(table, partial.domains)
     if along is None or along.name not in over.dimensions:
         return
     hint = f"take numbers that go down to the levels of {along.name} in this table"
     if isinstance(over, TableEntry):
-        other = along_of(over, draft.domains)
+        other = along_of(over, partial.domains)
         level = _deepest(over, along.levels) if other is not None and other.name == along.name else None
     else:
-        known = next((each for each in (*draft.known, *draft.public) if each.name == name), None)
+        known = next((each for each in (*partial.known, *partial.public) if each.name == name), None)
         if known is None:
             return
         level = known.level if known.along == along.name else None
     if level is None or nodes_to(along, level) < nodes_to(along, _deepest(table, along.levels)):
         at = "has it at its leaves alone" if level is None else f"stops at {quoted(level)}"
-        draft.add(path, f"along {quoted(along.name)} {quoted(name)} {at}", hint)
+        partial.add(path, f"along {quoted(along.name)} {quoted(name)} {at}", hint)
 
 
 def _deepest(table: TableEntry, levels: tuple[str, ...]) -> str:
@@ -256,74 +272,76 @@ def _deepest(table: TableEntry, levels: tuple[str, ...]) -> str:
     return next((level for level in reversed(levels) if level in measured), levels[-1])
 
 
-def check_universes(draft: Draft) -> None:
+def check_universes(partial: PartialSpec) -> None:
     """Check the ``where`` of every table, and that what needs a table of all records has one."""
-    for place, table in draft.tables:
+    for place, table in partial.tables:
         if table.where is not None:
-            check_test(draft, ("tables", place, "where"), table.where)
-    whole = any(table.where is None for _, table in draft.tables)
-    for place, rule in draft.rules if draft.tables and not whole else ():
+            check_test(partial, ("tables", place, "where"), table.where)
+    whole = any(table.where is None for _, table in partial.tables)
+    for place, rule in partial.rules if partial.tables and not whole else ():
         if isinstance(rule, RowCountRule) and rule.change_from_last is not None and rule.noisy is None:
             what = "compares totals of all records, and every table has a `where`"
-            draft.add(("rules", place, "change_from_last"), what, "add a table without where, or remove it")
+            partial.add(("rules", place, "change_from_last"), what, "add a table without where, or remove it")
 
 
-def check_test(draft: Draft, path: Path, text: str, *, undeclared: bool = False) -> None:
+def check_test(partial: PartialSpec, path: Path, text: str, *, undeclared: bool = False) -> None:
     """Check that tests read, of columns that are in order, and that some record may pass them."""
     try:
-        universe = universe_of(text, draft.domains, undeclared=undeclared)
+        universe = universe_of(text, partial.domains, undeclared=undeclared)
     except InputError as error:
-        if draft.domains.keys() == draft.columns.keys():  # what is not in order may be what is meant
+        if partial.domains.keys() == partial.columns.keys():  # what is not in order may be what is meant
             at = error.where.removeprefix("query").removeprefix(", ")
-            draft.add(path, f"{at}: {error.what}" if at else error.what, error.hint)
+            partial.add(path, f"{at}: {error.what}" if at else error.what, error.hint)
         return
     hint = f"mend them, or remove the {'measure' if undeclared else 'table'}"
     for name in universe.about:
         if not all(mask.any() for mask in universe.masks(name)):
-            draft.add(path, f"no value of {quoted(name)} passes its tests", hint)
+            partial.add(path, f"no value of {quoted(name)} passes its tests", hint)
             return
     if not can_pass(universe):
-        draft.add(path, "no record can pass all these tests together", hint)
+        partial.add(path, "no record can pass all these tests together", hint)
 
 
-def check_impossible(draft: Draft) -> None:
+def check_impossible(partial: PartialSpec) -> None:
     """Check the facts that could be read; run it once the domains and the invariants are known."""
-    before = draft.count()
-    for place, fact in draft.impossible:
+    before = partial.count()
+    for place, fact in partial.impossible:
         path: Path = ("impossible", place)
-        own = draft.count()
+        own = partial.count()
         if not fact.cells:
-            draft.add((*path, "cells"), "is empty", "write `column: [values]`, as age: [0-14]")
+            partial.add((*path, "cells"), "is empty", "write `column: [values]`, as age: [0-14]")
         for name, values in fact.cells.items():
-            _check_values(draft, (*path, "cells", name), name, values)
-        if draft.count() == own and all(name in draft.domains for name in fact.cells):
-            if all(values_of(draft.domains[name], values).all() for name, values in fact.cells.items()):
-                draft.add((*path, "cells"), "names every value of its columns", "leave the possible ones out")
-            _check_records(draft, (*path, "records"), fact)
-    known = {name for _, fact in draft.impossible for name in fact.cells} <= draft.domains.keys()
-    if draft.count() == before and known:
-        _check_ends(draft)
-        _check_invariants(draft)
+            _check_values(partial, (*path, "cells", name), name, values)
+        if partial.count() == own and all(name in partial.domains for name in fact.cells):
+            if all(values_of(partial.domains[name], values).all() for name, values in fact.cells.items()):
+                partial.add(
+                    (*path, "cells"), "names every value of its columns", "leave the possible ones out"
+                )
+            _check_records(partial, (*path, "records"), fact)
+    known = {name for _, fact in partial.impossible for name in fact.cells} <= partial.domains.keys()
+    if partial.count() == before and known:
+        _check_ends(partial)
+        _check_invariants(partial)
 
 
-def _check_values(draft: Draft, path: Path, name: str, values: Sequence[str]) -> None:
-    if name not in draft.columns:
-        draft.add(
+def _check_values(partial: PartialSpec, path: Path, name: str, values: Sequence[str]) -> None:
+    if name not in partial.columns:
+        partial.add(
             path,
             f"there is no column {quoted(name)} under `columns`",
-            choose(name, draft.columns, "declared columns"),
+            choose(name, partial.columns, "declared columns"),
         )
         return
     if not values:
-        draft.add(path, "is empty", "name at least one value")
-    domain = draft.domains.get(name)
+        partial.add(path, "is empty", "name at least one value")
+    domain = partial.domains.get(name)
     known = () if domain is None else _codes(domain)
     for place, value in enumerate(values):
         if value in values[:place]:
-            draft.add((*path, place), f"{quoted(value)} is here twice", "name every value once")
+            partial.add((*path, place), f"{quoted(value)} is here twice", "name every value once")
         elif domain is not None and value not in known:
             kind = "nodes" if isinstance(domain, HierarchyDomain) else "values"
-            draft.add(
+            partial.add(
                 (*path, place),
                 f"{quoted(value)} is no value of {quoted(name)}",
                 choose(value, known, kind),
@@ -334,108 +352,108 @@ def _codes(domain: Domain) -> Sequence[str]:
     return domain.node_codes if isinstance(domain, HierarchyDomain) else domain.codes
 
 
-def _check_records(draft: Draft, path: Path, fact: Impossible) -> None:
+def _check_records(partial: PartialSpec, path: Path, fact: Impossible) -> None:
     """Check where records are counted instead: under another value of one of the columns."""
     if isinstance(fact.records, str):
         return
     if len(fact.records) != 1:
-        draft.add(path, "is not one `column: code`", "change one column, or write reject")
+        partial.add(path, "is not one `column: code`", "change one column, or write reject")
         return
     ((name, code),) = fact.records.items()
     path = (*path, name)
     if name not in fact.cells:
-        draft.add(path, "is none of the columns under `cells`", choose(name, fact.cells, "columns"))
+        partial.add(path, "is none of the columns under `cells`", choose(name, fact.cells, "columns"))
         return
-    domain = draft.domains[name]
+    domain = partial.domains[name]
     if code not in domain.codes:
-        draft.add(path, f"{quoted(code)} is no cell of {quoted(name)}", choose(code, domain.codes, "cells"))
+        partial.add(path, f"{quoted(code)} is no cell of {quoted(name)}", choose(code, domain.codes, "cells"))
     elif values_of(domain, fact.cells[name])[domain.codes.index(code)]:
-        draft.add(path, f"{quoted(code)} is one of the impossible values", "name another value, or reject")
-    others = _other_codings(draft, name)
+        partial.add(path, f"{quoted(code)} is one of the impossible values", "name another value, or reject")
+    others = _other_codings(partial, name)
     if others:
         what = f"{listed(others)} would still say what it was: they are made from the same column"
-        draft.add(path, what, "change another column, or write reject")
+        partial.add(path, what, "change another column, or write reject")
 
 
-def _other_codings(draft: Draft, name: str) -> list[str]:
+def _other_codings(partial: PartialSpec, name: str) -> list[str]:
     """Return the other columns that are made from what a column is made from."""
-    columns = {each: column for each, column in draft.columns.items() if column is not None}
+    columns = {each: column for each, column in partial.columns.items() if column is not None}
     source = source_column(name, columns[name])
     made = [each for each, column in columns.items() if source_column(each, column) == source]
     return [each for each in made if each != name and source is not None]
 
 
-def _check_ends(draft: Draft) -> None:
+def _check_ends(partial: PartialSpec) -> None:
     """Check that no record is moved into the cells of a fact that was dealt with before.
 
     Facts are taken in their order, so that afterwards no record is in any of them.
     """
-    for number, (place, fact) in enumerate(draft.impossible):
+    for number, (place, fact) in enumerate(partial.impossible):
         moved = fact.moved_to
         if moved is None:
             continue
         ends = {name: tuple(values) for name, values in fact.cells.items()} | {moved[0]: (moved[1],)}
-        for earlier, other in draft.impossible[:number]:
+        for earlier, other in partial.impossible[:number]:
             shared = [name for name in other.cells if name in ends]
             # Without the column that is changed, it was in those cells before, and is no longer here.
             if moved[0] in shared and all(
-                (values_of(draft.domains[n], ends[n]) & values_of(draft.domains[n], other.cells[n])).any()
+                (values_of(partial.domains[n], ends[n]) & values_of(partial.domains[n], other.cells[n])).any()
                 for n in shared
             ):
                 what = f"a record may end in the cells of impossible[{earlier}], which come before"
                 hint = "write this fact before that one, or reject its records"
-                draft.add(("impossible", place, "records"), what, hint)
+                partial.add(("impossible", place, "records"), what, hint)
 
 
-def _check_invariants(draft: Draft) -> None:
-    columns = {name: column for name, column in draft.columns.items() if column is not None}
+def _check_invariants(partial: PartialSpec) -> None:
+    columns = {name: column for name, column in partial.columns.items() if column is not None}
     facts = [
-        {name: values_of(draft.domains[name], values) for name, values in fact.cells.items()}
-        for _, fact in draft.impossible
+        {name: values_of(partial.domains[name], values) for name, values in fact.cells.items()}
+        for _, fact in partial.impossible
     ]
-    places = {invariant.name: place for place, invariant in draft.invariants}
-    for known in draft.known if facts else ():
-        along = None if known.along is None else draft.domains[known.along]
+    places = {invariant.name: place for place, invariant in partial.invariants}
+    for known in partial.known if facts else ():
+        along = None if known.along is None else partial.domains[known.along]
         assert along is None or isinstance(along, HierarchyDomain)  # noqa: S101 - the invariant's own check
         nodes = 1 if along is None else len(along.parents)
-        found = impossible_cells(facts, columns, draft.domains, along, nodes, known.flat)
+        found = impossible_cells(facts, columns, partial.domains, along, nodes, known.flat)
         if found is None:
             continue
         wrong = int((known.values[found if known.nodes is None else found[known.nodes]] > 0).sum())
         if wrong:
             what = f"holds {wrong} cell{'' if wrong == 1 else 's'} above zero that `impossible` says is empty"
             hint = "mend its numbers, or the values under impossible"
-            draft.add(("invariants", places[known.name]), what, hint)
+            partial.add(("invariants", places[known.name]), what, hint)
 
 
-def check_impossible_cells(draft: Draft, spec: ReleaseSpec) -> None:
+def check_impossible_cells(partial: PartialSpec, spec: ReleaseSpec) -> None:
     """Check that every table with impossible cells can leave them out, and is left with others."""
     places = {table.name: place for place, table in enumerate(spec.tables)}
     for table in spec.tables if spec.impossible else ():
-        found = impossible_in(spec, draft.domains, table)
+        found = impossible_in(spec, partial.domains, table)
         if found is None:
             continue
         path: Path = ("tables", places[table.name])
         if table.mechanism not in CELL_BY_CELL:
             what = f"{table.mechanism} measures the table as a whole, and some of its cells are impossible"
-            draft.add((*path, "mechanism"), what, "choose identity, under zcdp gaussian")
+            partial.add((*path, "mechanism"), what, "choose identity, under zcdp gaussian")
         if found.all():
-            draft.add((*path, "dimensions"), "every cell of the table is impossible", "leave the table out")
-    _check_measures(draft, spec, places)
+            partial.add((*path, "dimensions"), "every cell of the table is impossible", "leave the table out")
+    _check_measures(partial, spec, places)
 
 
-def _check_measures(draft: Draft, spec: ReleaseSpec, places: dict[str, int]) -> None:
+def _check_measures(partial: PartialSpec, spec: ReleaseSpec, places: dict[str, int]) -> None:
     """Check that no array with cells that are not measured is measured as a whole, or noisy by group."""
     for table in spec.tables:
         chosen = [n for n, each in table.measures.items() if each.mechanism[0] not in CELL_BY_CELL]
-        if chosen and impossible_in(spec, draft.domains, next(split(table))) is not None:
+        if chosen and impossible_in(spec, partial.domains, next(split(table))) is not None:
             what = "is chosen in every cell, and some cells of the table are exactly zero"
             path: Path = ("tables", places[table.name], "measures", chosen[0], "method")
-            draft.add(path, what, "write tree, or take the measure to a table without such cells")
+            partial.add(path, what, "write tree, or take the measure to a table without such cells")
             continue
         for array in split(table):
-            if array.parameters.get("by_group") and impossible_in(spec, draft.domains, array) is not None:
+            if array.parameters.get("by_group") and impossible_in(spec, partial.domains, array) is not None:
                 what = "has bounds that differ by group, and some cells of the table are exactly zero"
                 hint = "write one bound for all groups, or take the measure to a table without such cells"
-                draft.add(("tables", places[table.name]), what, hint)
+                partial.add(("tables", places[table.name]), what, hint)
                 break

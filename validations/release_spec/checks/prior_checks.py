@@ -17,8 +17,8 @@ from tabularium.validations.domains.known_marginals import FOLDER, PriorTable, p
 from tabularium.validations.imported_later import Later
 from tabularium.validations.public_files import Unreadable, read_plain
 from tabularium.validations.release_spec.checks.table_checks import along_of, default_mechanism
-from tabularium.validations.release_spec.draft import Draft
 from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.partial_spec import PartialSpec
 from tabularium.validations.release_spec.problems import Path, listed, quoted
 from tabularium.validations.release_spec.publication_formats import complete_formats, read_first
 from tabularium.validations.release_spec.tables import ABOVE, PLAIN, Table, TableEntry
@@ -32,14 +32,14 @@ Places = Callable[[str], FilePath | None]
 """Release id -> the folder in which it lies; None where it is not found."""
 
 
-def published_beside(draft: Draft, folder: FilePath) -> Places:
+def published_beside(partial: PartialSpec, folder: FilePath) -> Places:
     """Return how releases of the spec's product are found where they are published."""
 
     def place(release: str) -> FilePath | None:
-        product = draft.document.data.get("product")
-        if draft.publication is None or not isinstance(product, str):
+        product = partial.document.data.get("product")
+        if partial.publication is None or not isinstance(product, str):
             return None
-        found = sorted((folder / draft.publication.folder / product).glob(f"*/{release}"))
+        found = sorted((folder / partial.publication.folder / product).glob(f"*/{release}"))
         return next((each for each in found if each.is_dir()), None)
 
     return place
@@ -50,22 +50,22 @@ def copied_into(folder: FilePath) -> Places:
     return lambda release: folder / FOLDER / release
 
 
-def check_priors(draft: Draft, places: Places) -> None:
+def check_priors(partial: PartialSpec, places: Places) -> None:
     """Check every table that is drawn towards an earlier release, and find its published table."""
-    over = {measure.denominator for _, table in draft.tables for measure in table.measures.values()}
-    for at, table in draft.tables:
+    over = {measure.denominator for _, table in partial.tables for measure in table.measures.values()}
+    for at, table in partial.tables:
         path: Path = ("tables", at, "prior")
-        if table.prior is None or not draft.reads(path):
+        if table.prior is None or not partial.reads(path):
             continue
-        before = draft.count()
-        _check_kind(draft, path, table, over)
+        before = partial.count()
+        _check_kind(partial, path, table, over)
         if table.prior == ABOVE:
-            _check_above(draft, path, table)
-        elif draft.count() == before:
-            found = _prior_table(draft, path, table, places(table.prior))
+            _check_above(partial, path, table)
+        elif partial.count() == before:
+            found = _prior_table(partial, path, table, places(table.prior))
             if found is not None:
-                draft.priors[table.name] = found
-                draft.public_files[public_prior(found.release)] = found.certificate
+                partial.priors[table.name] = found
+                partial.public_files[public_prior(found.release)] = found.certificate
 
 
 def prior_notes(spec: ReleaseSpec) -> Iterator[str]:
@@ -83,62 +83,64 @@ def prior_notes(spec: ReleaseSpec) -> Iterator[str]:
             )
 
 
-def _check_kind(draft: Draft, path: Path, table: TableEntry, over: set[str | None]) -> None:
-    definition = "pure" if draft.privacy is None else draft.privacy.definition
+def _check_kind(partial: PartialSpec, path: Path, table: TableEntry, over: set[str | None]) -> None:
+    definition = "pure" if partial.privacy is None else partial.privacy.definition
     mechanism = table.mechanism or default_mechanism(definition)
-    if mechanism not in PLAIN and draft.reads((*path[:-1], "mechanism")):
+    if mechanism not in PLAIN and partial.reads((*path[:-1], "mechanism")):
         what = f"{mechanism} does not leave each cell with noise of its own, by which a prior is judged"
-        draft.add(path, what, f"measure the table by {listed(PLAIN)}, or remove prior")
-    if table.prior != ABOVE and draft.document.data.get("measurements_of") is not None:
+        partial.add(path, what, f"measure the table by {listed(PLAIN)}, or remove prior")
+    if table.prior != ABOVE and partial.document.data.get("measurements_of") is not None:
         what = "the prior may stand on the very noise of measurements that were drawn before it was named"
-        draft.add(path, what, "remove prior, or --measurements-of: then the counts are measured anew")
+        partial.add(path, what, "remove prior, or --measurements-of: then the counts are measured anew")
     if table.measures:
         what = "only counts are drawn towards a prior, and this table has measures"
-        draft.add(path, what, "publish the measures in a table of their own, or remove prior")
+        partial.add(path, what, "publish the measures in a table of their own, or remove prior")
     if table.name in over:
         what = "a rate is over the counts of this table, and its margin needs them as they were measured"
-        draft.add(path, what, "remove prior, or put the rate over another table")
-    if draft.postprocessing is not None and not draft.postprocessing.consistency:
+        partial.add(path, what, "remove prior, or put the rate over another table")
+    if partial.postprocessing is not None and not partial.postprocessing.consistency:
         what = "counts are drawn before levels and tables are made to agree, and consistency is off"
-        draft.add(path, what, "remove consistency: false, or prior")
+        partial.add(path, what, "remove consistency: false, or prior")
 
 
-def _check_above(draft: Draft, path: Path, table: TableEntry) -> None:
-    if any(name not in draft.domains for name in table.dimensions):
+def _check_above(partial: PartialSpec, path: Path, table: TableEntry) -> None:
+    if any(name not in partial.domains for name in table.dimensions):
         return
-    if along_of(table, draft.domains) is None or len(table.dimensions) < 2:
+    if along_of(table, partial.domains) is None or len(table.dimensions) < 2:
         what = "the level above says how areas are made up, by the dimensions that are crossed with them"
-        draft.add(path, what, "cross a hierarchy with other dimensions, or remove prior")
+        partial.add(path, what, "cross a hierarchy with other dimensions, or remove prior")
     elif len(table.levels or ()) < 2:
         what = "one level is measured, so that there is none above it"
-        draft.add(path, what, "measure a level above too: name both under levels, with their shares")
+        partial.add(path, what, "measure a level above too: name both under levels, with their shares")
 
 
-def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath | None) -> PriorTable | None:
+def _prior_table(
+    partial: PartialSpec, path: Path, table: TableEntry, folder: FilePath | None
+) -> PriorTable | None:
     told, digest = _certificate(folder)
     release = table.prior or ""
     if told is None and digest:
         what = f"{certificate.CERTIFICATE} of release {quoted(release)} {digest}"
-        draft.add(path, what, "put its folder back as it was published")
+        partial.add(path, what, "put its folder back as it was published")
         return None
     if folder is None or told is None:
         what = f"no release {quoted(release)} of this product lies in the publication folder"
-        draft.add(path, what, "name a release by its id, and put its folder back if it is gone")
+        partial.add(path, what, "name a release by its id, and put its folder back if it is gone")
         return None
     if told.release_id != release:
-        draft.add(path, "another release lies in the folder of that id", "put its folder back as it was")
+        partial.add(path, "another release lies in the folder of that id", "put its folder back as it was")
         return None
     entry = next((each for each in _tables_of(told) if each.name == table.name), None)
-    if entry is None or not _same_table(draft, table, entry):
+    if entry is None or not _same_table(partial, table, entry):
         what = f"release {quoted(release)} has no table {quoted(table.name)} of the same dimensions"
-        draft.add(path, f"{what}, hierarchy and universe", "name a release that has, or remove prior")
+        partial.add(path, f"{what}, hierarchy and universe", "name a release that has, or remove prior")
         return None
     formats = complete_formats()
     for each in read_first(formats):
         if (file := f"{table.name}{each.kinds[0].ending}") in told.files:
             return PriorTable(release, folder, digest, each.name, file, told.files[file])
     what = f"release {quoted(release)} has the table neither as {' nor as '.join(formats)}"
-    draft.add(path, what, "name a release that has, or remove prior")
+    partial.add(path, what, "name a release that has, or remove prior")
     return None
 
 
@@ -160,7 +162,7 @@ def _tables_of(told: certificate.Certificate) -> tuple[Table, ...]:
         return ()
 
 
-def _same_table(draft: Draft, table: TableEntry, other: Table) -> bool:
-    along = along_of(table, draft.domains)
+def _same_table(partial: PartialSpec, table: TableEntry, other: Table) -> bool:
+    along = along_of(table, partial.domains)
     ours = table.dimensions, table.where, None if along is None else along.name
     return ours == (other.dimensions, other.where, other.along)

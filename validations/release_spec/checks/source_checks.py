@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path as FilePath
 
-from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation import source_column
 from tabularium.validations.release_spec.columns import NumberColumn
-from tabularium.validations.release_spec.draft import Draft
 from tabularium.validations.release_spec.kinds import RECORD
 from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.partial_spec import PartialSpec
 from tabularium.validations.release_spec.privacy import NumbersRule, RangeRule, RowCountRule, UniqueRule
 from tabularium.validations.release_spec.problems import Path, choose, nearest, quoted, shown
 from tabularium.validations.release_spec.source import (
@@ -32,64 +32,68 @@ _THOUSANDS = "., '\u2019_\u00a0\u202f"  # with the spaces that are not broken, a
 _COLUMN_RULES = ("nulls", "invalid", "range")
 
 
-def check_source(draft: Draft) -> None:
+def check_source(partial: PartialSpec) -> None:
     """Check that the files of the source say all that is needed to open them, and who joins look-ups."""
-    source = draft.source
+    source = partial.source
     if isinstance(source, FileSource):
         hint = (
             "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
         )
-        check_files(draft, ("source",), source, hint)
+        check_files(partial, ("source",), source, hint)
     elif isinstance(source, SparkFiles):
-        check_files(draft, ("source",), source)
-        _check_spark(draft, source)
+        check_files(partial, ("source",), source)
+        _check_spark(partial, source)
     elif isinstance(source, PostgresTable):
-        _check_separators(draft, ("source",), source, None)
+        _check_separators(partial, ("source",), source, None)
     if isinstance(source, SparkFiles | PostgresTable):
-        for name, look in draft.lookups.items():
+        for name, look in partial.lookups.items():
             if look is not None and look.public is None:
                 what = f"{source.engine} joins public look-ups alone"
                 hint = (
                     "join the privacy unit's rows in a view or before writing the files, and name that source"
                 )
-                draft.add(("lookups", name), what, hint)
+                partial.add(("lookups", name), what, hint)
 
 
-def _check_spark(draft: Draft, source: SparkFiles) -> None:
+def _check_spark(partial: PartialSpec, source: SparkFiles) -> None:
     path = ("source", "path")
     if source.file_format == "csv":
         hint = "write the records as Parquet, or leave engine out"
-        draft.add(path, "spark reads Parquet files, since it reads damaged CSV without a word", hint)
+        partial.add(path, "spark reads Parquet files, since it reads damaged CSV without a word", hint)
     elif source.file_format is None:
-        draft.add(path, "the ending does not say how the files are written", "add format: parquet")
+        partial.add(path, "the ending does not say how the files are written", "add format: parquet")
 
 
-def check_files(draft: Draft, path: Path, files: Files, hint: str = "write the path of a file") -> None:
+def check_files(
+    partial: PartialSpec, path: Path, files: Files, hint: str = "write the path of a file"
+) -> None:
     """Check that files can be opened as what they are; ``hint`` mends a URL in their place."""
     written, mark = files.path or "", files.delimiter
     wrong = _address_problem(files, hint) if "://" in written else None
     if wrong is not None:
-        draft.add((*path, "path"), *wrong)
+        partial.add((*path, "path"), *wrong)
     elif files.file_format is None and "." in written.rstrip("/").rpartition("/")[2].replace("..", ""):
         what = "the ending does not say how the file is written"
-        draft.add((*path, "path"), what, "add format: csv or format: parquet")
+        partial.add((*path, "path"), what, "add format: csv or format: parquet")
     if len(mark) != 1 or mark in "\"'\r\n\\" or mark.isalnum():
         what = "must be one character, neither a letter, a digit nor a quote"
-        draft.add((*path, "delimiter"), what, 'write for instance delimiter: ";" or "\\t" in double quotes')
-    _check_separators(draft, path, files, None if files.file_format == "parquet" else mark)
+        partial.add((*path, "delimiter"), what, 'write for instance delimiter: ";" or "\\t" in double quotes')
+    _check_separators(partial, path, files, None if files.file_format == "parquet" else mark)
 
 
-def _check_separators(draft: Draft, path: Path, files: Files | PostgresTable, delimiter: str | None) -> None:
+def _check_separators(
+    partial: PartialSpec, path: Path, files: Files | PostgresTable, delimiter: str | None
+) -> None:
     """Check that what stands within numbers is one character, and is taken for nothing else."""
     thousands, decimal = files.thousands, files.separators.decimal
     if thousands is not None and (len(thousands) != 1 or thousands not in _THOUSANDS):
         what = "is not what may stand between thousands: a point, a comma, a space, an apostrophe or _"
-        draft.add((*path, "thousands"), what, 'write for instance thousands: "."')
+        partial.add((*path, "thousands"), what, 'write for instance thousands: "."')
     elif thousands == decimal:
         what = f"is {quoted(decimal)}, and so is what stands before decimals"
         other = "," if decimal == "." else "."
         hint = f'write decimal: "{other}" if numbers stand as 1{decimal}234{other}5, or remove thousands'
-        draft.add((*path, "thousands"), what, hint)
+        partial.add((*path, "thousands"), what, hint)
     for key, mark in (("thousands", thousands), ("decimal", files.decimal)):
         if (
             mark is not None
@@ -100,7 +104,7 @@ def _check_separators(draft: Draft, path: Path, files: Files | PostgresTable, de
         ):
             what = f"is {quoted(mark)}, and so is the delimiter: without quotes, where does a value end?"
             hint = 'write delimiter: with the character between the values, or leave quote: "none" out'
-            draft.add((*path, key), what, hint)
+            partial.add((*path, key), what, hint)
 
 
 def _address_problem(files: Files, hint: str) -> tuple[str, str] | None:
@@ -113,17 +117,17 @@ def _address_problem(files: Files, hint: str) -> tuple[str, str] | None:
     return store_problem(address)
 
 
-def check_privacy(draft: Draft) -> None:
+def check_privacy(partial: PartialSpec) -> None:
     """Check that a record contributes one record, the unit's column can be one, and δ goes with zcdp."""
-    privacy = draft.privacy
+    privacy = partial.privacy
     if privacy is None:
         return
     unit = privacy.unit
     if unit.column is None and privacy.max_contributions > 1:
         hint = "write 1, or name the column that tells the units apart: unit: {column: person_id}"
-        draft.add(("privacy", "max_contributions"), "the unit has no column: each record is one", hint)
+        partial.add(("privacy", "max_contributions"), "the unit has no column: each record is one", hint)
     if unit.column is not None and "max_contributions" not in privacy.model_fields_set:
-        draft.add(
+        partial.add(
             ("privacy", "max_contributions"),
             f"is missing: say how many records of one {unit.called} are counted; the others are left out",
             "choose it from what is publicly known of the source, never from the data: 1 where each has one "
@@ -131,69 +135,71 @@ def check_privacy(draft: Draft) -> None:
         )
     if unit.column is None and privacy.cut_units is not None:
         hint = "remove it, or name the column that tells the units apart: unit: {column: person_id}"
-        draft.add(("privacy", "cut_units"), "of a unit that is one record none are cut", hint)
+        partial.add(("privacy", "cut_units"), "of a unit that is one record none are cut", hint)
     if privacy.definition == "zcdp" and privacy.delta is None:
         hint = 'add delta: "1/1000000", at which ε is reported; it changes neither the noise nor the cost'
-        draft.add(("privacy", "definition"), "`delta` is missing", hint)
+        partial.add(("privacy", "definition"), "`delta` is missing", hint)
     if privacy.definition == "pure" and privacy.delta is not None:
         what = "pure differential privacy has no δ"
-        draft.add(("privacy", "delta"), what, "remove delta, or write definition: zcdp")
+        partial.add(("privacy", "delta"), what, "remove delta, or write definition: zcdp")
     if unit.entity == RECORD and unit.column is not None:
         hint = f"name what the column tells apart: unit: {{entity: person, column: {shown(unit.column)}}}"
-        draft.add(("privacy", "unit"), "`record` means that each record is a unit, and needs no column", hint)
+        partial.add(
+            ("privacy", "unit"), "`record` means that each record is a unit, and needs no column", hint
+        )
 
 
-def check_postprocessing(draft: Draft) -> None:
+def check_postprocessing(partial: PartialSpec) -> None:
     """Check that steps which need levels that add up come after the step that makes them add up."""
-    wanted = draft.postprocessing
+    wanted = partial.postprocessing
     if wanted is None or wanted.consistency:
         return
     for step, on in (("nonnegativity", wanted.nonnegativity), ("rounding", wanted.rounding)):
         if on:
-            draft.add(
+            partial.add(
                 ("postprocessing", step),
                 "needs levels that add up, and consistency is off",
                 f"write {step}: false too, or leave consistency on",
             )
 
 
-def check_rules(draft: Draft) -> None:
+def check_rules(partial: PartialSpec) -> None:
     """Check that rules speak of declared columns, of possible bounds, and of each thing once."""
-    _check_rule_columns(draft)
+    _check_rule_columns(partial)
     first: dict[str, int] = {}
-    for place, rule in draft.rules:
+    for place, rule in partial.rules:
         path: Path = ("rules", place)
         if first.setdefault(rule.name, place) != place:
-            draft.add(path, f"rule {first[rule.name] + 1} is {quoted(rule.name)} too", "keep one of them")
+            partial.add(path, f"rule {first[rule.name] + 1} is {quoted(rule.name)} too", "keep one of them")
         if isinstance(rule, (RowCountRule, RangeRule)):
-            _check_bounds(draft, path, rule)
+            _check_bounds(partial, path, rule)
         if isinstance(rule, UniqueRule):
-            _check_unique(draft, path, rule)
-        if isinstance(rule, NumbersRule) and not draft.document.problems:  # else a measure may not be read
-            _check_measured(draft, path, rule)
+            _check_unique(partial, path, rule)
+        if isinstance(rule, NumbersRule) and not partial.document.problems:  # else a measure may not be read
+            _check_measured(partial, path, rule)
 
 
-def _check_rule_columns(draft: Draft) -> None:
+def _check_rule_columns(partial: PartialSpec) -> None:
     """Check the columns of all rules, also of those that do not read for another reason."""
-    written = draft.document.data.get("rules")
+    written = partial.document.data.get("rules")
     for place, rule in enumerate(written if isinstance(written, list) else ()):
         name = rule.get("column") if isinstance(rule, dict) and rule.get("rule") in _COLUMN_RULES else None
-        if isinstance(name, str) and name not in draft.columns:
+        if isinstance(name, str) and name not in partial.columns:
             what = f"there is no column {quoted(name)} under `columns`"
-            hint = choose(name, draft.columns, "declared columns")
-            if draft.privacy is not None and draft.privacy.unit.column == name:
+            hint = choose(name, partial.columns, "declared columns")
+            if partial.privacy is not None and partial.privacy.unit.column == name:
                 hint = "remove the rule: a record whose unit is null is rejected, see source.max_rejected"
-            draft.add(("rules", place, "column"), what, hint)
+            partial.add(("rules", place, "column"), what, hint)
 
 
-def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> None:
+def _check_bounds(partial: PartialSpec, path: Path, rule: RowCountRule | RangeRule) -> None:
     bounds = ["min", "max"]
     if isinstance(rule, RowCountRule):
         bounds.append("change_from_last")
     else:
-        column = draft.columns.get(rule.column)
+        column = partial.columns.get(rule.column)
         if column is not None and not isinstance(column, NumberColumn):
-            draft.add(
+            partial.add(
                 (*path, "column"), f"{quoted(rule.column)} is not an integer column", "use invalid instead"
             )
         digits = column.integer.digits if isinstance(column, NumberColumn) else None
@@ -201,38 +207,38 @@ def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> N
             number = getattr(rule, bound)
             if isinstance(number, Decimal) and -int(number.as_tuple().exponent) > (digits or 0):
                 what = "has more digits than the edges of the column"
-                draft.add((*path, bound), what, "write fewer digits, or the edges with more")
+                partial.add((*path, bound), what, "write fewer digits, or the edges with more")
     if all(getattr(rule, bound) is None for bound in bounds):
-        draft.add(path, "the rule has no bound", f"add {', '.join(bounds[:-1])} or {bounds[-1]}")
+        partial.add(path, "the rule has no bound", f"add {', '.join(bounds[:-1])} or {bounds[-1]}")
     if rule.min is not None and rule.max is not None and rule.min > rule.max:
-        draft.add((*path, "min"), "is above `max`", "exchange them")
+        partial.add((*path, "min"), "is above `max`", "exchange them")
 
 
-def _check_measured(draft: Draft, path: Path, rule: NumbersRule) -> None:
-    measures = (measure for _, table in draft.tables for measure in table.measures.values())
+def _check_measured(partial: PartialSpec, path: Path, rule: NumbersRule) -> None:
+    measures = (measure for _, table in partial.tables for measure in table.measures.values())
     measured = dict.fromkeys(name for measure in measures for name in measure.columns)
     if rule.column not in measured:
         what = f"{quoted(rule.column)} is the column of no measure, and numbers are read for measures"
         hint = choose(rule.column, measured, "measured columns")
-        if rule.column in draft.columns:
+        if rule.column in partial.columns:
             hint = "write rule: invalid, which is about the values of a declared column"
         elif not measured:
             hint = "remove the rule: there are no measures"
-        draft.add((*path, "column"), what, hint)
+        partial.add((*path, "column"), what, hint)
 
 
-def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
+def _check_unique(partial: PartialSpec, path: Path, rule: UniqueRule) -> None:
     if not rule.columns:
-        draft.add((*path, "columns"), "is empty", "name at least one column of the source")
+        partial.add((*path, "columns"), "is empty", "name at least one column of the source")
     if len(set(rule.columns)) < len(rule.columns):
-        draft.add((*path, "columns"), "a column is here twice", "name every column once")
-    sources = {source_column(name, column) for name, column in draft.columns.items() if column is not None}
+        partial.add((*path, "columns"), "a column is here twice", "name every column once")
+    sources = {source_column(name, column) for name, column in partial.columns.items() if column is not None}
     for name in rule.columns:
-        column = draft.columns.get(name)
+        column = partial.columns.get(name)
         if column is not None and name not in sources:
             own = source_column(name, column)
             hint = "name columns of the source" if own is None else f"name {quoted(own)}, which it comes from"
-            draft.add((*path, "columns"), f"{quoted(name)} is made of other columns", hint)
+            partial.add((*path, "columns"), f"{quoted(name)} is made of other columns", hint)
 
 
 # A row that belongs to nobody in particular but came out of private data, such as one of a shared
@@ -240,24 +246,24 @@ def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
 # is accepted only when it is declared public.
 
 
-def check_look_ups(draft: Draft, folder: FilePath) -> None:
+def check_look_ups(partial: PartialSpec, folder: FilePath) -> None:
     """Check what every look-up is and how it is joined; take the digests of the public ones.
 
     Public files are read, relative to ``folder``. No data is opened.
     """
-    for name, look in draft.lookups.items():
+    for name, look in partial.lookups.items():
         if look is None:
             continue
         path: Path = ("lookups", name)
         if look.path is None:
-            draft.add(path, "there is no path", "write path: with the file of the look-up")
+            partial.add(path, "there is no path", "write path: with the file of the look-up")
         else:
-            check_files(draft, path, look)
-        _check_kind(draft, path, look)
+            check_files(partial, path, look)
+        _check_kind(partial, path, look)
         if look.public is not None:
-            _check_public(draft, path, look, folder)
-        _check_order(draft, path, look)
-    _check_names(draft)
+            _check_public(partial, path, look, folder)
+        _check_order(partial, path, look)
+    _check_names(partial)
 
 
 def look_up_notes(spec: ReleaseSpec) -> Iterator[str]:
@@ -273,11 +279,11 @@ def look_up_notes(spec: ReleaseSpec) -> Iterator[str]:
             )
 
 
-def _check_kind(draft: Draft, path: Path, look: LookUp) -> None:
+def _check_kind(partial: PartialSpec, path: Path, look: LookUp) -> None:
     """Check that it is either public or of the unit, and has what it is joined by."""
-    unit = None if draft.privacy is None else draft.privacy.unit
+    unit = None if partial.privacy is None else partial.privacy.unit
     if look.public is not None and look.unit is not None:
-        draft.add((*path, "unit"), "is public too", "keep public, or the column of the privacy unit")
+        partial.add((*path, "unit"), "is public too", "keep public, or the column of the privacy unit")
     elif look.public is None and look.unit is None:
         own = unit is not None and unit.column is not None and look.looked_up == unit.column
         what = (
@@ -288,28 +294,28 @@ def _check_kind(draft: Draft, path: Path, look: LookUp) -> None:
             if own
             else "write public: and why nobody's data are in it, or unit: with its column of the unit's ids"
         )
-        draft.add(path, what, hint)
+        partial.add(path, what, hint)
     elif look.unit is not None and unit is not None and unit.column is None:
         what = "each record is a privacy unit, and no look-up can carry it"
         hint = "name the column that tells units apart, privacy.unit: {column: person_id}; or write public:"
-        draft.add((*path, "unit"), what if unit.entity == RECORD else f"{what}: it has no column", hint)
+        partial.add((*path, "unit"), what if unit.entity == RECORD else f"{what}: it has no column", hint)
     if look.public is not None and look.key is None:
-        draft.add(path, "`key` is missing", "name the column in which values are looked up")
+        partial.add(path, "`key` is missing", "name the column in which values are looked up")
     if look.source_column is not None and look.key is None:
-        draft.add(
+        partial.add(
             (*path, "from"), "there is no key", "write key: with the column of the look-up, or remove it"
         )
 
 
-def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> None:
+def _check_public(partial: PartialSpec, path: Path, look: LookUp, folder: FilePath) -> None:
     """Take the digest of a public look-up: its content is a part of the spec, as that of a code list."""
-    period = draft.document.data.get("period")
+    period = partial.document.data.get("period")
     if look.path is None or "://" in look.path or not isinstance(period, str):
         return
     file = FilePath(located(look.path, period, folder))
-    private = {"the source": draft.source} | {
+    private = {"the source": partial.source} | {
         f"look-up {name}, of the unit": each
-        for name, each in draft.lookups.items()
+        for name, each in partial.lookups.items()
         if each is not None and each.unit is not None and each is not look
     }
     for name, each in private.items():
@@ -317,15 +323,15 @@ def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> N
             continue
         if _same_file(file, FilePath(located(each.path, period, folder))):
             what = f"is the file of {name}, which is not public"
-            draft.add((*path, "public"), what, "remove the look-up, or name the file of a public list")
+            partial.add((*path, "public"), what, "remove the look-up, or name the file of a public list")
             return
     digest = _digest(file)
     if digest is not None:
-        draft.public_files[public_name(str(path[-1]))] = digest
+        partial.public_files[public_name(str(path[-1]))] = digest
         return
     what = f"there is no file {quoted(look.path)}"
     hint = "check the path, which is relative to the spec file; a public look-up is one file"
-    draft.add((*path, "path"), what, hint)
+    partial.add((*path, "path"), what, hint)
 
 
 def _same_file(one: FilePath, other: FilePath) -> bool:
@@ -346,54 +352,56 @@ def _digest(file: FilePath) -> str | None:
     return None
 
 
-def _check_order(draft: Draft, path: Path, look: LookUp) -> None:
+def _check_order(partial: PartialSpec, path: Path, look: LookUp) -> None:
     """Check that what is looked up stands in the source, or in a look-up further up."""
-    above = list(draft.lookups)[: list(draft.lookups).index(str(path[-1]))]
-    place, _ = taken_from(look.looked_up or "", draft.lookups)
+    above = list(partial.lookups)[: list(partial.lookups).index(str(path[-1]))]
+    place, _ = taken_from(look.looked_up or "", partial.lookups)
     if place and place not in above:
         field = "from" if look.source_column is not None else "key"
-        draft.add((*path, field), f"{quoted(place)} does not stand above it", f"write {quoted(place)} first")
+        partial.add(
+            (*path, field), f"{quoted(place)} does not stand above it", f"write {quoted(place)} first"
+        )
 
 
-def _check_names(draft: Draft) -> None:
+def _check_names(partial: PartialSpec) -> None:
     """Check every name of a column of the source: its look-up is there, and each look-up is used."""
     used = set()
-    for path, name in _named(draft):
-        place, _ = taken_from(name, draft.lookups)
+    for path, name in _named(partial):
+        place, _ = taken_from(name, partial.lookups)
         used.add(place)
         prefix, dot, _ = name.partition(".")
-        if not place and dot and nearest(prefix, draft.lookups) is not None:
+        if not place and dot and nearest(prefix, partial.lookups) is not None:
             what = f"there is no look-up {quoted(prefix)}"
-            draft.add(path, what, choose(prefix, draft.lookups, "look-ups"))
-    for name in draft.lookups:
-        if name not in used and not draft.document.problems:  # else what uses it may not have been read
+            partial.add(path, what, choose(prefix, partial.lookups, "look-ups"))
+    for name in partial.lookups:
+        if name not in used and not partial.document.problems:  # else what uses it may not have been read
             what, hint = "no column is taken from it", f"write for instance from: {name}.COLUMN, or remove it"
-            draft.add(("lookups", name), what, hint)
-    unit = None if draft.privacy is None else draft.privacy.unit.column
-    if unit is not None and taken_from(unit, draft.lookups)[0]:
+            partial.add(("lookups", name), what, hint)
+    unit = None if partial.privacy is None else partial.privacy.unit.column
+    if unit is not None and taken_from(unit, partial.lookups)[0]:
         what, hint = "stands in a look-up", "name a column of the source: whose a record is stands with it"
-        draft.add(("privacy", "unit"), what, hint)
+        partial.add(("privacy", "unit"), what, hint)
 
 
-def _named(draft: Draft) -> Iterator[tuple[Path, str]]:
+def _named(partial: PartialSpec) -> Iterator[tuple[Path, str]]:
     """Yield every name of a column of the source, with its place in the spec."""
-    for name, column in draft.columns.items():
+    for name, column in partial.columns.items():
         if column is not None and column.cases is None:
             own = column.source_column is None
             yield (("columns", name) if own else ("columns", name, "from")), column.source_column or name
-    for place, table in draft.tables:
+    for place, table in partial.tables:
         for name, measure in table.measures.items():
             path: Path = ("tables", place, "measures", name)
             if measure.test is None:
                 yield (*path, measure.kind), measure.of
             if measure.weight is not None:
                 yield (*path, "weight", "column"), measure.weight.column
-    for place, histogram in draft.histograms:
+    for place, histogram in partial.histograms:
         yield ("histograms", place, "of"), histogram.of
-    for place, rule in draft.rules:
+    for place, rule in partial.rules:
         if isinstance(rule, UniqueRule):
             yield from ((("rules", place, "columns", at), name) for at, name in enumerate(rule.columns))
-    for name, look in draft.lookups.items():
+    for name, look in partial.lookups.items():
         if look is not None and look.looked_up is not None:
             field = "from" if look.source_column is not None else "key"
             yield ("lookups", name, field), look.looked_up

@@ -25,7 +25,7 @@ from tabularium.mechanisms.kernels.outward_cells import outward_sums, reaches
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import NoiseCurve
 from tabularium.validations.release_spec.measures.measure import Noise, Numbers, Problem, noise_scale
-from tabularium.validations.release_spec.measures.of_rank import CELLS, OfRank
+from tabularium.validations.release_spec.measures.of_column import CELLS, OfRank
 from tabularium.validations.release_spec.scalars import Share
 
 CHOOSING = "quantile_choices"

@@ -13,7 +13,7 @@ from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tree_over
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.validations.release_spec.measures.measure import Noise, Numbers
-from tabularium.validations.release_spec.measures.of_rank import CELLS, OfRank
+from tabularium.validations.release_spec.measures.of_column import CELLS, OfRank
 from tabularium.validations.release_spec.scalars import refuse
 
 
