@@ -29,7 +29,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.stage import sanitised
 
 if TYPE_CHECKING:
-    from prefect import State
+    from prefect import State as RunState
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
 
@@ -128,7 +128,7 @@ def start_again(client: SyncPrefectClient, *, at_once: bool = False) -> int:
         pause = AFTER_CRASHES.after(len(crashes) - 1)
         _end_tasks(client, run)
         if pause is None or now - crashes[-1] > _LATELY:
-            failed: State[Any] = Failed(
+            failed: RunState[Any] = Failed(
                 message=f"{GIVEN_UP} {len(crashes)} times; read why in its log or the worker's"
             )
             client.set_flow_run_state(run.id, failed, force=True)
