@@ -54,7 +54,7 @@ def announce(home: Home, inbox: Inbox) -> int:
     Exception
         Whatever Prefect's client raises where the API does not answer.
     """
-    told = 0
+    announced = 0
     with Claims.at(home) as claims:
         known = claims.to_announce(inbox.product)
         for drop in known:
@@ -62,11 +62,11 @@ def announce(home: Home, inbox: Inbox) -> int:
                 emit_now(
                     "tabularium.drop.quarantined", of_inbox(drop.product), product=drop.product, drop=drop.id
                 )
-                told += claims.change(drop, announced_at=time.time())
+                announced += claims.change(drop, announced_at=time.time())
         arrived = [drop for drop in known if drop.state == "arrived"]
         begun = claims.of_product(inbox.product, "started")
         if not arrived and not begun:
-            return told
+            return announced
         with get_client(sync_client=True) as client:
             live = {str(run.parameters.get("source")): run for run in _live(client, inbox.product)}
             for drop in begun:
@@ -79,8 +79,8 @@ def announce(home: Home, inbox: Inbox) -> int:
                 if drop.announced_at is None and claims.change(drop, announced_at=time.time()):
                     about = {"product": drop.product, "period": drop.period, "drop": drop.id}
                     emit_now("tabularium.data.arrived", of_inbox(drop.product), **about)
-                    told += 1
-    return told
+                    announced += 1
+    return announced
 
 
 def _source(drop: Drop) -> str:

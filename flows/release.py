@@ -98,9 +98,9 @@ def release(
         seen = last_entry(Home(Path(request.home)))
         loaded = handed_over(request) or load(request)
         drop_runs.started(Home(Path(request.home)), request.source)
-        product, told = loaded.spec.product, loaded.spec.period
+        product, of_period = loaded.spec.product, loaded.spec.period
         with telling():
-            tag_run(product, told)
+            tag_run(product, of_period)
         with progress_shown(product):
             outcome = release_tables(request, loaded)
         drop_runs.finished(Home(Path(request.home)), request.source, "published")
@@ -110,7 +110,7 @@ def release(
         until_the_server_answers()
         with telling():
             if outcome.status == "published":
-                announce_published(product, told, outcome.release_id, outcome.folder)
+                announce_published(product, of_period, outcome.release_id, outcome.folder)
                 announce_low_budget(Home(Path(request.home)), loaded.spec.dataset)
             show_release(outcome, Home(Path(request.home)))
         return hand_back(request, asdict(outcome))
@@ -139,8 +139,8 @@ def _stopped(
             name = getattr(failure, "run", "")
             drop_runs.finished(Home(Path(request.home)), request.source, ending, run=name)
         except Exception as error:  # what the run failed by may keep this from being written down, too
-            told = sanitised(error, "arrivals").line()
-            get_run_logger().warning("how the run of the drop ended is not written down: %s", told)
+            message = sanitised(error, "arrivals").line()
+            get_run_logger().warning("how the run of the drop ended is not written down: %s", message)
     if loaded is not None:
         with telling():
             announce_refused(*about, line)

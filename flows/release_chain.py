@@ -150,7 +150,7 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
     raise failure
 
 
-def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
+def rebuild_lost(request: Request, loaded: Loaded, folder: Path) -> None:
     """Make the lost folder of a published release anew, where it was published. No data are opened.
 
     Raises
@@ -166,16 +166,16 @@ def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
             with hold(run.ledger, run.release_id):
                 charge = look_up(run)
                 today = Path(os.path.realpath(release_folder(run, charge.release_id)))
-                if today != Path(os.path.realpath(place)):
+                if today != Path(os.path.realpath(folder)):
                     raise InputError(
                         f"the spec publishes into {today.parents[2]} today, and this was published elsewhere",
-                        where=str(place),
+                        where=str(folder),
                         hint="give the spec of then, in the folder in which it lay",
                     )
                 if not is_lost(run, charge):
                     raise InputError(
                         "lies there by now, or its certificate is not kept at home",
-                        where=str(place),
+                        where=str(folder),
                         hint="see tabularium doctor --account-for",
                     )
                 _rebuild(run, charge)
@@ -269,8 +269,8 @@ def _estimate(run: Run, measured: MeasuredHandle) -> None:
     check(run, measured)
 
 
-def _outcome(status: str, charge: ChargeHandle, found: PublishedHandle) -> Outcome:
-    return Outcome(status, charge.release_id, found.folder, found.certificate, found.statement)
+def _outcome(status: str, charge: ChargeHandle, published: PublishedHandle) -> Outcome:
+    return Outcome(status, charge.release_id, published.folder, published.certificate, published.statement)
 
 
 def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
@@ -279,8 +279,8 @@ def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
     certificate = publish_draft(run)
     folder = DraftLocation.of(run.installation, charge.release_id).release
     entry = run.ledger.charge(charge.release_id)
-    found = PublishedHandle(folder, certificate, None if entry is None else entry.statement)
-    return _outcome("published", charge, found)
+    published = PublishedHandle(folder, certificate, None if entry is None else entry.statement)
+    return _outcome("published", charge, published)
 
 
 def _require_accepted(run: Run) -> None:

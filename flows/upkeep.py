@@ -38,8 +38,8 @@ def verify_ledger(home: str | None = None, export_to: str | None = None) -> str:
     export_to
         Folder for the exports; it must be there. Without one nothing is exported.
     """
-    place = None if export_to is None else Path(export_to)
-    return _told("verify-ledger", lambda: verify_and_export(Home.found(home), place))
+    target = None if export_to is None else Path(export_to)
+    return _told("verify-ledger", lambda: verify_and_export(Home.found(home), target))
 
 
 @flow(name="restore-drill", persist_result=False, log_prints=False)
@@ -53,8 +53,8 @@ def restore_drill(home: str | None = None, export_to: str | None = None) -> str:
     export_to
         Where the exports are; without it one is made for the drill.
     """
-    place = None if export_to is None else Path(export_to)
-    return _told("restore-drill", lambda: drill_restore(Home.found(home), place))
+    target = None if export_to is None else Path(export_to)
+    return _told("restore-drill", lambda: drill_restore(Home.found(home), target))
 
 
 @flow(name="sweep-workspaces", persist_result=False, log_prints=False)
@@ -85,14 +85,14 @@ def _tell_overdue(home: Home) -> str:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        found = overdue(client, home, datetime.now(UTC))
-    for each in found:
-        about = {"product": each.product, "period": each.period, "since": each.since.isoformat()}
-        if each.inbox:
-            emit("tabularium.data.overdue", of_inbox(each.product), **about)
+        missing = overdue(client, home, datetime.now(UTC))
+    for release in missing:
+        about = {"product": release.product, "period": release.period, "since": release.since.isoformat()}
+        if release.inbox:
+            emit("tabularium.data.overdue", of_inbox(release.product), **about)
         else:
-            emit("tabularium.release.overdue", of_product(each.product), **about)
-    return f"overdue: {'; '.join(each.line() for each in found)}" if found else "nothing is overdue"
+            emit("tabularium.release.overdue", of_product(release.product), **about)
+    return f"overdue: {'; '.join(release.line() for release in missing)}" if missing else "nothing is overdue"
 
 
 def _told(name: str, work: Callable[[], str]) -> str:

@@ -148,7 +148,7 @@ def deliver(data: Path, inbox: Path, product: str, period: str) -> None:
 def drop_lies_in(inbox: Path) -> Path:
     """Return where the drop lies: in the inbox, or where it was put away."""
     places = (inbox / _DROP, inbox / "done" / _DROP, inbox / "quarantine" / _DROP)
-    return next((place for place in places if (place / MANIFEST).exists()), places[0])
+    return next((folder for folder in places if (folder / MANIFEST).exists()), places[0])
 
 
 def _ask_again(spec: Path, home: Home) -> Path:

@@ -222,15 +222,15 @@ def _write(table: pa.Table, column: str, improved: Improved, path: Path, ending:
     import pyarrow as pa
     import pyarrow.parquet
 
-    whole = table.append_column(column, pa.array(np.asarray(improved.values)))
+    extended = table.append_column(column, pa.array(np.asarray(improved.values)))
     if ending == ".parquet":
-        pa.parquet.write_table(whole, path)
+        pa.parquet.write_table(extended, path)
         return
     opened = gzip.open if ending == ".csv.gz" else open
     with opened(path, "wt", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(whole.column_names)
-        for batch in whole.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        writer.writerow(extended.column_names)
+        for batch in extended.to_batches(max_chunksize=_ROWS_AT_ONCE):
             writer.writerows(zip(*(part.to_pylist() for part in batch.columns), strict=True))
 
 

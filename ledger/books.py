@@ -307,9 +307,9 @@ class MemoryBooks:
         if not event.review:
             return None
         specs = self._reviews[event.account, event.product, event.period]
-        found = specs.setdefault(event.spec_digest, ReviewedSpec())
-        found.releases.add(event.release_id)
-        return found
+        spec = specs.setdefault(event.spec_digest, ReviewedSpec())
+        spec.releases.add(event.release_id)
+        return spec
 
 
 @lru_cache(maxsize=1024)

@@ -143,8 +143,8 @@ class Charges(Part):
         asked = positive(amount, field="amount")
         digest = names.check_text(spec_digest, field="spec_digest")
         with self._reading() as connection:
-            found, books = get_account(connection, account), books_of(connection)
-            terms = rules.require_account(books, found.name).terms
+            of_account, books = get_account(connection, account), books_of(connection)
+            terms = rules.require_account(books, of_account.name).terms
             require_same_units(terms, asked, unit, relation, definition, population)
             multiple(asked, terms.quantum, field="amount")
             at = next_time(
@@ -159,12 +159,12 @@ class Charges(Part):
                     exact=exact,
                     revises=revises,
                     unreviewed=another
-                    and rules.another_is_open(books, found.name, str(product), str(period), digest),
+                    and rules.another_is_open(books, of_account.name, str(product), str(period), digest),
                 )
             except RuleBroken:
-                if not is_paid(connection, found.name, digest):
+                if not is_paid(connection, of_account.name, digest):
                     raise
-        return found
+        return of_account
 
     def drawing(
         self, release_id: str, *, expected: int | None = None, priors: Mapping[str, str] | None = None
@@ -398,11 +398,11 @@ def _require_offered(
     if charge is not None and charge.state != "reserved":
         return
     for release, certificate in priors.items():
-        found = queries.charge(connection, release)
-        if found is None or (found.state, found.publication_digest) != ("published", certificate):
+        known = queries.charge(connection, release)
+        if known is None or (known.state, known.publication_digest) != ("published", certificate):
             what = "the ledger has not published a release of this certificate"
             hint = "name a release that this ledger published, its folder as it was"
-        elif (gone := queries.withdrawal(connection, found.account, release)) is not None:
+        elif (gone := queries.withdrawal(connection, known.account, release)) is not None:
             what = f"this release was withdrawn on {gone.at[:10]}: {gone.reason}"
             hint = "name the release that stands for it now, or remove prior"
         else:

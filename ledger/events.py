@@ -118,10 +118,10 @@ def _line(longest: int) -> AfterValidator:
 
 
 def _time(value: str) -> str:
-    found = _TIME.fullmatch(value)
-    if found is None:
+    match = _TIME.fullmatch(value)
+    if match is None:
         raise ValueError
-    _day(found[1], field="at")
+    _day(match[1], field="at")
     return value
 
 
@@ -231,15 +231,15 @@ class Event(_Strict):
     def marks(cls) -> dict[str, set[Mark]]:
         """Return the marks of each field that an entry of this kind may have beside the chain's own."""
         groups = dict(OPTIONAL_GROUPS.values())
-        found: dict[str, set[Mark]] = {}
+        result: dict[str, set[Mark]] = {}
         for name, field in cls.model_fields.items():
             marks = {mark for mark in field.metadata if isinstance(mark, Mark)}
             if name not in groups:
-                found[name] = marks
+                result[name] = marks
                 continue
             for part, inner in groups[name].model_fields.items():
-                found[part] = marks | {mark for mark in inner.metadata if isinstance(mark, Mark)}
-        return {name: marks for name, marks in found.items() if name not in Event.model_fields}
+                result[part] = marks | {mark for mark in inner.metadata if isinstance(mark, Mark)}
+        return {name: marks for name, marks in result.items() if name not in Event.model_fields}
 
     @classmethod
     def about(cls, fields: Mapping[str, Any]) -> tuple[object, ...]:
@@ -358,8 +358,8 @@ class Opening(_OfAccount):
 
     @model_validator(mode="after")
     def _may_be_agreed(self) -> Opening:
-        found = validate_terms(self.terms)
-        if (self.of_several is not None) != ("approvals" in found.fields()):
+        terms = validate_terms(self.terms)
+        if (self.of_several is not None) != ("approvals" in terms.fields()):
             raise BadValue("is not written where one officer suffices", where="approvals")
         return self
 
@@ -600,8 +600,8 @@ COLUMNS = ("kind", "account", "release_id", "product", "period", "subject", "par
 
 def columns(body: Mapping[str, Any]) -> tuple[str | None, ...]:
     """Return what the columns :data:`COLUMNS` must hold beside an entry that says ``body``."""
-    found = {"account": "", **body, "subject": subject_of(body)}
-    return tuple(found.get(name) for name in COLUMNS)
+    indexed = {"account": "", **body, "subject": subject_of(body)}
+    return tuple(indexed.get(name) for name in COLUMNS)
 
 
 def subject_of(body: Mapping[str, Any]) -> str | None:
@@ -629,7 +629,7 @@ def event_of(body: dict[str, Any]) -> Event:
     try:
         return event.model_validate(_grouped(body))
     except ValidationError as error:
-        named = {str(name) for found in error.errors() for name in found["loc"]}
+        named = {str(name) for problem in error.errors() for name in problem["loc"]}
         known = {*event.marks(), *Event.model_fields}
         field = min(named & known, default="")  # never a name that only the entry has
     except BadValue as error:
@@ -653,6 +653,6 @@ def _grouped(body: dict[str, Any]) -> dict[str, Any]:
         if name in body:
             raise BadValue("is a name of the event alone", where=name)
         if field in body:
-            part = {each: body[each] for each in group.model_fields if each in body}
-            body = {each: value for each, value in body.items() if each not in part} | {name: part}
+            part = {name: body[name] for name in group.model_fields if name in body}
+            body = {name: value for name, value in body.items() if name not in part} | {name: part}
     return body

@@ -171,10 +171,10 @@ class Officers(Part):
                 text = None if most is None else amounts.text(most)
                 fields = {"account": terms.name, "amount": text, "reason": reason, "spec_digest": digest}
                 append.append(kind, fields | ({"for_product": product} if kind == "approval" else {}), by)
-        found = self.approval(terms.name, digest)
-        if found is None:
+        approval = self.approval(terms.name, digest)
+        if approval is None:
             raise NotApproved("is not approved", where=f"spec {digest}", hint="approve it again")
-        return found
+        return approval
 
     def approval(self, account: str, spec_digest: str) -> Approval | None:
         """Return the last word on a spec in an account, with all whose approvals stand together with it.
@@ -252,7 +252,7 @@ class Officers(Part):
                 return known
             rules.require_active(append.books, signer)
             officer = append.books.keys[signer].officer
-            if officer in {each.officer for each in known.acceptances}:
+            if officer in {acceptance.officer for acceptance in known.acceptances}:
                 return known
             left = known.needed - len(known.acceptances) - 1
             fields = {
@@ -294,11 +294,11 @@ class Officers(Part):
             ended = queries.withheld(connection, get_account(connection, account).name)
             return [
                 Withheld(
-                    *(each.release_id, each.product, each.period, _cost(connection, each)),
+                    *(charge.release_id, charge.product, charge.period, _cost(connection, charge)),
                     criterion=criterion,
                     consulted=consulted,
                 )
-                for each, criterion, consulted in ended
+                for charge, criterion, consulted in ended
             ]
 
     def withdraw(self, release_id: str, *, reason: str, by: Ed25519PrivateKey) -> Withdrawal:
@@ -392,9 +392,11 @@ def _reason(reason: str) -> str:
 
 def _cost(connection: Connection, ended: Charge) -> Fraction:
     """Return what a release cost: all charges for its spec, which has its period and product in it."""
-    names_of_all = [each.release_id for each in reserved_for(connection, ended.account, ended.spec_digest)]
+    names_of_all = [
+        charge.release_id for charge in reserved_for(connection, ended.account, ended.spec_digest)
+    ]
     charges = (known_charge(connection, name) for name in names_of_all)
-    return sum((each.amount for each in charges if each.state != "voided"), Fraction(0))
+    return sum((charge.amount for charge in charges if charge.state != "voided"), Fraction(0))
 
 
 def _in_review(append: Append, release_id: str, digest: str) -> tuple[Charge, Draft]:
@@ -407,7 +409,7 @@ def _in_review(append: Append, release_id: str, digest: str) -> tuple[Charge, Dr
 def _is_signed(stands: Approval, terms: Terms, signer: str) -> bool:
     """Whether an approval that stands has the signature of a key; refuse one more than it needs."""
     needed = terms.approvals_for(stands.product)
-    counted = {each.key: each.officer for each in stands.signed_by(needed)}
+    counted = {signer.key: signer.officer for signer in stands.signed_by(needed)}
     if len(counted) >= needed and signer not in counted:
         raise Conflict(
             f"is approved already by {', '.join(counted.values())}, and nobody else must sign it",

@@ -25,7 +25,7 @@ def validate_terms(terms: Terms) -> Terms:
     account would close before it opens, or no such number of officers can be asked for.
     """
     step = amounts.quantum(terms.quantum)
-    found = replace(
+    merged = replace(
         terms,
         relation=one_of(terms.relation, RELATIONS, field="relation"),
         definition=one_of(terms.definition, DEFINITIONS, field="definition"),
@@ -41,9 +41,9 @@ def validate_terms(terms: Terms) -> Terms:
         approvals=_officers(terms.approvals, 1, "approvals"),
         approvals_by_product=_by_product(dict(terms.approvals_by_product), terms.approvals),
     )
-    if found.opens_on is not None and found.closes_on is not None and found.closes_on < found.opens_on:
+    if merged.opens_on is not None and merged.closes_on is not None and merged.closes_on < merged.opens_on:
         raise BadValue("is before opens_on", where="closes_on", hint="give a later day")
-    return found
+    return merged
 
 
 def raised(before: Terms, approvals: int, by_product: Mapping[str, int]) -> Terms:
@@ -104,8 +104,10 @@ def _conversion(terms: Terms, amount: Fraction, asked: dict[str, str | None], di
             "protection under replace implies none under add-remove: charge an account with relation replace,"
             " or release under add-remove"
         )
-    own: Literal["pure", "zcdp"] = "zcdp" if (asked["definition"] or terms.definition) == "zcdp" else "pure"
-    loss = PrivacyLoss(amount, own)
+    definition: Literal["pure", "zcdp"] = (
+        "zcdp" if (asked["definition"] or terms.definition) == "zcdp" else "pure"
+    )
+    loss = PrivacyLoss(amount, definition)
     if "relation" in differing:
         loss = loss.for_unit(2)
     if "definition" in differing:

@@ -212,15 +212,15 @@ class Transactions:
         if fault == NOT_A_LEDGER:
             raise ChainBroken(fault, where=name, hint=RESTORE)
         with self.reading() as connection:
-            found = verify_rows(connection, latest(self.clock()))
+            state = verify_rows(connection, latest(self.clock()))
         if fault is not None:
             raise ChainBroken(
-                f"its {found.entries} entries are in order, but {fault}", where=name, hint=GUARD
+                f"its {state.entries} entries are in order, but {fault}", where=name, hint=GUARD
             )
         lacking = self.lacking(known_heads)
         if lacking is not None:
             raise ChainBroken(lacking, where=name, hint=RESTORE)
-        return in_time(found, name)
+        return in_time(state, name)
 
     def require_writable(self) -> None:
         """Raise ``ReadOnly`` if no entry is accepted."""

@@ -21,20 +21,19 @@ if TYPE_CHECKING:
     from tabularium._books import open_ledger as open_ledger
     from tabularium._check import Check as Check
     from tabularium._check import check as check
-    from tabularium._decision import Decision as Decision
     from tabularium._diff import Changes as Changes
     from tabularium._diff import SpecDiff as SpecDiff
     from tabularium._diff import diff as diff
-    from tabularium._init import init as init
     from tabularium._officer import Decided as Decided
+    from tabularium._officer import Decision as Decision
     from tabularium._officer import NotAsShown as NotAsShown
     from tabularium._officer import Officer as Officer
     from tabularium._officer import officer as officer
     from tabularium._plan import Plan as Plan
     from tabularium._plan import plan as plan
     from tabularium._publish import publish as publish
+    from tabularium._publish import rehearse as rehearse
     from tabularium._published import Published as Published
-    from tabularium._rehearse import rehearse as rehearse
     from tabularium._release import Release as Release
     from tabularium._release import open as open
     from tabularium._research import Study as Study
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from tabularium._site import Site as Site
     from tabularium._site import site as site
     from tabularium._spec import Spec as Spec
+    from tabularium._spec import init as init
     from tabularium._spec import load as load
     from tabularium._table import Table as Table
     from tabularium._verdict import Verdict as Verdict
@@ -84,8 +84,8 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for."""
     if name not in _HOLDER:
         raise AttributeError(f"module 'tabularium' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOLDER[name]), name)
-    return found
+    value = globals()[name] = getattr(import_module(_HOLDER[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -109,10 +109,10 @@ class Answer(Shown):
                 "published": row.published,
             }
             rows.append(groups | all_in_digits(numbers))
-        found = pd.DataFrame(rows)
-        for name in found.columns[: 2 * len(self._answer.headings)]:
-            found[name] = pd.Categorical(found[name], categories=list(dict.fromkeys(found[name])))
-        return found
+        frame = pd.DataFrame(rows)
+        for name in frame.columns[: 2 * len(self._answer.headings)]:
+            frame[name] = pd.Categorical(frame[name], categories=list(dict.fromkeys(frame[name])))
+        return frame
 
     def _headline(self) -> str:
         of = "REHEARSAL of made-up records: " if self.is_rehearsal else ""

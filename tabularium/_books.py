@@ -21,7 +21,7 @@ from tabularium.mechanisms.errors import InputError, TabulariumError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from tabularium._decision import Decision
+    from tabularium._officer import Decision
     from tabularium._published import Published
     from tabularium._release import Release
     from tabularium._waiting import Waiting
@@ -94,8 +94,8 @@ class Books(Shown):
             return []
         with self._reading() as ledger:
             ledger.expect(MeasurementStore(self._home.measurements).heads())
-            found = [] if ledger.read_only is None else [f"This ledger is read-only: {ledger.read_only}"]
-            return found if ledger.witnessed_elsewhere else [*found, f"There is {ALONE}."]
+            lines = [] if ledger.read_only is None else [f"This ledger is read-only: {ledger.read_only}"]
+            return lines if ledger.witnessed_elsewhere else [*lines, f"There is {ALONE}."]
 
     @property
     def key_option(self) -> str:
@@ -123,7 +123,7 @@ class Books(Shown):
             try:
                 return ledger.account(name)
             except UnknownAccount:
-                known = ", ".join(each.name for each in ledger.accounts())
+                known = ", ".join(item.name for item in ledger.accounts())
         raise InputError("no such account", where=f"account {name}", hint=f"known are {known or 'none yet'}")
 
     def sums(self, account: str, *, by: Scope) -> dict[str, Usage]:
@@ -172,8 +172,15 @@ class Books(Shown):
         self.account(account)
         with self._reading() as ledger:
             rows = [
-                (each.release_id, each.product, each.period, each.amount, each.state, each.revises)
-                for each in ledger.each_charge(account)
+                (
+                    charge.release_id,
+                    charge.product,
+                    charge.period,
+                    charge.amount,
+                    charge.state,
+                    charge.revises,
+                )
+                for charge in ledger.each_charge(account)
             ]
         return pd.DataFrame(rows, columns=["release", "product", "period", "amount", "state", "revises"])
 
@@ -194,24 +201,26 @@ class Books(Shown):
         """
         from tabularium.ledger.records import Usage
 
-        for each in self.accounts if account is None else [self.account(account)]:
+        for entry in self.accounts if account is None else [self.account(account)]:
             shown: dict[str, Any] = {
-                **each.terms.fields(),
-                "approvals": each.terms.approvals,
-                "approvals_by_product": dict(each.terms.approvals_by_product),
-                "cap": str(each.cap),
-                "retired": each.retired,
-                **Usage(each.reserved, each.spent).as_dict(),
-                "left": str(each.left),
-                "opened_at": each.opened_at,
-                "periods": {name: sums.as_dict() for name, sums in self.sums(each.name, by="period").items()},
+                **entry.terms.fields(),
+                "approvals": entry.terms.approvals,
+                "approvals_by_product": dict(entry.terms.approvals_by_product),
+                "cap": str(entry.cap),
+                "retired": entry.retired,
+                **Usage(entry.reserved, entry.spent).as_dict(),
+                "left": str(entry.left),
+                "opened_at": entry.opened_at,
+                "periods": {
+                    name: sums.as_dict() for name, sums in self.sums(entry.name, by="period").items()
+                },
                 "products": {
-                    name: sums.as_dict() for name, sums in self.sums(each.name, by="product").items()
+                    name: sums.as_dict() for name, sums in self.sums(entry.name, by="product").items()
                 },
             }
             if last != 0:
-                shown["charge_count"] = self.charge_count(each.name)
-                shown["charges"] = [charged.as_dict() for charged in self.charges(each.name, last=last)]
+                shown["charge_count"] = self.charge_count(entry.name)
+                shown["charges"] = [charged.as_dict() for charged in self.charges(entry.name, last=last)]
             yield shown
 
     def entries(self, account: str | None = None, *, last: int | None = None) -> Iterator[dict[str, Any]]:
@@ -233,17 +242,15 @@ class Books(Shown):
         if account is not None:
             self.account(account)
         with self._reading() as ledger:
-            found: Iterable[Entry] = ()
+            result: Iterable[Entry] = ()
             if last is None:
-                found = ledger.entries() if account is None else ledger.account_entries(account)
+                result = ledger.entries() if account is None else ledger.account_entries(account)
             elif last:
-                found = ledger.last_entries(last, account)
-            yield from (entry.body for entry in found)
+                result = ledger.last_entries(last, account)
+            yield from (entry.body for entry in result)
 
     def explain(self, entry: Mapping[str, Any]) -> list[str]:
         """Say in lines what an entry is about, what it changed, why it is there, and who signed it."""
-        from tabularium._entries import explained
-
         with self._reading() as ledger:
             signers = ledger.keys() if self._signers is None else self._signers
             if self._held is not None:
@@ -275,7 +282,7 @@ class Books(Shown):
 
         if delta is not None and not 0 < delta < 1:
             raise InputError("is not between 0 and 1", where="--delta", hint="write it like 1/1000000000")
-        names = [each.name for each in self.accounts if not each.retired]
+        names = [item.name for item in self.accounts if not item.retired]
         if account is not None:
             names = [self.account(account).name]
         with self._reading() as ledger:
@@ -301,16 +308,16 @@ class Books(Shown):
         from tabularium.ledger.amounts import parse_amount
 
         self.account(account)
-        found: list[Point] = []
+        points: list[Point] = []
         cap = Fraction(0)
         with self._reading() as ledger:
             for entry in ledger.course(account, most):
                 body = entry.body
                 cap = parse_amount(body["cap"]) if "cap" in body else cap
                 reserved, spent = parse_amount(body["account_reserved"]), parse_amount(body["account_spent"])
-                found.append(Point(datetime.fromisoformat(body["at"]), cap, reserved + spent, spent))
-        last = found[-1]
-        return [*found, replace(last, at=max(datetime.now(UTC), last.at))]
+                points.append(Point(datetime.fromisoformat(body["at"]), cap, reserved + spent, spent))
+        last = points[-1]
+        return [*points, replace(last, at=max(datetime.now(UTC), last.at))]
 
     def forecast(self, account: str) -> Forecast:
         """Say how far the budget of an account goes if every product costs again what its last period did.
@@ -330,7 +337,7 @@ class Books(Shown):
                 if charge.period >= period:  # periods are compared as text
                     spent = spent if charge.period == period else Fraction(0)
                     last[charge.product] = (charge.period, spent + charge.amount)
-        return Forecast(account, left, [(product, *each) for product, each in sorted(last.items())])
+        return Forecast(account, left, [(product, *forecast) for product, forecast in sorted(last.items())])
 
     def ahead(self, account: str) -> list[tuple[str, Foretold]]:
         """Return what becomes of the schedules of an account's products, if nothing of them changes.
@@ -375,7 +382,7 @@ class Books(Shown):
         InputError
             Its account is not open.
         """
-        from tabularium._decision import Decision
+        from tabularium._officer import Decision
         from tabularium._waiting import approved_by
         from tabularium.validations.release_spec.load import load_spec
 
@@ -406,10 +413,10 @@ class Books(Shown):
         from tabularium._published import releases_of
         from tabularium._release import open as open_release
 
-        for each in releases_of(ledger, product, self._home, [Path(folder) for folder in folders]):
-            if each.folder is not None:
+        for release in releases_of(ledger, product, self._home, [Path(folder) for folder in folders]):
+            if release.folder is not None:
                 with suppress(TabulariumError):
-                    return open_release(each.folder, verify=False)
+                    return open_release(release.folder, verify=False)
         return None
 
     def releases(self, product: str, *, folders: Sequence[str | os.PathLike[str]] = ()) -> list[Published]:
@@ -466,9 +473,9 @@ class Books(Shown):
 
         if self._home is not None:
             with suppress(TabulariumError):
-                own = Path(DraftLocation.of(self._home, release).draft)
-                if own.is_dir():
-                    return own
+                copy = Path(DraftLocation.of(self._home, release).draft)
+                if copy.is_dir():
+                    return copy
         charge = self.charged(release).charge
         places = [Path(folder) for folder in folders]
         return folder_of(release, charge.product, charge.period, None, places)
@@ -496,8 +503,8 @@ class Books(Shown):
         from tabularium._waiting import Waiting, Waits, waiting
 
         with self._reading() as ledger:
-            found, unknown = waiting(ledger, self._home)
-        frame = Waiting([astuple(each) for each in found], columns=[each.name for each in fields(Waits)])
+            rows, unknown = waiting(ledger, self._home)
+        frame = Waiting([astuple(row) for row in rows], columns=[field.name for field in fields(Waits)])
         frame.attrs["unknown"] = unknown
         return frame
 
@@ -508,7 +515,7 @@ class Books(Shown):
         import pandas as pd
 
         names = ["account", "cap", "spent", "reserved", "left"]
-        rows = [(each.name, each.cap, each.spent, each.reserved, each.left) for each in self.accounts]
+        rows = [(row.name, row.cap, row.spent, row.reserved, row.left) for row in self.accounts]
         return pd.DataFrame(rows, columns=names)
 
 
@@ -576,7 +583,7 @@ class Charged:
                 "criteria": list(draft.criteria),
                 "accepted": draft.accepted,
                 "officers": draft.needed,
-                "accepted_by": [each.officer for each in draft.acceptances],
+                "accepted_by": [acceptance.officer for acceptance in draft.acceptances],
             },
             "withdrawn": gone
             and {"entry": gone.entry, "at": gone.at, "key": gone.key, "reason": gone.reason},

@@ -49,13 +49,15 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it: ``ok``, ``problems``, ``summary`` with tables, costs and margins."""
-        found = self._checked.as_json()
-        if found["summary"] is not None:
-            found["summary"]["expected_margins"] = [each.as_json() for each in self._expected]
-            found["summary"]["warnings"] = list(self.warnings)
+        document = self._checked.as_json()
+        if document["summary"] is not None:
+            document["summary"]["expected_margins"] = [
+                expectation.as_json() for expectation in self._expected
+            ]
+            document["summary"]["warnings"] = list(self.warnings)
             if self._account is not None:
-                found["summary"]["account"] = self._account.as_json()
-        return found
+                document["summary"]["account"] = self._account.as_json()
+        return document
 
     def __rich__(self) -> RenderableType:
         """Return what Rich prints."""

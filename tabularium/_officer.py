@@ -17,7 +17,6 @@ from tabularium.mechanisms.errors import InputError, LedgerError, PublicationErr
 from tabularium.tasks.plan.bounds_like import in_figures
 
 if TYPE_CHECKING:
-    from tabularium._decision import Decision
     from tabularium._release import Release
     from tabularium._spec import Spec
     from tabularium.ledger import Account, Draft, Ledger
@@ -113,9 +112,9 @@ class Decision:
         if self.earlier is None:
             return []
         return [
-            each
-            for each in differing(self.earlier.certificate.spec, self._loaded.published_spec)
-            if each[0] != "period"
+            line
+            for line in differing(self.earlier.certificate.spec, self._loaded.published_spec)
+            if line[0] != "period"
         ]
 
     @property
@@ -183,8 +182,8 @@ class Decision:
 
     def _tables(self) -> Iterator[str]:
         expected: dict[str, list[Expected]] = {}
-        for each in self.expected:
-            expected.setdefault(each.table, []).append(each)
+        for expectation in self.expected:
+            expected.setdefault(expectation.table, []).append(expectation)
         tables = self._loaded.spec.tables
         for table in tables[:_TABLES]:
             counted = f" where {table.where}" if table.where else ""
@@ -199,13 +198,13 @@ class Decision:
 def _worth(expected: Sequence[Expected]) -> Iterator[str]:
     """Yield every number of a table with the margin of its coarsest level, as far as it is known."""
     seen = set()
-    for each in expected:
-        if each.name in seen:
+    for expectation in expected:
+        if expectation.name in seen:
             continue
-        seen.add(each.name)
-        margin = each.in_cells[0].margin if each.in_cells is not None else each.of_noise
-        at = f" at {each.level}" if each.level else ""
-        yield each.name if margin is None else f"{each.name} ± {in_figures(margin)}{at}"
+        seen.add(expectation.name)
+        margin = expectation.in_cells[0].margin if expectation.in_cells is not None else expectation.of_noise
+        at = f" at {expectation.level}" if expectation.level else ""
+        yield expectation.name if margin is None else f"{expectation.name} ± {in_figures(margin)}{at}"
 
 
 class NotAsShown(LedgerError):
@@ -304,8 +303,8 @@ class Officer:
         signed, what = len(known.signed_by(decision.officers)), f"{decision.product} {decision.period}"
         if signed < decision.officers:
             return Decided(f"{signed} of {decision.officers} officers have approved {what}.")
-        said = f"{what} is approved, for at most {decision.budget}."
-        return self._go_on(said, spec_digest=decision.spec_digest)
+        message = f"{what} is approved, for at most {decision.budget}."
+        return self._go_on(message, spec_digest=decision.spec_digest)
 
     def accept(
         self,
@@ -360,12 +359,12 @@ class Officer:
             decided = self._go_on(f"Release {release} is accepted.", release_id=release)
             if laid_out is None:
                 return decided
-            said = f"{decided.summary}\nIt will be published by the run that waited: {laid_out.release}"
+            message = f"{decided.summary}\nIt will be published by the run that waited: {laid_out.release}"
             if not decided.resumed:
                 with hold(ledger, release):
                     publish_accepted(self._home, ledger, release)
-                said = f"{decided.summary}\nPublished: {laid_out.release}"
-        return replace(decided, summary=said)
+                message = f"{decided.summary}\nPublished: {laid_out.release}"
+        return replace(decided, summary=message)
 
     def withhold(
         self, release: str, *, draft: str | None = None, criterion: str, consulted_confidential: bool = False
@@ -437,20 +436,20 @@ class Officer:
             ledger.withdraw(release, reason=reason, by=self._key)
             base, current = published_in(self._home, release), ""
             if base is None:
-                said = (
+                message = (
                     "This home did not publish it: the index beside it is renewed where it was published, "
                     "by\n"
                     f"  tabularium withdraw {release} --reason … --key …, or the next run of that period"
                 )
             elif not (period := base / charge.product / charge.period).is_dir():
-                said = (
+                message = (
                     f"Its index still offers it, for {period} is not there: mount or restore it, then\n"
                     f"  tabularium withdraw {release} --reason … --key …"
                 )
             else:
                 current = renew_index(ledger, period)["current"] or ""
-                said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
-        return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{said}", current=current)
+                message = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
+        return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{message}", current=current)
 
     def allow_attempts(self, release: str, *, reason: str) -> Decided:
         """Let a release be drawn some times more whose attempts are used up.
@@ -485,8 +484,8 @@ class Officer:
         """
         try:
             decide(Officer(self._home, _Looking(self._key)))
-        except _WouldSign as found:
-            return found.data
+        except _WouldSign as signing:
+            return signing.data
         return None
 
     def signs_only(self, data: bytes) -> Officer:
@@ -502,7 +501,9 @@ class Officer:
         with Ledger.connect(self._home.ledger_url, known_heads=heads, make=False) as ledger:
             yield ledger
 
-    def _go_on(self, said: str, *, release_id: str | None = None, spec_digest: str | None = None) -> Decided:
+    def _go_on(
+        self, message: str, *, release_id: str | None = None, spec_digest: str | None = None
+    ) -> Decided:
         """Let the flow runs go on that waited for this: it stands, whatever becomes of them."""
         from tabularium.flows.operations.waiting import resume_waiting
 
@@ -513,8 +514,8 @@ class Officer:
                 spec_digests=None if spec_digest is None else [spec_digest],
             )
         except Exception as error:  # of a library, too
-            return Decided(said, resume_error=type(error).__name__)
-        return Decided(said, tuple(resumed))
+            return Decided(message, resume_error=type(error).__name__)
+        return Decided(message, tuple(resumed))
 
 
 def officer(
@@ -550,8 +551,8 @@ def officer(
     from tabularium.ledger.keys import read_private
     from tabularium.tasks.runtime.home import Home
 
-    found = Home.found(None if home is None else Path(home))
-    return Officer(found, read_private(Path(key), None if passphrase is None else passphrase.encode()))
+    opened = Home.found(None if home is None else Path(home))
+    return Officer(opened, read_private(Path(key), None if passphrase is None else passphrase.encode()))
 
 
 class _WouldSign(Exception):
@@ -613,13 +614,13 @@ def _laid_out(home: Home, release: str, copy: str | os.PathLike[str] | None) -> 
     from tabularium.tasks.publish.draft_folder import DraftLocation
 
     try:
-        found = DraftLocation.of(home, release)
+        location = DraftLocation.of(home, release)
     except PublicationError:
         if copy is None:
             raise
         return None
-    here = copy is None or Path(found.draft).is_dir() or Path(found.release).is_dir()
-    return found if here else None
+    here = copy is None or Path(location.draft).is_dir() or Path(location.release).is_dir()
+    return location if here else None
 
 
 def _draft(ledger: Ledger, release: str) -> Draft:

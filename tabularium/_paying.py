@@ -64,7 +64,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
     """
     try:
         books = open_ledger(home)
-        account = next((each for each in books.accounts if each.name == spec.dataset), None)
+        account = next((entry for entry in books.accounts if entry.name == spec.dataset), None)
         if account is None:
             return Paying(f"Account {spec.dataset} is not open: a disclosure officer opens it.")
         forecast = books.forecast(spec.dataset)
@@ -78,31 +78,33 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
     if (wrong := _cannot(account, spec)) is not None:
         return Paying(f"Account {spec.dataset} cannot pay for this spec: {wrong}.")
     cost = spec.privacy.budget
-    own = charges[(charges["product"] == spec.product) & (charges["state"] != "voided")]
+    charges_of_product = charges[(charges["product"] == spec.product) & (charges["state"] != "voided")]
     alone, together = forecast.more_of(spec.product, cost)
-    said = f"Account {spec.dataset}: {spec.privacy.symbol} = {forecast.left} of {account.cap} is left"
+    message = f"Account {spec.dataset}: {spec.privacy.symbol} = {forecast.left} of {account.cap} is left"
     left = account.terms.left_in("product", products.get(spec.product))
     if left is not None:
-        said += f", {left} of it for one product"
+        message += f", {left} of it for one product"
         alone, together = min(alone, left // cost), min(together, left // cost)
-    said += f", {_enough(alone)}"
+    message += f", {_enough(alone)}"
     room = account.terms.left_in("period", periods.get(spec.period))
-    most, charged = account.terms.cap_per_period, (own["period"] == spec.period).any()
+    most, charged = account.terms.cap_per_period, (charges_of_product["period"] == spec.period).any()
     if most is not None and cost + forecast.each_without(spec.product) > most:
         together = 0
     if together < alone:
-        said += f"; beside the other products of the account {_enough(together)}"
+        message += f"; beside the other products of the account {_enough(together)}"
     if charged:
-        said += f"; {spec.period} was charged already"
+        message += f"; {spec.period} was charged already"
     elif room is not None and cost > room:
-        said += f"; of the {most} for one period {room} is left in {spec.period}, which does not pay for it"
+        message += (
+            f"; of the {most} for one period {room} is left in {spec.period}, which does not pay for it"
+        )
     opens = account.terms.opens_on
     if opens is not None and f"{datetime.now(UTC):%Y-%m-%d}" < opens:
-        said += f"; it takes charges from {opens} on"
+        message += f"; it takes charges from {opens} on"
     if account.terms.closes_on is not None:
-        said += f"; it takes none from {account.terms.closes_on} on"
-    charges_of = frozenset(own["period"])
-    return Paying(f"{said}.", forecast.left, alone, together, charges_of, account.terms)
+        message += f"; it takes none from {account.terms.closes_on} on"
+    charges_of = frozenset(charges_of_product["period"])
+    return Paying(f"{message}.", forecast.left, alone, together, charges_of, account.terms)
 
 
 def schedule_ahead(spec: ReleaseSpec, pays: Paying | None, schedule: tuple[str, str, str]) -> Foretold | None:
@@ -111,8 +113,8 @@ def schedule_ahead(spec: ReleaseSpec, pays: Paying | None, schedule: tuple[str, 
 
     if pays is None or pays.terms is None:
         return None
-    found = coming(schedule, charged=pays.charged, terms=pays.terms, now=datetime.now(UTC))
-    return foretold(spec, found, pays_for=pays.periods or 0, terms=pays.terms)
+    forecast_ahead = coming(schedule, charged=pays.charged, terms=pays.terms, now=datetime.now(UTC))
+    return foretold(spec, forecast_ahead, pays_for=pays.periods or 0, terms=pays.terms)
 
 
 def schedules_ahead(home: Home, account: str) -> Iterator[tuple[str, Foretold]]:
@@ -132,17 +134,17 @@ def schedules_ahead(home: Home, account: str) -> Iterator[tuple[str, Foretold]]:
         schedules = schedules_of(home)
     except TabulariumError:
         return
-    found, left, now = [], Fraction(0), datetime.now(UTC)
+    result, left, now = [], Fraction(0), datetime.now(UTC)
     for product, path, schedule in schedules:
         with suppress(TabulariumError, OSError):  # a spec that is not here, or not in order any more
             spec = load_spec(Path(path)).spec
             pays = paying(spec, home.path) if spec.dataset == account else None
             if pays is not None and pays.terms is not None:
                 runs = coming(schedule, charged=pays.charged, terms=pays.terms, now=now)
-                found.append((product, spec, pays.terms, (spec.privacy.budget, pays.periods or 0, runs)))
+                result.append((product, spec, pays.terms, (spec.privacy.budget, pays.periods or 0, runs)))
                 left = pays.left or Fraction(0)
-    together = paid_together(left, [each for *_, each in found])
-    for (product, spec, terms, (_, _, runs)), number in zip(found, together, strict=True):
+    together = paid_together(left, [schedule for *_, schedule in result])
+    for (product, spec, terms, (_, _, runs)), number in zip(result, together, strict=True):
         yield product, foretold(spec, runs, pays_for=number, terms=terms)
 
 

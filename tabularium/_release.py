@@ -103,15 +103,15 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.validations.domains.domains import NumberDomain
 
         spec = self._released.spec
-        dimensions: dict[str, tuple[str, ...]] = {each.name: each.dimensions for each in spec.tables}
-        dimensions |= {each.name: () for each in spec.histograms}
+        dimensions: dict[str, tuple[str, ...]] = {table.name: table.dimensions for table in spec.tables}
+        dimensions |= {histogram.name: () for histogram in spec.histograms}
         return {
             name: Table(
                 *(name, self._of, columns, self.confidence),
                 partial(self._read, name),
                 partial(self._estimate, name),
                 partial(self._total, name),
-                [each for each in columns if isinstance(self._released.domains[each], NumberDomain)],
+                [column for column in columns if isinstance(self._released.domains[column], NumberDomain)],
             )
             for name, columns in dimensions.items()
         }
@@ -153,7 +153,7 @@ class Release(Mapping[str, Table], Shown):
     def _numbers(self) -> list[str]:
         """The tables, and their measures as ``TABLE.MEASURE``."""
         tables = self._released.spec.tables
-        return [*self, *(f"{each.name}.{measure}" for each in tables for measure in each.measures)]
+        return [*self, *(f"{table.name}.{measure}" for table in tables for measure in table.measures)]
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
@@ -263,10 +263,12 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.tasks.publish.release_folder import well_formed
         from tabularium.tasks.report.report import report
 
-        with self._new_file(path, last) as place, well_formed(self.folder):
-            told = without_documents(self.certificate)
+        with self._new_file(path, last) as target, well_formed(self.folder):
+            certificate = without_documents(self.certificate)
             before = None if last is None else last.folder
-            place.write_bytes(report(self.folder, told, before, compared_with=self._compared_with(last)))
+            target.write_bytes(
+                report(self.folder, certificate, before, compared_with=self._compared_with(last))
+            )
 
     @bare_errors
     def registry_entry(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
@@ -289,21 +291,21 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.tasks.report.registry_entry import registry_entry
 
         certificate = self._published("registry_entry").certificate
-        with self._new_file(path, last) as place:
-            place.write_bytes(registry_entry(certificate, earlier=last is not None))
+        with self._new_file(path, last) as target:
+            target.write_bytes(registry_entry(certificate, earlier=last is not None))
 
     @contextmanager
     def _new_file(self, path: str | os.PathLike[str], last: Release | None) -> Iterator[Path]:
         """Give the path of a file that is to be written about this release, and maybe an earlier one."""
-        place = Path(path)
-        if os.path.lexists(place):
-            raise InputError("there is such a file", where=str(place), hint="name a new file")
+        target = Path(path)
+        if os.path.lexists(target):
+            raise InputError("there is such a file", where=str(target), hint="name a new file")
         if last is not None and (last.product != self.product or last.id == self.id):
             raise InputError(
                 "this is no other release of the same product", where=str(last.folder), hint="name one"
             )
-        with os_errors_as(InputError, "cannot be written ({reason})", where=place, hint="name another file"):
-            yield place
+        with os_errors_as(InputError, "cannot be written ({reason})", where=target, hint="name another file"):
+            yield target
 
     def _compared_with(self, last: Release | None) -> tuple[str, ...]:
         if self._made_up is not None:
@@ -364,6 +366,6 @@ def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
     from tabularium.tasks.publish.read_release import Released
     from tabularium.tasks.publish.release_folder import well_formed
 
-    place = Path(os.path.realpath(folder))  # what `current` leads to now, also when it leads elsewhere later
-    with well_formed(place):
-        return Release(Released.open(place, whole=verify, rehearsed=True), verified=verify)
+    target = Path(os.path.realpath(folder))  # what `current` leads to now, also when it leads elsewhere later
+    with well_formed(target):
+        return Release(Released.open(target, whole=verify, rehearsed=True), verified=verify)

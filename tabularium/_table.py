@@ -62,8 +62,8 @@ class Table(Shown):
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """See the attributes of the class."""
-        found = self._whole
-        return tuple(found[LEVEL].unique().to_pylist()) if LEVEL in found.column_names else ()
+        table = self._whole
+        return tuple(table[LEVEL].unique().to_pylist()) if LEVEL in table.column_names else ()
 
     def to_arrow(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> ArrowTable:
         """Return the rows of a level.
@@ -81,34 +81,34 @@ class Table(Shown):
         InputError
             There is no such level.
         """
-        found = self._whole
+        table = self._whole
         if not self.levels and level is not None:
             raise InputError("this table has no levels", where=f"table {self.name}", hint="leave level= away")
         if self.levels:
             asked = (level or self.levels[-1],) if isinstance(level, str | None) else tuple(level)
-            if unknown := [each for each in asked if each not in self.levels]:
+            if unknown := [name for name in asked if name not in self.levels]:
                 raise InputError(
                     f"there is no level {unknown[0]!r}",
                     where=f"table {self.name}",
                     hint=f"known are {', '.join(self.levels)}",
                 )
-            found = _of_levels(found, asked)
+            table = _of_levels(table, asked)
             if len(asked) == 1:
-                found = found.drop_columns([LEVEL])
+                table = table.drop_columns([LEVEL])
         if not labels:
-            names = [f"{each}{_LABEL}" for each in self.dimensions]
-            found = found.drop_columns([each for each in names if each in found.column_names])
-        return found
+            names = [f"{dimension}{_LABEL}" for dimension in self.dimensions]
+            table = table.drop_columns([name for name in names if name in table.column_names])
+        return table
 
     def to_pandas(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> DataFrame:
         """Return the rows of a level, as :meth:`to_arrow`; codes and labels are categorical.
 
         Bins of numbers are in their order: ``frame[frame["age"] >= "20-24"]``.
         """
-        found: DataFrame = self.to_arrow(level=level, labels=labels).to_pandas()
+        frame: DataFrame = self.to_arrow(level=level, labels=labels).to_pandas()
         for name in self._ordered:
-            found[name] = found[name].cat.as_ordered()
-        return found
+            frame[name] = frame[name].cat.as_ordered()
+        return frame
 
     def to_polars(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> PolarsFrame:
         """Return the rows of a level, as :meth:`to_arrow`, where Polars is installed."""
@@ -118,9 +118,9 @@ class Table(Shown):
             raise InputError(
                 "Polars is not installed", where="to_polars", hint="install it: pip install polars"
             ) from None
-        found = polars.from_arrow(self.to_arrow(level=level, labels=labels))
-        assert isinstance(found, polars.DataFrame)  # noqa: S101 - of a table
-        return found
+        frame = polars.from_arrow(self.to_arrow(level=level, labels=labels))
+        assert isinstance(frame, polars.DataFrame)  # noqa: S101 - of a table
+        return frame
 
     def unbiased(self) -> Table:
         """Return estimates of counts and sums that are right on average: to add up, and to compute with.
@@ -141,9 +141,9 @@ class Table(Shown):
             raise InputError(
                 "has no measurements of its own", where=f"table {self.name}", hint="open one release"
             )
-        found = self._estimate()
+        estimate = self._estimate()
         of = f"{self.of}, unbiased"
-        return Table(self.name, of, self.dimensions, None, lambda: found, ordered=self._ordered)
+        return Table(self.name, of, self.dimensions, None, lambda: estimate, ordered=self._ordered)
 
     def total(
         self,
@@ -209,14 +209,14 @@ class Table(Shown):
         return self.to_pandas()
 
 
-def _of_levels(whole: ArrowTable, levels: Sequence[str]) -> ArrowTable:
+def _of_levels(table: ArrowTable, levels: Sequence[str]) -> ArrowTable:
     """Return the rows of some levels; texts that are in none of them are not in the dictionaries either."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = whole.filter(pc.is_in(whole[LEVEL].cast(pa.string()), pa.array(levels)))
-    for place, field in enumerate(found.schema):
+    rows = table.filter(pc.is_in(table[LEVEL].cast(pa.string()), pa.array(levels)))
+    for index, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
-            texts = found.column(place).cast(pa.string()).dictionary_encode()
-            found = found.set_column(place, pa.field(field.name, texts.type, metadata=field.metadata), texts)
-    return found
+            texts = rows.column(index).cast(pa.string()).dictionary_encode()
+            rows = rows.set_column(index, pa.field(field.name, texts.type, metadata=field.metadata), texts)
+    return rows

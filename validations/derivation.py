@@ -82,17 +82,17 @@ def coded_columns(
     names: dict[str, str] = {}
     made: dict[str, tuple[str, Derivation, str | None]] = {}
     dated: dict[tuple[str, str | None], str] = {}
-    for place, name in enumerate(domains):
+    for index, name in enumerate(domains):
         column = columns[name]
         needed = source_column(name, column)
-        names[name] = f"made{place}" if needed is None or column.is_made else raw[needed]
+        names[name] = f"made{index}" if needed is None or column.is_made else raw[needed]
         if isinstance(domains[name], NumberDomain):
             names[name] = plain_name(table, names[name])
         if needed is not None and column.is_made:
             zone = None if column.date is None else column.date.zone
             if zone is not None and (raw[needed], zone) not in dated:
-                dated[raw[needed], zone] = f"civil{place}"
-                table = _with_civil_dates(table, raw[needed], zone, f"civil{place}")
+                dated[raw[needed], zone] = f"civil{index}"
+                table = _with_civil_dates(table, raw[needed], zone, f"civil{index}")
             made[names[name]] = raw[needed], column, dated.get((raw[needed], zone))
     plain = [name for name in domains if columns[name].cases is None]
     if made:
@@ -170,9 +170,9 @@ def _with_civil_dates(table: Any, raw: str, zone: str, mark: str) -> Any:
     text = table[raw]
     known = text.re_search(INSTANT) | text.re_search(CIVIL)
     parts = zip(_OWN, _numbers(text), strict=True)
-    own = {f"{mark}{name}": ibis.ifelse(known, part, ibis.null("int64")) for name, part in parts}
-    table = table.mutate(**own, **{f"{mark}clock": _utc_clock(text)})
-    numbers = [table[name] for name in own]
+    components = {f"{mark}{name}": ibis.ifelse(known, part, ibis.null("int64")) for name, part in parts}
+    table = table.mutate(**components, **{f"{mark}clock": _utc_clock(text)})
+    numbers = [table[name] for name in components]
     when = day_number(*numbers) * DAY + table[f"{mark}clock"]  # of civil time there is none
     table = table.mutate(**{f"{mark}second": ibis.ifelse(_valid(*numbers), when, ibis.null("int64"))})
     table = local_date(table, f"{mark}second", f"{mark}year", zone, mark)
@@ -198,8 +198,8 @@ def _iso(year: Any, month: Any, day: Any, leap: Any) -> tuple[Any, Any]:
     week = (ordinal - weekday + 10) // 7
     weeks = 52 + _one((last == 4) | (before == 3))
     weeks_before = 52 + _one((before == 4) | (_last_weekday(year - 2) == 3))
-    found = ibis.cases((week < 1, weeks_before), (week > weeks, 1), else_=week)
-    return ibis.cases((week < 1, year - 1), (week > weeks, year + 1), else_=year), found
+    number = ibis.cases((week < 1, weeks_before), (week > weeks, 1), else_=week)
+    return ibis.cases((week < 1, year - 1), (week > weeks, year + 1), else_=year), number
 
 
 def _last_weekday(year: Any) -> Any:
@@ -235,13 +235,17 @@ def open_values(
     columns, domains
         Declared column -> where it comes from, and its public domain.
     """
-    found, bound = set(), False
+    names, bound = set(), False
     for name in read:
-        alike = [each for each in counted if each in columns and source_column(each, columns[each]) == name]
-        if not any(_one_value(columns[each], domains[each], counted[each]) for each in alike):
-            found.add(name)
+        alike = [
+            column
+            for column in counted
+            if column in columns and source_column(column, columns[column]) == name
+        ]
+        if not any(_one_value(columns[column], domains[column], counted[column]) for column in alike):
+            names.add(name)
             bound = bound or bool(alike)
-    return found, bound
+    return names, bound
 
 
 def _one_value(column: Derivation, domain: Domain, cells: int) -> bool:
@@ -297,11 +301,11 @@ class Chain:
         """The names of the axes: that of the coarsest column, then of each column in the one before."""
         return (self.names[0], *(f"{b} in {a}" for a, b in zip(self.names, self.names[1:], strict=False)))
 
-    def code(self, place: tuple[int, ...]) -> str:
+    def code(self, place_codes: tuple[int, ...]) -> str:
         """Return the code of the cell at a place along the first axes; empty where there is none."""
-        level = len(place) - 1
-        found = np.flatnonzero((self.places[level] == np.array(place)).all(axis=1))
-        return self.domains[level].codes[int(found[0])] if len(found) else ""
+        level = len(place_codes) - 1
+        rows = np.flatnonzero((self.places[level] == np.array(place_codes)).all(axis=1))
+        return self.domains[level].codes[int(rows[0])] if len(rows) else ""
 
 
 def chains_of(
@@ -319,7 +323,7 @@ def chains_of(
         source = source_column(name, columns[name])
         if source is not None:
             sources.setdefault(source, []).append(name)
-    found = []
+    notes = []
     for names in sources.values():
         finest_first = sorted(names, key=lambda name: -domains[name].size)
         chain, parents = [finest_first[0]], []
@@ -331,8 +335,8 @@ def chains_of(
         if len(chain) > 1 and all(len(set(chain).intersection(table)) <= 1 for table in tables):
             made = laid_out([domains[name] for name in reversed(chain)], parents[::-1])
             if prod(made.sizes) <= MOST_PLACES * made.domains[-1].size:
-                found.append(made)
-    return found
+                notes.append(made)
+    return notes
 
 
 def coding_notes(
@@ -345,16 +349,18 @@ def coding_notes(
         source = source_column(name, columns[name])
         if source is not None:
             sources.setdefault(source, []).append(name)
-    said = []
+    notes = []
     for source, names in sources.items():
         apart = [name for name in names if name not in chained]
         if len(names) > 1 and apart:
             crossed = any(len(set(names).intersection(table)) > 1 for table in tables)
             why = "are crossed in one table" if crossed else "are not nested"
-            said.append(f"tables do not agree on {', '.join(apart)}, codings of {source} that {why}")
+            notes.append(f"tables do not agree on {', '.join(apart)}, codings of {source} that {why}")
         elif len(names) > 1:
-            said.append(f"{', '.join(names)} are nested codings of {source}: tables agree on the coarser one")
-    return said
+            notes.append(
+                f"{', '.join(names)} are nested codings of {source}: tables agree on the coarser one"
+            )
+    return notes
 
 
 def parents_of(
@@ -373,7 +379,7 @@ def parents_of(
         alike = (one.digits is None, one.floor) == (other.digits is None, other.floor)
         digits = max(one.digits or 0, other.digits or 0)
         finer, coarser = (
-            each.edges if each.digits is None else each.edges_at(digits) for each in (one, other)
+            coding.edges if coding.digits is None else coding.edges_at(digits) for coding in (one, other)
         )
         ends = (finer[0], finer[-1]) == (coarser[0], coarser[-1])
         if (
@@ -407,8 +413,8 @@ def _parents_of_codes(
 
 def _cells(domain: CategoryDomain, recodes: Mapping[str, str] | None) -> dict[str, int]:
     """Return value of the source -> cell."""
-    place = {code: cell for cell, code in enumerate(domain.codes)}
-    return place if recodes is None else {value: place[code] for value, code in recodes.items()}
+    cells = {code: cell for cell, code in enumerate(domain.codes)}
+    return cells if recodes is None else {value: cells[code] for value, code in recodes.items()}
 
 
 def _other(domain: CategoryDomain, treatment: str) -> int | None:
@@ -500,29 +506,29 @@ def offsets_of(name: str) -> Offsets:
     if written is not None:
         ahead = 3600 * int(written[2]) + 60 * int(written[3])
         return Offsets((), (-ahead if written[1] == "-" else ahead,))
-    place = ZoneInfo(name)
+    tz = ZoneInfo(name)
     first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (_FIRST, _LAST + 1))
-    changes, seconds = [], [_ahead(first, place)]
+    changes, seconds = [], [_ahead(first, tz)]
     for low, high in pairwise([*range(first, last, _STEP), last]):
         change = low
-        while change < high and _ahead(high, place) != seconds[-1]:
-            change = _change(change, high, place)
+        while change < high and _ahead(high, tz) != seconds[-1]:
+            change = _change(change, high, tz)
             changes.append(change + _BEFORE * DAY)
-            seconds.append(_ahead(change, place))
+            seconds.append(_ahead(change, tz))
     return Offsets(tuple(changes), tuple(seconds))
 
 
-def _change(low: int, high: int, place: tzinfo) -> int:
+def _change(low: int, high: int, tz: tzinfo) -> int:
     """Return a second after ``low`` at which another offset begins, not after ``high``, where it differs."""
-    before = _ahead(low, place)
+    before = _ahead(low, tz)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _ahead(middle, place) == before else (low, middle)
+        low, high = (middle, high) if _ahead(middle, tz) == before else (low, middle)
     return high
 
 
-def _ahead(second: int, place: tzinfo) -> int:
-    offset = datetime.fromtimestamp(second, place).utcoffset()
+def _ahead(second: int, tz: tzinfo) -> int:
+    offset = datetime.fromtimestamp(second, tz).utcoffset()
     assert offset is not None  # noqa: S101 - it has a zone
     return int(offset.total_seconds())
 
@@ -604,20 +610,20 @@ def _by_year(offsets: Offsets) -> dict[str, list[int]]:
     Years are equally long here, so that a division finds them. Where one has fewer changes than another, the
     rest are after its end.
     """
-    found: dict[int, list[tuple[int, int]]] = {}
+    result: dict[int, list[tuple[int, int]]] = {}
     for change, ahead in zip(offsets.changes, offsets.seconds[1:], strict=True):
-        found.setdefault(change // _YEAR, []).append((change, ahead))
-    most = max(map(len, found.values()))
+        result.setdefault(change // _YEAR, []).append((change, ahead))
+    most = max(map(len, result.values()))
     rows, ahead = [], offsets.seconds[0]
-    for year in range(min(found), max(found) + 1):
-        changes = found.get(year, [])
+    for year in range(min(result), max(result) + 1):
+        changes = result.get(year, [])
         padded = [*changes, *[((year + 1) * _YEAR, 0)] * (most - len(changes))]
-        rows.append([year, ahead, *(number for each in padded for number in each)])
+        rows.append([year, ahead, *(number for pair in padded for number in pair)])
         ahead = changes[-1][1] if changes else ahead
     names = [
         "from",
         "ahead0",
-        *(f"{name}{place}" for place in range(1, most + 1) for name in ("change", "ahead")),
+        *(f"{name}{number}" for number in range(1, most + 1) for name in ("change", "ahead")),
     ]
     return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
@@ -627,8 +633,8 @@ def _beyond(year: Any) -> Any:
     first = day_number(year, ibis.literal(1, "int64"), 1)
     leap = ibis.ifelse((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)), 7, 0)
     alike = {
-        _kind(each): _second(datetime(each, 1, 1, tzinfo=UTC))
-        for each in range(_LAST - _CYCLE + 1, _LAST + 1)
+        _kind(year): _second(datetime(year, 1, 1, tzinfo=UTC))
+        for year in range(_LAST - _CYCLE + 1, _LAST + 1)
     }
     beginning = ibis.cases(*((first % 7 + leap == kind, second) for kind, second in sorted(alike.items())))
     return ibis.ifelse(year > _LAST, first * DAY - beginning, 0)

@@ -132,7 +132,10 @@ COMMANDS = {
 
 #: What people type -> the command that does it.
 OTHER_WORDS = {
-    **{each: f"ledger {each}" for each in ("approve", "accept", "withhold", "open", "show", "history")},
+    **{
+        command: f"ledger {command}"
+        for command in ("approve", "accept", "withhold", "open", "show", "history")
+    },
     **dict.fromkeys(("publish", "release"), "run"),
     **dict.fromkeys(("validate", "lint"), "check"),
     **dict.fromkeys(("serve", "start"), "up"),

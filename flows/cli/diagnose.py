@@ -57,15 +57,17 @@ def diagnose(
             out.print(Text(f"Earlier: {earlier}"))
 
 
-def _show(found: Diagnosis) -> None:
-    out.print(Text.assemble((found.run, "bold"), f"  {found.product}, {found.period}"), soft_wrap=True)
-    out.print(Text(f"  {found.message}"))
+def _show(diagnosis: Diagnosis) -> None:
+    out.print(
+        Text.assemble((diagnosis.run, "bold"), f"  {diagnosis.product}, {diagnosis.period}"), soft_wrap=True
+    )
+    out.print(Text(f"  {diagnosis.message}"))
     columns = [
-        ("rule", [each.rule for each in found.findings]),
-        ("column", [each.column for each in found.findings]),
-        ("kind", [each.kind for each in found.findings]),
-        ("file", [each.file for each in found.findings]),
-        (">line", ["" if each.line is None else str(each.line) for each in found.findings]),
+        ("rule", [finding.rule for finding in diagnosis.findings]),
+        ("column", [finding.column for finding in diagnosis.findings]),
+        ("kind", [finding.kind for finding in diagnosis.findings]),
+        ("file", [finding.file for finding in diagnosis.findings]),
+        (">line", ["" if finding.line is None else str(finding.line) for finding in diagnosis.findings]),
     ]
     used = [(name, values) for name, values in columns if any(values)]
     if used:

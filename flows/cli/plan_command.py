@@ -54,15 +54,15 @@ def plan_spec(
         _check_plot(plot)
         release = None if like is None else tabularium.open(like)
         with working("planning" if release is None else "planning, with simulated releases"):
-            found = tabularium.plan(spec, budget=budget, like=release, mechanisms=mechanisms, bounds=bounds)
+            result = tabularium.plan(spec, budget=budget, like=release, mechanisms=mechanisms, bounds=bounds)
         if plot is not None:
-            found.draw(plot)
+            result.draw(plot)
         if target is not None:
-            found.save(target, overwrite=write)
+            result.save(target, overwrite=write)
         if as_json:
-            print_json(found.as_dict())
+            print_json(result.as_dict())
         else:
-            show_plan(found)
+            show_plan(result)
             for made in (plot, target):
                 if made is not None:
                     out.print(f"Written: {made}", soft_wrap=True, highlight=False)
@@ -87,9 +87,9 @@ def _check_plot(plot: Path | None) -> None:
         raise InputError("is no picture", where=f"--plot {plot}", hint=f"end it in {', '.join(FORMATS)}")
 
 
-def show_plan(found: Plan) -> None:
+def show_plan(result: Plan) -> None:
     """Print a plan: what it costs, what each level gets and why, and what other budgets would give."""
-    plan = found._found
+    plan = result._found
     privacy = plan.loaded.spec.privacy
     out.print(
         f"{plan.loaded.spec.product}: {privacy.symbol} = {_number(plan.budget)} for one {privacy.protects}, "
@@ -97,19 +97,19 @@ def show_plan(found: Plan) -> None:
         highlight=False,
     )
     grid = table("cells", "target", ">wanted ±", ">margin ±", ">of budget", ">drives")
-    for each in plan.margins:
-        wanted = "-" if each.wanted is None else in_figures(each.wanted)
-        drives = f"{each.drives:.0%}" if each.drives >= 0.005 else "-"
-        part = f"{float(each.part):.1%}" if each.part else "added up"
-        grid.add_row(each.where, each.target or "-", wanted, in_figures(each.margin), part, drives)
+    for margin in plan.margins:
+        wanted = "-" if margin.wanted is None else in_figures(margin.wanted)
+        drives = f"{margin.drives:.0%}" if margin.drives >= 0.005 else "-"
+        part = f"{float(margin.part):.1%}" if margin.part else "added up"
+        grid.add_row(margin.where, margin.target or "-", wanted, in_figures(margin.margin), part, drives)
     out.print(grid)
     budgets = table(
         f"± at {privacy.symbol} =", *(f">{_number(b)}" for b, _ in plan.trade_off), title="Other budgets"
     )
-    for place, each in enumerate(plan.margins):
-        budgets.add_row(each.where, *(in_figures(margins[place]) for _, margins in plan.trade_off))
+    for index, margin in enumerate(plan.margins):
+        budgets.add_row(margin.where, *(in_figures(margins[index]) for _, margins in plan.trade_off))
     out.print(budgets)
-    for line in found.notes:
+    for line in result.notes:
         out.print(line, soft_wrap=True, highlight=False, markup=False)
 
 

@@ -46,16 +46,16 @@ def rehearse(
 
         reporter = TerminalReporter(quiet=as_json)
         with reporting_to(reporter):
-            found = tabularium.rehearse(
+            release = tabularium.rehearse(
                 spec, rows=rows, like=like, period=period, folder=out_folder, seed=seed
             )
         if as_json:
-            made_up = found._made_up and found._made_up.document()
-            told = {"folder": str(found.folder), "rehearsal": made_up, "tables": list(found)}
-            print_json({**told, "stages": reporter.stages})
+            made_up = release._made_up and release._made_up.document()
+            summary = {"folder": str(release.folder), "rehearsal": made_up, "tables": list(release)}
+            print_json({**summary, "stages": reporter.stages})
             return
-        out.print(found, highlight=False)
-        out.print(f"Look at: {found.folder / 'report.html'}", soft_wrap=True, markup=False, highlight=False)
+        out.print(release, highlight=False)
+        out.print(f"Look at: {release.folder / 'report.html'}", soft_wrap=True, markup=False, highlight=False)
 
 
 def register(app: typer.Typer) -> None:

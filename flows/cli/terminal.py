@@ -148,7 +148,7 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
-def bar(part: Fraction, whole: Fraction, width: int = 24) -> str:
+def bar(part: Fraction, total: Fraction, width: int = 24) -> str:
     """Return a bar that is ``part/whole`` full."""
-    full = int(width * part / whole) if whole else 0
+    full = int(width * part / total) if total else 0
     return "█" * full + "░" * (width - full)

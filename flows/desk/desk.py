@@ -88,9 +88,9 @@ class SigningKey:
                 self._opened = None
 
     def _read(self, passphrase: str | None) -> None:
-        found = tabularium.officer(self._home, key=self.file, passphrase=passphrase)
+        officer = tabularium.officer(self._home, key=self.file, passphrase=passphrase)
         with self._lock:
-            self._opened, self._used = found, time.monotonic()
+            self._opened, self._used = officer, time.monotonic()
         self._look_again()
 
     def _look_again(self) -> None:
@@ -207,8 +207,8 @@ class Desk:
         known = self._found.get(about)
         if known is None or known[0] != entry:
             known = self._found[about] = (entry, find())
-        found: Found = known[1]
-        return found
+        result: Found = known[1]
+        return result
 
     def review(self) -> Review:
         """Return what was spent on whom: composed once for each state of the ledger, which takes seconds."""
@@ -230,10 +230,10 @@ class Desk:
         """Whether an entry after that one is what a statement says; None where nobody can say."""
         if entry is None:
             return None
-        said = {name: value for name, value in statement.items() if name not in ("context", "ledger")}
+        shown = {name: value for name, value in statement.items() if name not in ("context", "ledger")}
         with suppress(TabulariumError, OSError), self.books() as books:
             written = books.entries(last=books.last_entry - entry)
-            return any(all(body.get(name) == said[name] for name in said) for body in written)
+            return any(all(body.get(name) == shown[name] for name in shown) for body in written)
         return None
 
     def verification(self, release: str) -> Verification | None:

@@ -51,7 +51,7 @@ def look(desk: Desk, asked: Asked) -> Page:
             "laid_out": charged.draft,
             "standing": charged.standing,
             "folder": folder,
-            "own": folder is not None and not any(folder.is_relative_to(each) for each in desk.folders),
+            "own": folder is not None and not any(folder.is_relative_to(copy) for copy in desk.folders),
             "commands": _commands(desk, name),
             **shown,
         },
@@ -160,7 +160,7 @@ def _of_folder(folder: Path, digest: str, since: list[tabularium.Published], per
         draft = _opened(folder, digest)
     except TabulariumError as error:
         return {"altered": error.line()}
-    before = next((each for each in since if each.period != period and _usable(each)), None)
+    before = next((release for release in since if release.period != period and _usable(release)), None)
     return {
         "draft": draft,
         "report": (folder / _REPORT).is_file(),
@@ -181,8 +181,8 @@ def _opened(folder: Path, digest: str) -> tabularium.Release:
     return draft
 
 
-def _usable(each: tabularium.Published) -> bool:
-    return each.folder is not None and each.state == "current"
+def _usable(release: tabularium.Published) -> bool:
+    return release.folder is not None and release.state == "current"
 
 
 def _changed(draft: tabularium.Release, before: tabularium.Published) -> dict[str, Any] | None:
@@ -229,10 +229,10 @@ def _targets(draft: tabularium.Release) -> Iterator[Judged]:
         if not stated:
             yield Judged(about, target.words, "nothing", None)
         elif target.largest is not None:
-            margins = [float(each) for each in stated]
-            within = sum(each <= float(target.largest) for each in margins)
-            said = f"widest {in_figures(max(margins))}; {within:,} of {len(margins):,} cells within"
-            yield Judged(about, target.words, said, within == len(margins))
+            margins = [float(text) for text in stated]
+            within = sum(margin <= float(target.largest) for margin in margins)
+            summary = f"widest {in_figures(max(margins))}; {within:,} of {len(margins):,} cells within"
+            yield Judged(about, target.words, summary, within == len(margins))
         else:
             flagged = stated.count("unreliable")
             met = flagged <= (target.unreliable or 0) * len(stated)

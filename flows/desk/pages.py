@@ -29,16 +29,16 @@ KINDS = {
 def waiting(desk: Desk, _asked: Asked) -> Page:
     """List what waits, the oldest first, each with its age and the page on which it is decided."""
     with desk.asking_prefect(), desk.books() as books:
-        found = books.waiting()
+        waiting_rows = books.waiting()
         warnings = books.warnings
     now = datetime.now(UTC)
     rows = [
-        {**each, "what": KINDS[each["kind"]], "age": age(now - each["since"]), "address": _address(each)}
-        for each in found.to_dict("records")
+        {**row, "what": KINDS[row["kind"]], "age": age(now - row["since"]), "address": _address(row)}
+        for row in waiting_rows.to_dict("records")
     ]
     return Page(
         "waiting.html.jinja",
-        {"rows": rows, "warnings": warnings, "unknown": found.unknown},
+        {"rows": rows, "warnings": warnings, "unknown": waiting_rows.unknown},
     )
 
 
@@ -94,13 +94,13 @@ def history(desk: Desk, asked: Asked) -> Page:
     """Show a page of entries, the newest first; of one account where it is named."""
     account, number = asked.value("account") or None, _number(asked.value("page"))
     with desk.books() as books:
-        found = list(books.entries(account, last=number * _ON_A_PAGE))
-        entries = found[: max(0, len(found) - (number - 1) * _ON_A_PAGE)][::-1]
+        listing = list(books.entries(account, last=number * _ON_A_PAGE))
+        entries = listing[: max(0, len(listing) - (number - 1) * _ON_A_PAGE)][::-1]
         shown: list[dict[str, Any]] = [
-            {**each, "what": WORDS.get(each["kind"], each["kind"]), "about": books.explain(each)}
-            for each in entries
+            {**entry, "what": WORDS.get(entry["kind"], entry["kind"]), "about": books.explain(entry)}
+            for entry in entries
         ]
-        accounts = [each.name for each in books.accounts]
+        accounts = [listed.name for listed in books.accounts]
     return Page(
         "history.html.jinja",
         {
@@ -108,7 +108,7 @@ def history(desk: Desk, asked: Asked) -> Page:
             "account": account,
             "accounts": accounts,
             "page": number,
-            "older": len(found) == number * _ON_A_PAGE,
+            "older": len(listing) == number * _ON_A_PAGE,
         },
     )
 
@@ -131,14 +131,14 @@ _MOST_POINTS, _MOST_CHARGES = 500, 50
 def accounts(desk: Desk, _asked: Asked) -> Page:
     """Show all accounts, and what one entity has lost over those that protect it."""
     with desk.books() as books:
-        found = [_about(each) | {"words": books.forecast(each.name).words} for each in books.accounts]
+        rows = [_about(listed) | {"words": books.forecast(listed.name).words} for listed in books.accounts]
         warnings = books.warnings
     _views, units, apart = desk.review()
     return Page(
         "accounts.html.jinja",
         {
-            "accounts": found,
-            "units": [_unit(each) for each in units],
+            "accounts": rows,
+            "units": [_unit(unit) for unit in units],
             "apart": apart,
             "warnings": warnings,
             "holds": BOTH_FIGURES_HOLD,
@@ -150,7 +150,7 @@ def account(desk: Desk, asked: Asked) -> Page:
     """Show one account: its course, its products and periods, how far it goes, its last charges."""
     name = asked.path["account"]
     with desk.books() as books:
-        found = books.account(name)
+        chosen = books.account(name)
         course = books.course(name, most=_MOST_POINTS)
         scopes: tuple[Scope, ...] = ("product", "period")
         sums = {by: books.sums(name, by=by) for by in scopes}
@@ -161,11 +161,11 @@ def account(desk: Desk, asked: Asked) -> Page:
     return Page(
         "account.html.jinja",
         {
-            **_about(found),
-            "bar_shares": _shares(found),
+            **_about(chosen),
+            "bar_shares": _shares(chosen),
             "picture": _picture(course),
             "course": course,
-            "scopes": {by: _rows(found, by, each) for by, each in sums.items()},
+            "scopes": {by: _rows(chosen, by, usage) for by, usage in sums.items()},
             "charges": charges,
             "number": number,
             "words": words,
@@ -174,29 +174,29 @@ def account(desk: Desk, asked: Asked) -> Page:
     )
 
 
-def _about(found: Account) -> dict[str, Any]:
-    return {"account": found, "symbol": SYMBOLS[found.definition], "bar": _shares(found)}
+def _about(account: Account) -> dict[str, Any]:
+    return {"account": account, "symbol": SYMBOLS[account.definition], "bar": _shares(account)}
 
 
-def _shares(found: Account) -> dict[str, float]:
+def _shares(account: Account) -> dict[str, float]:
     """Return the parts of the cap, each as a share of it."""
-    parts = {"spent": found.spent, "reserved": found.reserved, "left": found.left}
-    return {name: float(part / found.cap) for name, part in parts.items()}
+    parts = {"spent": account.spent, "reserved": account.reserved, "left": account.left}
+    return {name: float(part / account.cap) for name, part in parts.items()}
 
 
-def _rows(found: Account, by: Scope, sums: Mapping[str, Usage]) -> list[dict[str, Any]]:
+def _rows(account: Account, by: Scope, sums: Mapping[str, Usage]) -> list[dict[str, Any]]:
     """Return what each product or period has used, and what its cap leaves."""
-    cap = found.terms.cap_in(by)
-    most = cap or max((each.used for each in sums.values()), default=Fraction(1)) or Fraction(1)
+    cap = account.terms.cap_in(by)
+    most = cap or max((usage.used for usage in sums.values()), default=Fraction(1)) or Fraction(1)
     return [
         {
             "name": name,
-            "spent": each.spent,
-            "reserved": each.reserved,
-            "left": found.terms.left_in(by, each),
-            "share": min(float(each.used / most), 1.0),
+            "spent": usage.spent,
+            "reserved": usage.reserved,
+            "left": account.terms.left_in(by, usage),
+            "share": min(float(usage.used / most), 1.0),
         }
-        for name, each in sorted(sums.items(), reverse=by == "period")
+        for name, usage in sorted(sums.items(), reverse=by == "period")
     ]
 
 
@@ -237,18 +237,18 @@ def _unit(unit: UnitView) -> dict[str, Any]:
 def products(desk: Desk, _asked: Asked) -> Page:
     """List the products, each with its newest release."""
     with desk.books() as books:
-        found = books.newest_releases(folders=desk.folders)
-    return Page("products.html.jinja", {"found": found})
+        releases = books.newest_releases(folders=desk.folders)
+    return Page("products.html.jinja", {"found": releases})
 
 
 def product(desk: Desk, asked: Asked) -> Page:
     """List the releases of a product, the newest first."""
     name = asked.path["product"]
     with desk.books() as books:
-        found = books.releases(name, folders=desk.folders)
-    if not found:
+        releases = books.releases(name, folders=desk.folders)
+    if not releases:
         raise InputError("has no release", where=f"product {name}", hint="see the list of products")
-    return Page("product.html.jinja", {"product": name, "found": found})
+    return Page("product.html.jinja", {"product": name, "found": releases})
 
 
 def release(desk: Desk, asked: Asked) -> Page:
@@ -301,9 +301,14 @@ def withdraw(desk: Desk, asked: Asked) -> Elsewhere | Page:
 def _release(desk: Desk, name: str) -> tabularium.Published:
     with desk.books() as books:
         of = books.charged(name).charge.product
-        found = next(
-            (each for each in books.releases(of, folders=desk.folders) if each.release == name), None
+        published = next(
+            (
+                candidate
+                for candidate in books.releases(of, folders=desk.folders)
+                if candidate.release == name
+            ),
+            None,
         )
-    if found is None:
+    if published is None:
         raise InputError("is not published", where=f"release {name}", hint="see its account")
-    return found
+    return published

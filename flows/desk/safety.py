@@ -85,7 +85,9 @@ class Session:
 
         Cookies of other programs on this machine come with it, whatever their form.
         """
-        held = (each.strip().partition("=") for line in headers.getlist("cookie") for each in line.split(";"))
+        held = (
+            cookie.strip().partition("=") for line in headers.getlist("cookie") for cookie in line.split(";")
+        )
         return any(
             name == self.cookie and hmac.compare_digest(value.encode(), self._name.encode())
             for name, _, value in held
@@ -151,9 +153,9 @@ class Guard:
 
     def _refused(self, method: str, headers: Headers) -> str | None:
         """Return why a request is not from a page of the desk, or typed by its user; None if it may be."""
-        own = [origin.partition("//")[2] for origin in self._session.origins]
-        if headers.getlist("host") not in [[host] for host in own]:
-            return f"The desk answers to {_or(own)} alone."
+        hosts = [origin.partition("//")[2] for origin in self._session.origins]
+        if headers.getlist("host") not in [[host] for host in hosts]:
+            return f"The desk answers to {_or(hosts)} alone."
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and origin not in self._session.origins:
             return "This was sent by a page of another site."

@@ -160,16 +160,16 @@ def _page_of_form(asked: Asked, path: str) -> str:
     )
 
 
-def _rendered(desk: Desk, session: Session, found: Given) -> Response:
-    if isinstance(found, Elsewhere):
-        return RedirectResponse(found.address, 303)
-    if isinstance(found, Document):
+def _rendered(desk: Desk, session: Session, given: Given) -> Response:
+    if isinstance(given, Elsewhere):
+        return RedirectResponse(given.address, 303)
+    if isinstance(given, Document):
         return Response(
-            found.content, media_type=found.media_type, headers={"Content-Security-Policy": found.policy}
+            given.content, media_type=given.media_type, headers={"Content-Security-Policy": given.policy}
         )
-    page = templates("tabularium.flows.desk", "tabularium.tasks.report").get_template(found.template)
-    shown = page.render(desk=desk, secret=session.form_secret, **found.shows)
-    return HTMLResponse(shown, found.status)
+    page = templates("tabularium.flows.desk", "tabularium.tasks.report").get_template(given.template)
+    shown = page.render(desk=desk, secret=session.form_secret, **given.shows)
+    return HTMLResponse(shown, given.status)
 
 
 _LEAVING_SECONDS = 2  # for pages that are being made
@@ -234,8 +234,8 @@ class _Server(uvicorn.Server):
     async def until_stopped(self, listening: socket.socket) -> None:
         """Serve until a signal comes."""
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(each, setattr, self, "should_exit", True)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, setattr, self, "should_exit", True)
         await self.serve(sockets=[listening])
 
 

@@ -81,8 +81,8 @@ def is_its_own(home: Home) -> bool:
 
 def _written(home: Home) -> tuple[str | None, int]:
     try:
-        said = json.loads(_address_file(home).read_text(encoding="utf-8"))
-        return str(said["url"]), int(said["pid"])
+        written = json.loads(_address_file(home).read_text(encoding="utf-8"))
+        return str(written["url"]), int(written["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return None, 0
 

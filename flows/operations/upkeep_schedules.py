@@ -61,7 +61,7 @@ def ensure(home: Home, export_to: Path | None = None, *, timezone: str = "UTC") 
 
     with get_client(sync_client=True) as client:
         make_work_pool(client)
-        return [_ensure(client, each, home, export_to, timezone) for each in UPKEEP]
+        return [_ensure(client, upkeep, home, export_to, timezone) for upkeep in UPKEEP]
 
 
 def _ensure(
@@ -102,7 +102,7 @@ def _said_before(client: SyncPrefectClient, name: str) -> str | None:
     from prefect.exceptions import ObjectNotFound
 
     try:
-        found = client.read_deployment_by_name(name)
+        deployment = client.read_deployment_by_name(name)
     except ObjectNotFound:
         return None
-    return found.parameters.get("export_to")
+    return deployment.parameters.get("export_to")

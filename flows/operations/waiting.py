@@ -349,7 +349,7 @@ def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:
         if len(entries) < number or entries[0].seq <= seen:
             break
         number *= 4
-    found: list[tuple[int, str | None]] = []
+    decisions: list[tuple[int, str | None]] = []
     for entry in entries:
         if entry.seq <= seen or entry.body["kind"] not in _DECISIONS:
             continue
@@ -357,8 +357,8 @@ def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:
         if digest is None and "release" in entry.body:
             charge = ledger.charge(entry.body["release"])
             digest = None if charge is None else charge.spec_digest
-        found.append((entry.seq, digest))
-    return found
+        decisions.append((entry.seq, digest))
+    return decisions
 
 
 @dataclass(frozen=True)

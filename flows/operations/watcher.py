@@ -71,7 +71,7 @@ def watch_stale_runs(home: Home, stop: threading.Event, say: Callable[[str], Non
     import httpx
     from prefect.client.orchestration import get_client
 
-    said, since = "", time.monotonic()
+    problem, since = "", time.monotonic()
     while not stop.is_set():
         try:
             with get_client(sync_client=True) as client:
@@ -84,9 +84,9 @@ def watch_stale_runs(home: Home, stop: threading.Event, say: Callable[[str], Non
         except Exception as error:  # the next look goes on
             line = sanitised(error, "runs that wait or died").line()
             since = time.monotonic() if isinstance(error, httpx.TransportError) else since
-        if line != said:
+        if line != problem:
             say(line or "runs that wait or died: looked for again")
-        said = line
+        problem = line
         stop.wait(_EVERY_SECONDS)
 
 
@@ -224,16 +224,16 @@ class Watch:
         from tabularium.flows.arrival import announce
         from tabularium.tasks.arrival.look import look
 
-        more, said = False, ""
+        more, problem = False, ""
         steps: list[Callable[[Home, Inbox], object]] = [self._tell_of_drops, look]
         for step in (*steps, self._tell_of_drops, announce):
             try:
                 more |= step(self._home, self.inbox) is True
             except Exception as error:  # the next look goes on; a text of a library's may quote data
-                said = said or sanitised(error, f"inbox of {self.inbox.product}").line()
-        if said != self._said:
-            say(said or f"inbox of {self.inbox.product}: well again")
-        self._said = said
+                problem = problem or sanitised(error, f"inbox of {self.inbox.product}").line()
+        if problem != self._said:
+            say(problem or f"inbox of {self.inbox.product}: well again")
+        self._said = problem
         return more
 
     def _tell_of_drops(self, home: Home, inbox: Inbox) -> None:

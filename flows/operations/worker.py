@@ -97,12 +97,12 @@ def _without_a_process(client: SyncPrefectClient, worker: str, *states: object) 
 
 def _runs_with_a_process() -> set[str]:
     """Return the flow runs of this user's processes on this machine."""
-    found = set()
+    runs = set()
     for file in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             words = file.read_bytes().split(b"\0")
-            found |= {word.removeprefix(_RUN).decode() for word in words if word.startswith(_RUN)}
-    return found
+            runs |= {word.removeprefix(_RUN).decode() for word in words if word.startswith(_RUN)}
+    return runs
 
 
 def let_processes_end() -> None:
@@ -118,7 +118,9 @@ def let_processes_end() -> None:
     async def submit_others(self: Any, flow_run_response: list[Any]) -> list[Any]:
         limiter = self._limiter
         held = () if limiter is None else limiter.statistics().borrowers
-        return await submit(self, [each for each in flow_run_response if each.flow_run.id not in held])
+        return await submit(
+            self, [response for response in flow_run_response if response.flow_run.id not in held]
+        )
 
     ProcessWorker._submit_scheduled_flow_runs = submit_others  # type: ignore[method-assign]
 

@@ -63,8 +63,12 @@ class Cells:
         InputError
             It has no table with a column and codes of the spec.
         """
-        tables = [each for each in release.spec.tables if set(each.dimensions) & set(self.loaded.domains)]
-        for table in sorted(tables, key=lambda each: -len(each.dimensions)):
+        tables = [
+            candidate
+            for candidate in release.spec.tables
+            if set(candidate.dimensions) & set(self.loaded.domains)
+        ]
+        for table in sorted(tables, key=lambda table: -len(table.dimensions)):
             self._draw_table(release, table.name)
         if not self.of:
             raise InputError(
@@ -83,8 +87,8 @@ class Cells:
         numbers = release.table(table)
         layout = numbers.layout
         nodes = layout.cuts[layout.finest]
-        shape = tuple(each.size for each in layout.others)
-        axes = [(each.name, each.codes) for each in layout.others]
+        shape = tuple(other.size for other in layout.others)
+        axes = [(other.name, other.codes) for other in layout.others]
         if layout.along is not None:
             shape = (len(nodes), *shape)
             codes = tuple(layout.along.node_codes[node] for node in nodes)
@@ -94,28 +98,28 @@ class Cells:
             name: _published_cell(self.loaded.domains[name], codes) if name in self.loaded.domains else None
             for name, codes in axes
         }
-        away = tuple(place for place, (name, _) in enumerate(axes) if not _finds(published[name]))
+        away = tuple(index for index, (name, _) in enumerate(axes) if not _finds(published[name]))
         counts = counts.sum(axis=away)
-        axes = [each for place, each in enumerate(axes) if place not in away]
-        fixed = [place for place, (name, _) in enumerate(axes) if name in self.of]
-        free = [place for place in range(len(axes)) if place not in fixed]
+        axes = [axis for index, axis in enumerate(axes) if index not in away]
+        fixed = [index for index, (name, _) in enumerate(axes) if name in self.of]
+        free = [index for index in range(len(axes)) if index not in fixed]
         if not free:
             return
-        for place in free:  # of what is no code of the spec nobody is drawn
-            there = np.isin(np.arange(counts.shape[place]), _cells_of(published[axes[place][0]]))
-            counts = counts * there.reshape([-1 if each == place else 1 for each in range(counts.ndim)])
-        sizes = [counts.shape[place] for place in free]
+        for index in free:  # of what is no code of the spec nobody is drawn
+            there = np.isin(np.arange(counts.shape[index]), _cells_of(published[axes[index][0]]))
+            counts = counts * there.reshape([-1 if axis == index else 1 for axis in range(counts.ndim)])
+        sizes = [counts.shape[index] for index in free]
         weights = counts.transpose(fixed + free).reshape(-1, int(np.prod(sizes)))
         row = np.zeros(self.rows, np.int64)
         known = np.ones(self.rows, bool)
-        for place in fixed:
-            name = axes[place][0]
+        for index in fixed:
+            name = axes[index][0]
             at = _cells_of(published[name])[self.of[name]]
             known &= at >= 0
-            row = row * counts.shape[place] + at.clip(0)
+            row = row * counts.shape[index] + at.clip(0)
         drawn = self._drawn_in(weights, row, known)
-        for place, at in zip(free, np.unravel_index(drawn, sizes), strict=True):
-            name = axes[place][0]
+        for index, at in zip(free, np.unravel_index(drawn, sizes), strict=True):
+            name = axes[index][0]
             self.of[name] = self._one_of(_cells_of(published[name]), at, known)
 
     def _drawn_in(self, weights: NDArray[np.float64], row: Ints, known: NDArray[np.bool_]) -> Ints:
@@ -123,8 +127,8 @@ class Cells:
         ends = np.concatenate([[0.0], np.cumsum(weights.reshape(-1))])
         low, high = ends[row * weights.shape[1]], ends[(row + 1) * weights.shape[1]]
         known &= high > low
-        found = np.searchsorted(ends, low + self.rng.random(self.rows) * (high - low), side="right") - 1
-        column: Ints = np.clip(found - row * weights.shape[1], 0, weights.shape[1] - 1)
+        cells = np.searchsorted(ends, low + self.rng.random(self.rows) * (high - low), side="right") - 1
+        column: Ints = np.clip(cells - row * weights.shape[1], 0, weights.shape[1] - 1)
         return column
 
     def _one_of(self, published: Ints, at: Ints, known: NDArray[np.bool_]) -> Ints:
@@ -133,9 +137,9 @@ class Cells:
         starts = np.searchsorted(published[order], at, side="left")
         many = np.searchsorted(published[order], at, side="right") - starts
         chosen = starts + (self.rng.random(self.rows) * many).astype(np.int64)
-        found = order[chosen.clip(0, len(order) - 1)]
+        nodes = order[chosen.clip(0, len(order) - 1)]
         anywhere = self.rng.integers(0, len(published), self.rows)
-        return np.where(known & (many > 0), found, anywhere)
+        return np.where(known & (many > 0), nodes, anywhere)
 
 
 def _cells_of(published: Ints | None) -> Ints:
@@ -152,14 +156,14 @@ def _published_cell(domain: Domain, codes: tuple[str, ...]) -> Ints:
 
     Of a hierarchy the code of a leaf, or of what is above it.
     """
-    place = {code: at for at, code in enumerate(codes)}
+    index = {code: at for at, code in enumerate(codes)}
     if not isinstance(domain, HierarchyDomain):
-        return np.array([place.get(code, -1) for code in domain.codes])
-    found = np.full(len(domain.parents), -1)
+        return np.array([index.get(code, -1) for code in domain.codes])
+    cells = np.full(len(domain.parents), -1)
     for node, parent in enumerate(domain.parents):  # parents stand before their children
-        above = -1 if parent < 0 else found[parent]
-        found[node] = place.get(domain.node_codes[node], above)
-    return found[domain.leaves]
+        above = -1 if parent < 0 else cells[parent]
+        cells[node] = index.get(domain.node_codes[node], above)
+    return cells[domain.leaves]
 
 
 _YEAR = 2024  # of dates whose year no column asks for
@@ -209,9 +213,9 @@ class MadeUpRecords:
             of[look.key] = self._value(look.looked_up or look.key)
         for column in needed_columns(self.loaded, name):
             of.setdefault(column, self._value(f"{name}.{column}"))
-        keys = [each for each in (look.unit, look.key) if each is not None]
-        place = pa.array(np.arange(self.rows))
-        firsts = pa.table({**of, "": place}).group_by(keys).aggregate([("", "min")])["_min"]
+        keys = [name for name in (look.unit, look.key) if name is not None]
+        row = pa.array(np.arange(self.rows))
+        firsts = pa.table({**of, "": row}).group_by(keys).aggregate([("", "min")])["_min"]
         return pa.table(of).take(firsts.sort())
 
     def _value(self, name: str) -> pa.Array:
@@ -235,24 +239,24 @@ class MadeUpRecords:
     @cached_property
     def _declared(self) -> dict[str, list[str]]:
         """Column of the source -> the declared columns that are read from it."""
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for name in self.loaded.domains:
             needed = source_column(name, self.loaded.spec.columns[name])
             if needed is not None:
-                found.setdefault(needed, []).append(name)
-        return found
+                result.setdefault(needed, []).append(name)
+        return result
 
     @cached_property
     def _measured(self) -> dict[str, tuple[Measure, bool]]:
         """Column -> a measure of it, and whether it is the weight."""
-        found: dict[str, tuple[Measure, bool]] = {}
+        result: dict[str, tuple[Measure, bool]] = {}
         for table in self.loaded.spec.tables:
             for measure in table.measures.values():
                 if measure.of in measure.columns:
-                    found.setdefault(measure.of, (measure, False))
+                    result.setdefault(measure.of, (measure, False))
                 if measure.weight is not None:
-                    found.setdefault(measure.weight.column, (measure, True))
-        return found
+                    result.setdefault(measure.weight.column, (measure, True))
+        return result
 
     def _drawn(self, name: str) -> Any:
         spec = self.loaded.spec
@@ -260,7 +264,7 @@ class MadeUpRecords:
             return self._groups(spec.privacy.max_contributions)
         if name in self._declared:
             return self._of_declared(self._declared[name])
-        public = {each.looked_up: key for key, each in spec.lookups.items() if each.public is not None}
+        public = {lookup.looked_up: key for key, lookup in spec.lookups.items() if lookup.public is not None}
         if name in public and len(self.keys[public[name]]):
             keys = self.keys[public[name]]
             return keys.take(pa.array(self._rng.integers(0, len(keys), self.rows)))
@@ -271,7 +275,7 @@ class MadeUpRecords:
     def _named(self, name: str) -> Any:
         """Return values of a column that is looked up, is to be unique, or may be null, and nothing else."""
         spec = self.loaded.spec
-        if name in {each.looked_up for each in spec.lookups.values()}:
+        if name in {lookup.looked_up for lookup in spec.lookups.values()}:
             return self._rng.integers(1, _PLACES + 1, self.rows)
         if any(name in rule.columns for rule in spec.rules if isinstance(rule, UniqueRule)):
             return np.arange(self.rows)
@@ -320,21 +324,21 @@ class MadeUpRecords:
         low, past = edges[bins], edges[bins + 1]
         if domain.digits is not None:  # only even steps are numbers of so many digits
             low, past = (low + 1) // 2, (past + 1) // 2
-        found = self._rng.integers(low, np.maximum(past, low + 1))
+        days = self._rng.integers(low, np.maximum(past, low + 1))
         if domain.digits is not None:
-            found = found * 2
-        steps: Ints = np.where(cells < domain.bins, found, edges[-1] - 1)
+            days = days * 2
+        steps: Ints = np.where(cells < domain.bins, days, edges[-1] - 1)
         return steps
 
     def _recoded(self, recodes: Mapping[str, str], domain: Domain, cells: Ints) -> pa.Array:
         """Return a value of the source for each cell; where none gives it, any."""
         gives = np.array([_cell_of(domain, code) for code in recodes.values()])
-        found = self._rng.integers(0, len(gives), self.rows)
+        picks = self._rng.integers(0, len(gives), self.rows)
         for cell in range(domain.size):
             values, here = np.flatnonzero(gives == cell), np.flatnonzero(cells == cell)
             if len(values):
-                found[here] = values[self._rng.integers(0, len(values), len(here))]
-        return pa.array(list(recodes)).take(pa.array(found))
+                picks[here] = values[self._rng.integers(0, len(values), len(here))]
+        return pa.array(list(recodes)).take(pa.array(picks))
 
     def _dates(self, parts: Mapping[str, DatePart]) -> pa.Array:
         """Return dates whose parts are in the cells of the columns that ask for them, as far as any are."""
@@ -383,5 +387,5 @@ def _cell_of(domain: Domain, code: str) -> int:
 def _day(year: Ints, month: Any, day: Any) -> NDArray[np.datetime64]:
     """Return dates, those beyond the calendar's years at its ends."""
     months = 12 * (np.clip(year, 1, 9999) - 1970) + np.clip(month, 1, 12) - 1
-    found: NDArray[np.datetime64] = months.astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
-    return found
+    dates: NDArray[np.datetime64] = months.astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
+    return dates

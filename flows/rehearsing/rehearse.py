@@ -110,10 +110,13 @@ def released_apart(written: Path, home: Path, spec: Path) -> Path:
 
 def _error_in(message: dict[str, Any], written: str, spec: str) -> TabulariumError:
     """Return the error that the child reports; problems of its spec become problems of the user's."""
-    problems = [Problem(**each) for each in message["problems"]]
+    problems = [Problem(**problem) for problem in message["problems"]]
     if problems:
         return SpecProblems(
-            [replace(each, line=None, file=spec) if each.file == written else each for each in problems]
+            [
+                replace(problem, line=None, file=spec) if problem.file == written else problem
+                for problem in problems
+            ]
         )
     if message["traceback"]:
         error = Unexpected("an unexpected error", where=message["where"], hint="report it with its traceback")
@@ -176,7 +179,7 @@ class _JsonLines(NullReporter):
             where=error.where,
             hint=error.hint,
             internal=isinstance(error, InternalError),
-            problems=[each.as_json() for each in problems],
+            problems=[problem.as_json() for problem in problems],
             traceback=traceback,
         )
 
@@ -214,7 +217,7 @@ def _main() -> None:
         shown = getattr(failure, "traceback", "")
         if isinstance(failure, InternalError) and not shown:
             # The home keeps it closed and is thrown away; the data are made up, so that it quotes nobody.
-            shown = "\n".join(each.read_text() for each in Home.at(home).tracebacks.glob("*.txt"))
+            shown = "\n".join(traceback.read_text() for traceback in Home.at(home).tracebacks.glob("*.txt"))
         lines.refused(failure, shown)
     else:
         lines.write("published", folder=str(folder))
@@ -259,14 +262,14 @@ def write_rehearsed(loaded: Loaded, target: Path, *, source: Path, lookups: Mapp
         _make_absolute(column, "categories", loaded.folder)
     for numbers in (*data.get("invariants", ()), *data.get("figures", ())):
         _make_absolute(numbers, "values", loaded.folder)
-    for each in data.get("invariants", ()):
-        each["on_conflict"] = "publish"
+    for invariant in data.get("invariants", ()):
+        invariant["on_conflict"] = "publish"
     for rule in data.get("rules", ()):
         rule["severity"] = "warn"
-    for each in (*data["tables"], *data.get("histograms", ())):
-        each["title"] = stamped(each.get("title", each["name"]))
-        if each.get("prior", ABOVE) != ABOVE:
-            del each["prior"]
+    for entry in (*data["tables"], *data.get("histograms", ())):
+        entry["title"] = stamped(entry.get("title", entry["name"]))
+        if entry.get("prior", ABOVE) != ABOVE:
+            del entry["prior"]
     about = data.setdefault("about", {})
     about["title"] = stamped(about.get("title", data["product"]))
     publication = data.setdefault("publication", {})
@@ -283,25 +286,25 @@ def stamped(title: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
-def as_declared(told: Certificate, loaded: Loaded) -> Certificate:
+def as_declared(certificate: Certificate, loaded: Loaded) -> Certificate:
     """Return the certificate of a rehearsal with what a release would say of rules and of the guarantee.
 
     A rehearsal stops at no rule. A release does, and so its existence says exactly that each rule held, which
     no budget covers.
     """
-    spec, ledger = loaded.spec, told.ledger
-    tries = [each.attempts for each in ledger.tally_charges]
+    spec, ledger = loaded.spec, certificate.ledger
+    tries = [tally.attempts for tally in ledger.tally_charges]
     facts = facts_of_release(spec, ledger.attempts, tries)
     privacy = privacy_section(
         spec,
         neighbours(spec, loaded.domains),
-        [draw.event for draw in told.transcript],
-        [each.delta for each in told.privacy.epsilon_delta or ()],
-        population=told.privacy.unit.population,
-        conversion=told.privacy.conversion,
+        [draw.event for draw in certificate.transcript],
+        [pair.delta for pair in certificate.privacy.epsilon_delta or ()],
+        population=certificate.privacy.unit.population,
+        conversion=certificate.privacy.conversion,
     )
-    outside = tuple(Fact(kind=each.kind, name=each.name, what=each.what) for each in facts)
-    return told.model_copy(
+    outside = tuple(Fact(kind=fact.kind, name=fact.name, what=fact.what) for fact in facts)
+    return certificate.model_copy(
         update={
             "outside_the_guarantee": outside,
             "privacy": privacy,
@@ -366,8 +369,8 @@ def rehearse(
     target = (loaded.folder / FOLDER if folder is None else folder).absolute()
     _see_free(target)
     many, why = _how_many(rows, loaded, like)
-    with TemporaryDirectory(prefix="tabularium-rehearsal-") as place:
-        here = Path(place)
+    with TemporaryDirectory(prefix="tabularium-rehearsal-") as folder_aside:
+        here = Path(folder_aside)
         with observed("make up records"):
             records = MadeUpRecords(loaded, many, seed, _public_keys(loaded, here), like)
             pq.write_table(records.source(), here / "records.parquet")
@@ -436,7 +439,7 @@ def _how_many(rows: int | None, loaded: Loaded, like: Released | None) -> tuple[
     if rows is not None:
         return rows, "given as rows"
     if like is not None:
-        wanted = max(1, *(each.total for each in like.certificate.tables.values()))
+        wanted = max(1, *(table.total for table in like.certificate.tables.values()))
         who = "the release that they are like counts"
     elif loaded.spec.size is not None:
         wanted, who = loaded.spec.size, "the spec expects"
@@ -458,14 +461,14 @@ def _public_keys(loaded: Loaded, scratch: Path) -> dict[str, pa.Array]:
 
 def _stamp(folder: Path, loaded: Loaded, made_up: dict[str, Any]) -> None:
     """Turn a release into a rehearsal: no certificate, and no document but a report that says what it is."""
-    told = without_documents(Certificate.read((folder / CERTIFICATE).read_bytes()))
-    told = as_declared(told, loaded)
+    certificate = without_documents(Certificate.read((folder / CERTIFICATE).read_bytes()))
+    certificate = as_declared(certificate, loaded)
     for name in (CERTIFICATE, *DOCUMENTS):
         (folder / name).unlink(missing_ok=True)
     number = f"{made_up['records']:,} records were made up: {made_up['why']}."
-    page = report(folder, told, None, compared_with=(f"{STAMP}.", number, _SAYS))
+    page = report(folder, certificate, None, compared_with=(f"{STAMP}.", number, _SAYS))
     (folder / _REPORT).write_bytes(page)
-    document = {"rehearsal": made_up, **told.document()}
+    document = {"rehearsal": made_up, **certificate.document()}
     document["files"][_REPORT] = hashlib.sha256(page).hexdigest()
     Rehearsed.of(document)
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"

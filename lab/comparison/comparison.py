@@ -144,7 +144,7 @@ def run_suite(
         outcomes.setdefault((job.data, job.contender, job.epsilon), []).append(outcome)
         done(number, len(jobs))
     return _framed(
-        suite, {key: sorted(found, key=lambda one: one.job.seeds) for key, found in outcomes.items()}
+        suite, {key: sorted(runs, key=lambda one: one.job.seeds) for key, runs in outcomes.items()}
     )
 
 
@@ -187,7 +187,7 @@ def _framed(suite: Suite, outcomes: dict[Key, list[Outcome]]) -> pd.DataFrame:
             cells = data.counts().size
             for contender in experiment.taking_part(data):
                 for epsilon in experiment.epsilons:
-                    found = outcomes[data, contender, epsilon]
+                    runs = outcomes[data, contender, epsilon]
                     head = {
                         "experiment": experiment.name,
                         "data": data.name,
@@ -195,7 +195,7 @@ def _framed(suite: Suite, outcomes: dict[Key, list[Outcome]]) -> pd.DataFrame:
                         "mechanism": contender.label,
                         "epsilon": str(epsilon),
                     }
-                    rows += [{**head, **row} for row in _rows_of(experiment, data, contender, epsilon, found)]
+                    rows += [{**head, **row} for row in _rows_of(experiment, data, contender, epsilon, runs)]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
@@ -206,26 +206,26 @@ _COLUMNS = [
 
 
 def _rows_of(
-    experiment: Experiment, data: DataSet, contender: Contender, epsilon: Fraction, found: list[Outcome]
+    experiment: Experiment, data: DataSet, contender: Contender, epsilon: Fraction, outcomes: list[Outcome]
 ) -> Iterator[dict[str, Any]]:
-    refused = next((outcome.refused for outcome in found if outcome.refused), "")
+    refused = next((outcome.refused for outcome in outcomes if outcome.refused), "")
     if refused:
         yield {"measure": experiment.measures[0], "along": "", "at": "", "runs": 0, "refused": refused}
         return
-    seconds = float(np.median([one for outcome in found for one in outcome.seconds]))
+    seconds = float(np.median([one for outcome in outcomes for one in outcome.seconds]))
     for measure in experiment.judged_by():
-        runs = [run[measure.name] for outcome in found for run in outcome.errors if measure.name in run]
+        runs = [run[measure.name] for outcome in outcomes for run in outcome.errors if measure.name in run]
         if not runs:
             refused = "its release says nothing of single cells"
             yield {"measure": measure.name, "along": measure.along, "at": "", "runs": 0, "refused": refused}
-        for place in runs[0] if runs else ():
-            values = np.array([run[place] for run in runs])
+        for key in runs[0] if runs else ():
+            values = np.array([run[key] for run in runs])
             spread = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
             paper = experiment.published if measure.name == experiment.measures[0] else {}
             yield {
                 "measure": measure.name,
                 "along": measure.along,
-                "at": place,
+                "at": key,
                 "error": float(values.mean()),
                 "standard_error": spread,
                 "published": paper.get((data.name, contender.label, str(epsilon))),
@@ -335,7 +335,12 @@ def compare(
         raise InputError("out of range", where="--processes", hint="at least 1")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("this is in use", where=f"--out {folder}", hint="name a new folder")
-    unknown = {one.name for each in suite.experiments for data in each.data for one in each.taking_part(data)}
+    unknown = {
+        one.name
+        for experiment in suite.experiments
+        for data in experiment.data
+        for one in experiment.taking_part(data)
+    }
     if missing := sorted(unknown - set(MECHANISMS)):
         raise InputError(f"not built yet: {', '.join(missing)}", where=f"--suite {suite.name}")
 

@@ -134,13 +134,13 @@ def _file(path: Path, text: str, because: str | None) -> DataSet:
 
 @lru_cache(maxsize=8)
 def _loaded(data: DataSet) -> Counts:
-    place, _, table = data.place.partition("#")
-    found = _of_release(Path(place), table) if data.kind == "release" else _of_file(Path(place))
-    values = np.asarray(found)
-    whole = np.rint(values.astype(np.float64)) if values.dtype.kind == "f" else values
-    if whole.dtype.kind not in "iuf" or (whole.dtype.kind == "f" and not np.isfinite(whole).all()):
+    location, _, table = data.place.partition("#")
+    table_read = _of_release(Path(location), table) if data.kind == "release" else _of_file(Path(location))
+    values = np.asarray(table_read)
+    rounded = np.rint(values.astype(np.float64)) if values.dtype.kind == "f" else values
+    if rounded.dtype.kind not in "iuf" or (rounded.dtype.kind == "f" and not np.isfinite(rounded).all()):
         raise InputError("the counts are not numbers", where=data.name, hint="mend the file")
-    counts = np.maximum(whole, 0).astype(np.int64)
+    counts = np.maximum(rounded, 0).astype(np.int64)
     if counts.size == 0 or counts.size > _MOST_CELLS:
         raise InputError(f"a table of 1 to {_MOST_CELLS:,} cells is needed", where=data.name, hint="cut it")
     counts.setflags(write=False)

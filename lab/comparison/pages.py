@@ -66,7 +66,7 @@ def _data_table(suite: Suite) -> str:
     for data in sets.values():
         counts = data.counts()
         shape = " × ".join(f"{size:,}" for size in counts.shape)
-        numbers = (f"{int(each):,}" for each in (counts.sum(), (counts == 0).sum(), counts.max()))
+        numbers = (f"{int(number):,}" for number in (counts.sum(), (counts == 0).sum(), counts.max()))
         rows.append("".join(f"<td>{escape(cell)}</td>" for cell in (data.name, shape, *numbers, data.says)))
     head = "".join(
         f"<th>{name}</th>" for name in ("data", "cells", "total", "empty", "largest", "where from")
@@ -113,10 +113,10 @@ def _number(value: float) -> str:
 
 
 def _refusals(rows: pd.DataFrame) -> str:
-    said = dict.fromkeys(
+    labels = dict.fromkeys(
         f"{row.mechanism} on {row.data}: {row.refused}" for row in rows[rows["refused"] != ""].itertuples()
     )
-    return '<p class="note">Not run: ' + "; ".join(escape(text) for text in said) + "</p>" if said else ""
+    return '<p class="note">Not run: ' + "; ".join(escape(text) for text in labels) + "</p>" if labels else ""
 
 
 def _figure(plot: Plot) -> str:
@@ -223,7 +223,7 @@ def _along_axis(measure: str, data: str, rows: pd.DataFrame) -> Plot:
         for number, (mechanism, line) in enumerate(part.groupby("mechanism", sort=False)):
             _line(panel, number, line["at"].tolist(), line, str(mechanism))
         panel.set(xlabel=along, title=f"{data}, ε = {float(Fraction(str(epsilon))):g}")
-        if all(isinstance(place, float) for place in part["at"]):
+        if all(isinstance(coordinate, float) for coordinate in part["at"]):
             panel.set_xscale("log", base=2)
         else:
             panel.tick_params(axis="x", rotation=20)
@@ -275,11 +275,11 @@ def _log_if_positive(panel: Any, rows: pd.DataFrame) -> None:
 
 
 def _legend(figure: Any, panels: list[Any]) -> None:
-    found: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     for panel in panels:
         handles, labels = panel.get_legend_handles_labels()
-        found.update(zip(labels, handles, strict=True))
-    figure.legend(list(found.values()), list(found), loc="outside right upper", frameon=False, fontsize=8)
+        lines.update(zip(labels, handles, strict=True))
+    figure.legend(list(lines.values()), list(lines), loc="outside right upper", frameon=False, fontsize=8)
 
 
 def _plot(figure: Any, caption: str) -> Plot:

@@ -470,18 +470,18 @@ def _hospitals(rng: np.random.Generator, geography: Geography, where: Ints, home
     region = geography.region_of[where]
     central = np.array(
         [
-            int(np.flatnonzero(region == each)[np.argmax(share[where[region == each]])])
-            for each in range(geography.regions)
+            int(np.flatnonzero(region == code)[np.argmax(share[where[region == code]])])
+            for code in range(geography.regions)
         ]
     )[geography.region_of]  # (districts,)
     near = central.copy()
     near[where] = np.arange(len(where))
     chance = rng.random(len(home))
     weight: Floats = np.cumsum(share[where]) / share[where].sum()
-    found = np.where(chance < _NEAR, near[home], central[home])
+    hospital = np.where(chance < _NEAR, near[home], central[home])
     far = np.flatnonzero(chance > 1 - _FAR)
-    found[far] = np.searchsorted(weight[:-1], rng.random(len(far)), side="right")
-    return found
+    hospital[far] = np.searchsorted(weight[:-1], rng.random(len(far)), side="right")
+    return hospital
 
 
 def hospital_list(geography: Geography) -> list[tuple[str, str, str]]:

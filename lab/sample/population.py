@@ -147,7 +147,7 @@ _group = Choice(
 
 
 def _section_weights(major: Major) -> list[float]:
-    liked = {letter: max(0.4, 4.0 - place) for place, letter in reversed([*enumerate(major.sections)])}
+    liked = {letter: max(0.4, 4.0 - rank) for rank, letter in reversed([*enumerate(major.sections)])}
     return [liked.get(letter, 0.08 if letter != "U" else 0.002) for letter in INDUSTRIES]
 
 
@@ -253,14 +253,14 @@ class Population(NamedTuple):
     income: Floats
 
 
-def draw_population(rng: np.random.Generator, geography: Geography, place: Ints) -> Population:
+def draw_population(rng: np.random.Generator, geography: Geography, block: Ints) -> Population:
     """Draw the persons of one household for each entry of ``place``, (households,) meshblocks."""
-    people = draw_households(rng, geography.character[place])
+    people = draw_households(rng, geography.character[block])
     status = draw_status(rng, people)
     level = _level.draw(rng, np.digitize(people.age, _STAGES)).astype(np.int64)
     workers = np.flatnonzero(status == WORKS)
     jobs = draw_jobs(rng, people.female[workers], np.digitize(level[workers], [3, 5]))
-    amount = log_income(rng, people, status, geography.prosperity[place])
+    amount = log_income(rng, people, status, geography.prosperity[block])
     amount[workers] += jobs.premium
     income = np.rint(np.exp(amount) / 10) * 10
     income[without_income(rng, people, status)] = 0
@@ -269,9 +269,9 @@ def draw_population(rng: np.random.Generator, geography: Geography, place: Ints)
 
 def spread(values: Ints, rows: Ints, size: int, fill: int = -1) -> Ints:
     """Return (size,) with ``values`` in ``rows``, and ``fill`` elsewhere."""
-    found = np.full(size, fill)
-    found[rows] = values
-    return found
+    answers = np.full(size, fill)
+    answers[rows] = values
+    return answers
 
 
 def with_oddities(rng: np.random.Generator, amounts: Floats, refused: float) -> Holed:
@@ -296,20 +296,20 @@ def population_blocks(rng: np.random.Generator, geography: Geography) -> Iterato
     districts = tuple(geography.codes("district"))
     persons = households = 0
     while True:
-        place = draw_places(rng, geography)
-        batch = draw_population(rng, geography, place)
+        block = draw_places(rng, geography)
+        batch = draw_population(rng, geography, block)
         people, count = batch.people, len(batch.status)
         first = np.cumsum(people.size) - people.size
         adult = people.age >= ADULT
         hours = spread(batch.jobs.hours, batch.workers, count)
         answered = rng.random(count, dtype=np.float32) >= 0.02
         income = with_oddities(rng, batch.income, 0.04)
-        ids = np.arange(len(place)) + (households + 1)
+        ids = np.arange(len(block)) + (households + 1)
         yield (
             {
                 "person_id": np.arange(persons + 1, persons + count + 1),
                 "household_id": ids[people.household],
-                "district": Coded(geography.district_of[place][people.household], districts),
+                "district": Coded(geography.district_of[block][people.household], districts),
                 "role": Coded(people.role, ROLES),
                 "sex": Coded(people.female.astype(np.int64), SEXES),
                 "age": people.age,
@@ -324,12 +324,12 @@ def population_blocks(rng: np.random.Generator, geography: Geography) -> Iterato
             },
             {
                 "household_id": ids,
-                "district": Coded(geography.district_of[place], districts),
-                **_draw_homes(rng, people, geography.character[place], people.age[first]),
+                "district": Coded(geography.district_of[block], districts),
+                **_draw_homes(rng, people, geography.character[block], people.age[first]),
             },
         )
         persons += count
-        households += len(place)
+        households += len(block)
 
 
 def _draw_marital(rng: np.random.Generator, people: Households) -> Ints:
@@ -342,11 +342,11 @@ def _draw_marital(rng: np.random.Generator, people: Households) -> Ints:
 def _draw_birthplace(rng: np.random.Generator, people: Households) -> Ints:
     moved = rng.random(len(people.size)) < 0.16  # households from abroad
     where = np.where(rng.random(len(people.size)) < 0.4, 1, 2)
-    own = rng.random(len(people.age), dtype=np.float32)
-    abroad = moved[people.household] & (own < np.where(people.age < ADULT, 0.25, 0.85))
-    found = np.where(abroad, where[people.household], 0)
-    found[own > 0.995] = BIRTHPLACES.index("unknown")
-    return found
+    luck = rng.random(len(people.age), dtype=np.float32)
+    abroad = moved[people.household] & (luck < np.where(people.age < ADULT, 0.25, 0.85))
+    birthplace = np.where(abroad, where[people.household], 0)
+    birthplace[luck > 0.995] = BIRTHPLACES.index("unknown")
+    return birthplace
 
 
 def _draw_homes(
@@ -377,8 +377,8 @@ def survey_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Bl
     design = _design_weights(geography)
     persons = households = 0
     while True:
-        place = draw_places(rng, geography)
-        batch = draw_population(rng, geography, place)
+        block = draw_places(rng, geography)
+        batch = draw_population(rng, geography, block)
         people, count = batch.people, len(batch.status)
         works = batch.status == WORKS
         self_employed_or_not = _position.draw(rng, people.female[batch.workers].astype(np.int64))
@@ -395,7 +395,7 @@ def survey_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Bl
             {
                 "person_id": np.arange(persons + 1, persons + count + 1),
                 "household_id": people.household + (households + 1),
-                "district": Coded(geography.district_of[place][people.household], districts),
+                "district": Coded(geography.district_of[block][people.household], districts),
                 "sex": Coded(people.female.astype(np.int64), SEXES),
                 "age": people.age,
                 "education": Holed(batch.level, silent | (people.age < ADULT)),
@@ -406,11 +406,11 @@ def survey_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Bl
                 "hours": Holed(hours, ~works | ~answered),
                 "pay": Holed(pay.values, pay.missing | (position != 0)),
                 "months": Holed(months, ~seeks),
-                "weight": _weights(rng, design[place][people.household], people.age),
+                "weight": _weights(rng, design[block][people.household], people.age),
             },
         )
         persons += count
-        households += len(place)
+        households += len(block)
 
 
 def _design_weights(geography: Geography) -> Ints:

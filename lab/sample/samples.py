@@ -81,8 +81,8 @@ def release_spec(kind: Kind, stem: str, ending: str) -> str:
         return made.spec(product, json.dumps(stem + ending, ensure_ascii=False), lists)
     text = (EXAMPLES / f"{made.example}.yaml").read_text(encoding="utf-8")
 
-    def file(found: re.Match[str]) -> str:
-        name = f"{stem}{found[1] or ''}{ending if found[2] == '.parquet' else found[2]}"
+    def file(match: re.Match[str]) -> str:
+        name = f"{stem}{match[1] or ''}{ending if match[2] == '.parquet' else match[2]}"
         plain = re.fullmatch(r"[A-Za-z][\w.-]*", name, re.ASCII)
         return name if plain else json.dumps(name, ensure_ascii=False)
 

@@ -212,32 +212,32 @@ SETTINGS = {
 
 def statements(schema: str) -> list[str]:
     """Return what creates, or puts back in place, everything that guards the tables of ``schema``."""
-    place = quoted(schema)
+    quoted_schema = quoted(schema)
     settings = " ".join(f"SET {setting} = {value}" for setting, value in SETTINGS.items())
     made = []
     for name, (arguments, result, definer, _body) in FUNCTIONS.items():
         rights = "SECURITY DEFINER" if definer else "SECURITY INVOKER"
         made.append(
-            f"CREATE OR REPLACE FUNCTION {place}.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql"
-            f" {rights} {settings} AS $ledger${source(name, schema)}$ledger$"
+            f"CREATE OR REPLACE FUNCTION {quoted_schema}.{name}({arguments}) RETURNS {result}"
+            f" LANGUAGE plpgsql {rights} {settings} AS $ledger${source(name, schema)}$ledger$"
         )
         kinds = ", ".join(argument.split()[1] for argument in arguments.split(", ") if argument)
-        made.append(f"REVOKE ALL ON FUNCTION {place}.{name}({kinds}) FROM PUBLIC")
-        made.append(_owned(place, f"{place}.{name}({kinds})"))
+        made.append(f"REVOKE ALL ON FUNCTION {quoted_schema}.{name}({kinds}) FROM PUBLIC")
+        made.append(_owned(quoted_schema, f"{quoted_schema}.{name}({kinds})"))
     for name, (table, action, row, function) in TRIGGERS.items():
-        made.append(f"DROP TRIGGER IF EXISTS {name} ON {place}.{table}")
+        made.append(f"DROP TRIGGER IF EXISTS {name} ON {quoted_schema}.{table}")
         level = "ROW" if row else "STATEMENT"
         made.append(
-            f"CREATE TRIGGER {name} BEFORE {action} ON {place}.{table} FOR EACH {level}"
-            f" EXECUTE FUNCTION {place}.{function}()"
+            f"CREATE TRIGGER {name} BEFORE {action} ON {quoted_schema}.{table} FOR EACH {level}"
+            f" EXECUTE FUNCTION {quoted_schema}.{function}()"
         )
-        made.append(f"ALTER TABLE {place}.{table} ENABLE ALWAYS TRIGGER {name}")
+        made.append(f"ALTER TABLE {quoted_schema}.{table} ENABLE ALWAYS TRIGGER {name}")
     return made
 
 
-def _owned(place: str, function: str) -> str:
+def _owned(schema: str, function: str) -> str:
     """Return what gives a function to the owner of the entries: a superuser may be who migrates them."""
-    table, called = ("'" + name.replace("'", "''") + "'" for name in (f"{place}.{entries.name}", function))
+    table, called = ("'" + name.replace("'", "''") + "'" for name in (f"{schema}.{entries.name}", function))
     return f"""DO $ledger$
 DECLARE
     keeper oid := (SELECT relowner FROM pg_catalog.pg_class WHERE oid = {table}::regclass);
@@ -301,11 +301,11 @@ def fault(connection: Connection, schema: str) -> str | None:
     reason, wanted = _exposed(rows, schema), _wanted(schema)
     if reason is not None:
         return reason
-    found = {(row.part, row.name, row.value) for row in rows if row.part in _MESSAGES}
+    present = {(row.part, row.name, row.value) for row in rows if row.part in _MESSAGES}
     # Plain indexes that somebody added do no harm, nor while an index is rebuilt are there two of it.
-    found -= {(part, name, value + _UNFINISHED) for part, name, value in wanted if part == "index"}
-    found -= {row for row in found - wanted if row[0] == "index" and _PLAIN.fullmatch(row[2])}
-    differing = {part for part, _name, _value in found ^ wanted}
+    present -= {(part, name, value + _UNFINISHED) for part, name, value in wanted if part == "index"}
+    present -= {row for row in present - wanted if row[0] == "index" and _PLAIN.fullmatch(row[2])}
+    differing = {part for part, _name, _value in present ^ wanted}
     for part, message in _MESSAGES.items():
         if part in differing:
             return message
@@ -485,9 +485,9 @@ class PostgreSQL(Backend):
 
     def __init__(self, url: URL, wait: float, folder: Path) -> None:
         self.name = str(url.database or "postgresql")
-        place = url.set(username=None, password=None).render_as_string()
-        self.identity = f"postgresql {place}"
-        stem = f"{self.name}-{sha256(place.encode()).hexdigest()[:12]}"
+        shown = url.set(username=None, password=None).render_as_string()
+        self.identity = f"postgresql {shown}"
+        stem = f"{self.name}-{sha256(shown.encode()).hexdigest()[:12]}"
         self.locks = folder / "locks"
         self.witness = folder / f"{stem}.witness"
         self.wait = wait
@@ -535,16 +535,16 @@ class PostgreSQL(Backend):
 
     def guard(self, connection: Connection) -> None:
         """Create the functions and triggers, where nobody else's operators could become part of them."""
-        place = _schema(connection)
-        reason = exposed(connection, place)
+        schema = _schema(connection)
+        reason = exposed(connection, schema)
         if reason is not None:
             raise StorageFailed(
                 f"cannot hold a ledger: {reason}",
                 where=self.name,
-                hint=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC "
+                hint=f"as a superuser: REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC "
                 "(see docs/how-to/move-to-postgresql.md)",
             )
-        for statement in statements(place):
+        for statement in statements(schema):
             connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
 
     def guard_fault(self, connection: Connection) -> str | None:
@@ -558,9 +558,9 @@ class PostgreSQL(Backend):
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append through the one function that may, which works out the columns."""
         del columns
-        place = quoted(_schema(connection)).replace("%", "%%")
+        schema = quoted(_schema(connection)).replace("%", "%%")
         values = {"body": entry.text, "hash": entry.hash}
-        connection.exec_driver_sql(_APPEND.replace("{schema}", place), values)
+        connection.exec_driver_sql(_APPEND.replace("{schema}", schema), values)
 
     def open_witness(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
@@ -653,8 +653,8 @@ def _confine(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def connect(connection: Any, record: Any) -> None:
         before, connection.autocommit = connection.autocommit, True
-        found = connection.execute("SELECT pg_catalog.current_schema()").fetchone()
-        record.info["schema"] = found[0] or "public"
+        row = connection.execute("SELECT pg_catalog.current_schema()").fetchone()
+        record.info["schema"] = row[0] or "public"
         connection.execute(f"SET search_path = {_PATH}")
         connection.autocommit = before
 

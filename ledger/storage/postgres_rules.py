@@ -75,7 +75,7 @@ def _types(annotation: Any) -> list[str]:
     """Return the names of the types that a field may have, whatever is declared of it beside its type."""
     if get_origin(annotation) is Annotated:
         plain, *metadata = get_args(annotation)
-        rules = [each for each in metadata if not isinstance(each, events.Mark)]
+        rules = [rule for rule in metadata if not isinstance(rule, events.Mark)]
         annotation = Annotated[plain, *rules] if rules else plain
     for known, name in _TYPES:
         if annotation == known:

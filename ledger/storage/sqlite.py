@@ -148,7 +148,7 @@ class SQLite(Backend):
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Tell by SQLite's own error name."""
         code = str(getattr(error.orig, "sqlite_errorname", ""))
-        known = next((found for name, found in _CAUSES.items() if code.startswith(name)), None)
+        known = next((cause for name, cause in _CAUSES.items() if code.startswith(name)), None)
         what, hint = known or ("refused a statement", "check the disk and verify the ledger")
         return code.startswith("SQLITE_BUSY"), what, hint
 

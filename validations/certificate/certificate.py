@@ -252,7 +252,9 @@ class Certificate(Said):
     @property
     def public_look_ups(self) -> dict[str, str]:
         """The digests of public look-ups, by what these go by beside other public files."""
-        return {public_name(each.name): each.sha256 for each in self.lookups if each.sha256 is not None}
+        return {
+            public_name(lookup.name): lookup.sha256 for lookup in self.lookups if lookup.sha256 is not None
+        }
 
     @classmethod
     def read(cls, raw: bytes) -> Self:
@@ -286,10 +288,10 @@ def _field(error: ValidationError) -> str:
     """Return the path of the first field that is wrong, as far as the model names it."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     path = ""
-    for each in first["loc"]:
-        if isinstance(each, str) and not _NAME.fullmatch(each):
+    for part in first["loc"]:
+        if isinstance(part, str) and not _NAME.fullmatch(part):
             break
-        path += f"[{each}]" if isinstance(each, int) else f".{each}" if path else each
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
 
 

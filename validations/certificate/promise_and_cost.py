@@ -103,9 +103,9 @@ class Privacy(Said):
     @property
     def loss(self) -> Fraction:
         """What one unit may lose: ε under pure, ρ under zcdp."""
-        found = self.epsilon if self.definition == "pure" else self.rho
-        assert found is not None  # noqa: S101 - the validator has looked
-        return found
+        amount = self.epsilon if self.definition == "pure" else self.rho
+        assert amount is not None  # noqa: S101 - the validator has looked
+        return amount
 
 
 class Approved(Said):

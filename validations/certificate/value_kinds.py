@@ -48,11 +48,11 @@ class Said(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_it_was_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = written(self)
-        if len(found) != len(self.model_fields_set):
+        document: dict[str, Any] = written(self)
+        if len(document) != len(self.model_fields_set):
             for name in type(self).model_fields.keys() - self.model_fields_set:
-                del found[name]
-        return found
+                del document[name]
+        return document
 
 
 class _NeverNull:
@@ -64,8 +64,8 @@ class _NeverNull:
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        found = handler(core)
-        options = [each for each in found["anyOf"] if each != {"type": "null"}]
+        schema = handler(core)
+        options = [option for option in schema["anyOf"] if option != {"type": "null"}]
         return options[0] if len(options) == 1 else {"anyOf": options}
 
 

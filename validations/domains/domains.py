@@ -279,18 +279,18 @@ def total_notes(domains: Mapping[str, Domain]) -> list[str]:
 
     ``T`` alone is none: in NACE and ISIC it is a section.
     """
-    said = []
+    notes = []
     for name, domain in domains.items():
         if isinstance(domain, NumberDomain) or domain.size == 1:
             continue
         pairs = zip(domain.codes, domain.labels, strict=True)
         code = next((code for code, label in pairs if _is_total(code, label)), None)
         if code is not None:
-            said.append(
+            notes.append(
                 f"column {name}: the code {quoted(code)} seems to be the total of the others, and counts as "
                 "a category beside them; leave it out, or make it their parent"
             )
-    return said
+    return notes
 
 
 def _is_total(code: str, label: str) -> bool:

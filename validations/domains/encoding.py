@@ -69,12 +69,12 @@ def coded_names(domains: Mapping[str, Domain]) -> dict[str, CodedNames]:
     """Return the names that :func:`coded` gives; positions, since column names may hold anything."""
     return {
         name: CodedNames(
-            f"code{place}",
-            f"null{place}",
-            f"invalid{place}",
-            f"value{place}" if isinstance(domain, NumberDomain) else None,
+            f"code{index}",
+            f"null{index}",
+            f"invalid{index}",
+            f"value{index}" if isinstance(domain, NumberDomain) else None,
         )
-        for place, (name, domain) in enumerate(domains.items())
+        for index, (name, domain) in enumerate(domains.items())
     }
 
 
@@ -100,19 +100,19 @@ def coded(
     Ibis table: the columns of ``table`` and those of :func:`coded_names`
     """
     names = coded_names(domains)
-    own = {name: domain for name, domain in domains.items() if wanted is None or name in wanted}
-    lookups = {name: domain for name, domain in own.items() if _needs_lookup(domain)}
+    chosen = {name: domain for name, domain in domains.items() if wanted is None or name in wanted}
+    lookups = {name: domain for name, domain in chosen.items() if _needs_lookup(domain)}
     for name, domain in lookups.items():
         table = _with_lookup(table, raw[name], domain, names[name].code)
     # Apart from what is made of them below: then an engine reads each text by pattern once.
     values = {
         names[name].value or "": as_steps(table[raw[name]], domain)
-        for name, domain in own.items()
+        for name, domain in chosen.items()
         if isinstance(domain, NumberDomain)
     }
     table = table.mutate(**values) if values else table
     added: dict[str, Any] = {}
-    for name, domain in own.items():
+    for name, domain in chosen.items():
         known = table[names[name].code] if name in lookups else None
         value = None if names[name].value is None else table[names[name].value]
         added |= _columns(table[raw[name]], value, known, domain, names[name])
@@ -196,10 +196,10 @@ def _steps_of_text(text: Any, digits: int) -> Any:
     )
     written = before.concat(after)
     moved = ibis.coalesce(exponent.nullif("").cast("int64"), 0)
-    place = (before.length().cast("int64") + moved + digits + len(_ZEROS)).cast("int32")
+    split = (before.length().cast("int64") + moved + digits + len(_ZEROS)).cast("int32")
     padded = ibis.literal(_ZEROS).concat(written, _ZEROS)
-    whole = padded.substr(0, place).re_extract(_SIGNIFICANT, 1).nullif("").cast("int64")
-    steps = 2 * whole + ibis.ifelse(padded.substr(place).re_search("[1-9]"), 1, 0)
+    integer = padded.substr(0, split).re_extract(_SIGNIFICANT, 1).nullif("").cast("int64")
+    steps = 2 * integer + ibis.ifelse(padded.substr(split).re_search("[1-9]"), 1, 0)
     return _where(written != "", ibis.ifelse(sign == "-", -steps, steps))
 
 
@@ -216,9 +216,9 @@ def _steps_of_doubles(column: Any, digits: int) -> Any:
         return exact.cast("float32") if single else exact
 
     near = _where(column.cast("float64").abs() <= _EXACT / 4 / scale, column)
-    place = (near.cast("float64") * scale).cast("int64")  # rounded one way or the other: at most 1 away
-    place = place + ibis.ifelse(number(place + 1) <= near, 1, 0) - ibis.ifelse(number(place) > near, 1, 0)
-    return 2 * place + ibis.ifelse(number(place) == near, 0, 1)
+    scaled = (near.cast("float64") * scale).cast("int64")  # rounded one way or the other: at most 1 away
+    scaled = scaled + ibis.ifelse(number(scaled + 1) <= near, 1, 0) - ibis.ifelse(number(scaled) > near, 1, 0)
+    return 2 * scaled + ibis.ifelse(number(scaled) == near, 0, 1)
 
 
 def _needs_lookup(domain: Domain) -> bool:
@@ -243,7 +243,7 @@ def _columns(raw: Any, value: Any, known: Any, domain: Domain, names: CodedNames
         other = domain.bins
     else:
         if known is None:
-            pairs = [(text, place) for place, text in enumerate(domain.codes)]
+            pairs = [(text, index) for index, text in enumerate(domain.codes)]
             known = as_text(raw).cases(*pairs).cast("int32")
         other = domain.codes.index(domain.other) if domain.other is not None else -1
     added[names.invalid] = known.isnull() & ~null
@@ -263,10 +263,10 @@ def _bin(value: Any, domain: NumberDomain) -> Any:
     inside = (value >= edges[0]) & (value < edges[-1])
     if _regular(edges):
         shifted, width = value - edges[0], edges[1] - edges[0]
-        place = shifted if width == 1 else shifted // width
+        bin_number = shifted if width == 1 else shifted // width
     else:
-        place = _search(value, edges, 0, domain.bins)
-    return _where(inside, place).cast("int32")
+        bin_number = _search(value, edges, 0, domain.bins)
+    return _where(inside, bin_number).cast("int32")
 
 
 def _regular(edges: Sequence[int]) -> bool:

@@ -157,7 +157,7 @@ def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:
     columns = {name: spec.columns[name] for name in counted if name in spec.columns}
     sources = [source_column(name, column) for name, column in columns.items()]
     places = {taken_from(name, spec.lookups)[0] for name in (*sources, *_read(spec)) if name is not None}
-    given = any(spec.lookups[place].public is not None for place in places if place)
+    given = any(spec.lookups[look_up].public is not None for look_up in places if look_up)
     return given or None in sources or len(set(sources)) < len(sources)
 
 
@@ -181,14 +181,18 @@ def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
             level = list(table.levels)[-1] if name == table.along else None
             cells[name] = max(_values(domains[name], level), cells.get(name, 0))
         tests = [] if table.where is None else [universe_of(table.where, domains)]
-        tests += [test_of(each.test, domains) for each in table.measures.values() if each.test is not None]
+        tests += [
+            test_of(measure.test, domains) for measure in table.measures.values() if measure.test is not None
+        ]
         for name in (name for test in tests for name in test.about):
             if name in domains:
                 cells[name] = domains[name].size
         nulls = nulls.union(*(test.about_nulls for test in tests))
     for name in sorted(nulls):
-        coded = [each for each in domains if name in (each, source_column(each, spec.columns[each]))]
-        if all(_leaves_nulls_open(domains[each], counted=each in cells) for each in coded):
+        coded = [
+            coding for coding in domains if name in (coding, source_column(coding, spec.columns[coding]))
+        ]
+        if all(_leaves_nulls_open(domains[coding], counted=coding in cells) for coding in coded):
             cells[f"nulls of {name}"] = 2
     return cells
 
@@ -247,8 +251,8 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
     limit, facts = spec.source.max_rejected, []
     if isinstance(limit, int) or limit < 1:
         at_most = f"{limit:,} records" if isinstance(limit, int) else f"{_percent(limit)} of the records"
-        said = "no record was rejected" if not limit else f"at most {at_most} were rejected"
-        facts.append(ExactFact("limit", "max_rejected", f"max_rejected: {said}"))
+        fact = "no record was rejected" if not limit else f"at most {at_most} were rejected"
+        facts.append(ExactFact("limit", "max_rejected", f"max_rejected: {fact}"))
     facts += [ExactFact("rule", rule.name, f"{rule.name}: {in_words(rule)}") for rule in stopping(spec)]
     facts += [
         ExactFact("look-up", name, f"{name}: taken for public and fixed, and not protected ({look.public})")
@@ -260,10 +264,10 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
         what = (
             f"counts by {', '.join(known.dimensions)}{level}" if known.dimensions else f"total {known.count}"
         )
-        said = f"{known.name}: {what}, shown exactly ({known.reason})"
+        fact = f"{known.name}: {what}, shown exactly ({known.reason})"
         if known.on_conflict == "publish":
-            said += "; also where the measurements contradict it, which no margin of error covers"
-        facts.append(ExactFact("invariant", known.name, said))
+            fact += "; also where the measurements contradict it, which no margin of error covers"
+        facts.append(ExactFact("invariant", known.name, fact))
     return facts
 
 
@@ -299,16 +303,16 @@ def facts_of_release(
         ExactFact("attempts", "attempts", _attempts(spec, attempts, tallies)),
     ]
     if len(tallies) > 1:
-        said = (
+        fact = (
             f"that {len(tallies)} inputs were tried, one after the other; what each cost is part of the price"
         )
-        facts.append(ExactFact("tallies", "tallies", said))
+        facts.append(ExactFact("tallies", "tallies", fact))
     facts += _selections(spec, withheld)
     if spec.revises is not None:
         facts.append(ExactFact("revision", "revision", f"that this is a revision ({spec.revises})"))
     facts += exact_facts(spec)
-    said = "whether rules that only warn held, exact counts of rows, how long the run took and its memory"
-    return [*facts, ExactFact("operators", "operators", f"for the operators, and nobody else: {said}")]
+    fact = "whether rules that only warn held, exact counts of rows, how long the run took and its memory"
+    return [*facts, ExactFact("operators", "operators", f"for the operators, and nobody else: {fact}")]
 
 
 def _selections(spec: ReleaseSpec, withheld: Sequence[tuple[str, bool]]) -> list[ExactFact]:
@@ -316,28 +320,28 @@ def _selections(spec: ReleaseSpec, withheld: Sequence[tuple[str, bool]]) -> list
     facts, margins = [], "the margins of error hold before that selection"
     if spec.publication.review is not None:
         criteria = ", ".join(spec.publication.review.criteria)
-        said = f"that it is published at all: an officer may withhold a draft ({criteria}); {margins}"
-        facts.append(ExactFact("review", "review", said))
+        fact = f"that it is published at all: an officer may withhold a draft ({criteria}); {margins}"
+        facts.append(ExactFact("review", "review", fact))
     if withheld:
         number, consulted = len(withheld), sum(consulted for _, consulted in withheld)
         drafts = "1 draft of this account was" if number == 1 else f"{number} drafts of this account were"
         criteria = ", ".join(sorted({criterion for criterion, _ in withheld}))
-        said = f"that {drafts} withheld by officers ({criteria}); what that cost is named with the charge"
+        fact = f"that {drafts} withheld by officers ({criteria}); what that cost is named with the charge"
         if consulted:
-            said += f"; for {consulted} of them confidential figures were consulted, for which no budget pays"
-        said += f"; {margins}"
-        facts.append(ExactFact("withheld", "withheld", said))
+            fact += f"; for {consulted} of them confidential figures were consulted, for which no budget pays"
+        fact += f"; {margins}"
+        facts.append(ExactFact("withheld", "withheld", fact))
     return facts
 
 
 def _attempts(spec: ReleaseSpec, attempts: int, tallies: Sequence[int]) -> str:
     if all(number == 1 for number in (attempts, *tallies)):
         return "that its noise was drawn in one attempt"
-    own = f", that of its tallies in {' and '.join(map(str, tallies))}" if tallies else ""
+    tally_part = f", that of its tallies in {' and '.join(map(str, tallies))}" if tallies else ""
     most = attempts * spec.main_amount + sum(tallies) * spec.tally_amount
     return (
-        f"that its noise was drawn in {attempts} attempts{own}; if crashes had depended on the noise, the "
-        f"loss could be up to {'' if own else 'attempts × '}{spec.privacy.symbol} = {most}"
+        f"that its noise was drawn in {attempts} attempts{tally_part}; if crashes had depended on the noise, "
+        f"the loss could be up to {'' if tally_part else 'attempts × '}{spec.privacy.symbol} = {most}"
     )
 
 
@@ -417,6 +421,8 @@ def replaced_records(columns: Iterable[str], seen: Collection[frozenset[str]]) -
     """
     names = list(columns)
     for size in range(1, len(names) + 1):
-        if not all(any(each.issuperset(some) for each in seen) for some in combinations(names, size)):
+        if not all(
+            any(columns_seen.issuperset(some) for columns_seen in seen) for some in combinations(names, size)
+        ):
             return int(2 ** (size - 1))
     return 0

@@ -140,7 +140,7 @@ def is_ignored(name: str, ignore: Collection[str]) -> bool:
     """
     parts = name.split("/")
     paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-    return any(fnmatchcase(each, pattern) for pattern in (*IGNORED, *ignore) for each in (*parts, *paths))
+    return any(fnmatchcase(part, pattern) for pattern in (*IGNORED, *ignore) for part in (*parts, *paths))
 
 
 RECORD = "record"  # the entity where nothing is known of a record but that it is one
@@ -302,5 +302,5 @@ class IntegerRange(Part):
     @property
     def digits(self) -> int | None:
         """Digits after the point; None where all are whole numbers."""
-        decimals = [each for each in self.numbers if isinstance(each, Decimal)]
-        return max(-int(each.as_tuple().exponent) for each in decimals) if decimals else None
+        decimals = [number for number in self.numbers if isinstance(number, Decimal)]
+        return max(-int(decimal.as_tuple().exponent) for decimal in decimals) if decimals else None

@@ -267,8 +267,10 @@ def examine(
     problems = ordered(document.problems, document.file)
     if source is not None:
         problems = [
-            replace(each, line=None, field="--source", file="") if each.field == "source.path" else each
-            for each in problems
+            replace(problem, line=None, field="--source", file="")
+            if problem.field == "source.path"
+            else problem
+            for problem in problems
         ]
     return Examined(None if problems else loaded, tuple(problems))
 
@@ -317,7 +319,7 @@ def _option(document: Document, name: str, what: str, hint: str) -> None:
 
 def _load(document: Document, file: Path) -> Loaded | None:
     """Check everything; return the loaded spec when there is no problem."""
-    whole, partial = read_spec(document)
+    parsed, partial = read_spec(document)
     check_source(partial)
     check_privacy(partial)
     check_publication(partial)
@@ -336,12 +338,12 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_targets(partial)
     check_look_ups(partial, file.parent)
     check_priors(partial, published_beside(partial, file.parent))
-    if whole is None or document.problems:
+    if parsed is None or document.problems:
         return None
-    share = Fraction(1, len(whole.tables))
-    parts = {name: getattr(whole, name) for name in SpecFile.model_fields if name != "tables"}
-    definition = whole.privacy.definition
-    tables = tuple(fill_in(table, partial.domains, share, definition) for table in whole.tables)
+    share = Fraction(1, len(parsed.tables))
+    parts = {name: getattr(parsed, name) for name in SpecFile.model_fields if name != "tables"}
+    definition = parsed.privacy.definition
+    tables = tuple(fill_in(table, partial.domains, share, definition) for table in parsed.tables)
     spec = ReleaseSpec(**parts, tables=tables)
     check_arrays(partial, spec, {array.name: table_cells(array, partial.domains) for array in spec.arrays})
     check_impossible_cells(partial, spec)
@@ -387,14 +389,14 @@ def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[st
     """
     values = published(spec)
     plan = {name: value for name, value in values.items() if name not in _AFTER_MEASURING}
-    for each in (*plan["columns"].values(), *plan["tables"], *plan["histograms"]):
-        each.pop("title", None)
-        each.pop("prior", None)  # towards which measurements are drawn after they were made
-        for measure in each.get("measures", {}).values():
+    for entry in (*plan["columns"].values(), *plan["tables"], *plan["histograms"]):
+        entry.pop("title", None)
+        entry.pop("prior", None)  # towards which measurements are drawn after they were made
+        for measure in entry.get("measures", {}).values():
             measure.pop("title", None)
             measure.pop("unit", None)
-    only = {Path(each.values).name for each in spec.figures if each.values}
-    only -= {Path(each.values).name for each in spec.invariants if each.values}
+    only = {Path(figure.values).name for figure in spec.figures if figure.values}
+    only -= {Path(invariant.values).name for invariant in spec.invariants if invariant.values}
     only |= {public_prior(table.prior) for table in spec.tables if table.prior not in (None, ABOVE)}
     lists = {name: digest for name, digest in public_files.items() if name not in only}
     return {**plan, "code_lists": lists}

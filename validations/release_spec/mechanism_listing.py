@@ -42,13 +42,13 @@ class ParameterOf:
 
 def parameters_of(kind: type[Mechanism]) -> list[ParameterOf]:
     """Return the parameters of a mechanism, in the order of its class."""
-    said = _said(inspect.getdoc(kind) or "")
-    found = []
+    texts = _said(inspect.getdoc(kind) or "")
+    result = []
     for field in fields(kind):  # type: ignore[arg-type]
         required = field.default is MISSING and field.default_factory is MISSING
         default = "" if required or field.default is MISSING else _yaml(field.default)
-        found.append(ParameterOf(field.name, required, default, said.get(field.name, "")))
-    return found
+        result.append(ParameterOf(field.name, required, default, texts.get(field.name, "")))
+    return result
 
 
 def page() -> str:
@@ -105,11 +105,11 @@ def _first(kind: type[Mechanism]) -> str:
 def _said(text: str) -> dict[str, str]:
     """Read the section "Parameters" of a NumPy docstring: name -> meaning; several names may share one."""
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for head, meaning in _entries(section[1] if section else ""):
         for name in head.split(" : ")[0].split(","):
-            said[name.strip()] = meaning
-    return said
+            texts[name.strip()] = meaning
+    return texts
 
 
 def _entries(section: str) -> Iterator[tuple[str, str]]:

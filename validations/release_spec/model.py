@@ -106,7 +106,7 @@ class SpecParts(Part):
     @property
     def tally_share(self) -> Fraction:
         """The part of the whole budget that pays for tallies: noisy rules, and what `cut_units` buys."""
-        return sum((each.share for each in self.tallies), Fraction())
+        return sum((tally.share for tally in self.tallies), Fraction())
 
     @property
     def tally_amount(self) -> Fraction:
@@ -126,7 +126,7 @@ class SpecParts(Part):
     @property
     def table_budget(self) -> Fraction:
         """The budget of all tables together, for one record: what tallies and histograms leave of it."""
-        shares = sum((each.share for each in self.histograms), self.tally_share)
+        shares = sum((histogram.share for histogram in self.histograms), self.tally_share)
         return self.privacy.record_budget * (1 - shares)
 
 
@@ -158,11 +158,14 @@ class ReleaseSpec(SpecParts):
     @property
     def identifiers(self) -> list[str]:
         """The columns of the source whose values are told apart as text: of histograms, distinct counts."""
-        found = [histogram.of for histogram in self.histograms]
-        found += [
-            each.identifier for table in self.tables for each in table.measures.values() if each.identifier
+        budgets = [histogram.of for histogram in self.histograms]
+        budgets += [
+            measure.identifier
+            for table in self.tables
+            for measure in table.measures.values()
+            if measure.identifier
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(budgets))
 
     @property
     def losses(self) -> dict[tuple[str, str], Fraction]:
@@ -170,9 +173,12 @@ class ReleaseSpec(SpecParts):
 
         Losses under one definition add, so that shares of ε and shares of ρ alike make up the whole.
         """
-        found = {
+        budgets = {
             (table.name, level): self.table_budget * table.share * share
             for table in self.arrays
             for level, share in (table.levels or {"": Fraction(1)}).items()
         }
-        return found | {(each.name, ""): self.privacy.record_budget * each.share for each in self.histograms}
+        return budgets | {
+            (histogram.name, ""): self.privacy.record_budget * histogram.share
+            for histogram in self.histograms
+        }

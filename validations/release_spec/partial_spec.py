@@ -130,7 +130,9 @@ class PartialSpec:
 
     def reads(self, path: Path) -> bool:
         """Return whether the value at ``path`` is as written, or absent, and not left out for a mistake."""
-        unread = any(path[: len(each)] == each or each[: len(path)] == path for each in self.unread)
+        unread = any(
+            path[: len(missing)] == missing or missing[: len(path)] == path for missing in self.unread
+        )
         return not unread and not self.document.is_tainted(path)
 
     def add(self, path: Path, what: str, hint: str) -> None:
@@ -146,30 +148,30 @@ class PartialSpec:
         """
         first: dict[str, tuple[str, int]] = {}
         for kind in ("table", "histogram", "invariant", "figure"):
-            for place, entry in getattr(self, f"{kind}s"):
+            for index, entry in getattr(self, f"{kind}s"):
                 if entry.name in RESERVED or entry.name in reserved:
                     what = "something else in the folder of a release has this name"
-                    self.add((f"{kind}s", place, "name"), what, f"call the {kind} otherwise")
-                other, number = first.setdefault(entry.name, (kind, place))
-                if (other, number) != (kind, place):
+                    self.add((f"{kind}s", index, "name"), what, f"call the {kind} otherwise")
+                other, number = first.setdefault(entry.name, (kind, index))
+                if (other, number) != (kind, index):
                     what = f"{other} {number + 1} has this name too"
-                    self.add((f"{kind}s", place, "name"), what, f"give every {kind} its own name")
+                    self.add((f"{kind}s", index, "name"), what, f"give every {kind} its own name")
 
     def check_dimensions(self, path: Path, names: tuple[str, ...]) -> None:
         """Check that every name under ``path`` is that of a declared column, and stands there once."""
-        for place, name in enumerate(names):
-            if name in names[:place]:
-                self.add((*path, place), f"{quoted(name)} is here twice", "name every column once")
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                self.add((*path, index), f"{quoted(name)} is here twice", "name every column once")
             elif name not in self.columns:
                 what = f"there is no column {quoted(name)} under `columns`"
                 close = choose(name, self.columns, "declared columns")
-                self.add((*path, place), what, f"{close} (or declare its public domain there)")
+                self.add((*path, index), what, f"{close} (or declare its public domain there)")
 
     def files_of(self, column: str) -> tuple[str, Files | None]:
         """Return the field that names the files a column stands in, and them; None if unread or none."""
-        place, _ = taken_from(column, self.lookups)
-        if place:
-            return f"lookups.{place}", self.lookups[place]
+        look_up, _ = taken_from(column, self.lookups)
+        if look_up:
+            return f"lookups.{look_up}", self.lookups[look_up]
         return "source", self.source if isinstance(self.source, Files) else None
 
     def count(self) -> int:
@@ -179,7 +181,7 @@ class PartialSpec:
 
 def _placed(entries: Iterable[T | None]) -> list[tuple[int, T]]:
     """Return the entries of a list that read, with their places."""
-    return [(place, entry) for place, entry in enumerate(entries) if entry is not None]
+    return [(index, entry) for index, entry in enumerate(entries) if entry is not None]
 
 
 def read_spec(document: Document) -> tuple[SpecFile | None, PartialSpec]:
@@ -192,8 +194,8 @@ def read_spec(document: Document) -> tuple[SpecFile | None, PartialSpec]:
     except ValidationError as error:
         explain(error, SpecFile, document)
         data, unread = deepcopy(document.data), set[Path]()
-        for each in error.errors(include_url=False):
-            unread |= _leave_out(data, path_of(each["loc"]), unknown=each["type"] == "extra_forbidden")
+        for problem in error.errors(include_url=False):
+            unread |= _leave_out(data, path_of(problem["loc"]), unknown=problem["type"] == "extra_forbidden")
         return None, PartialSpec.of(document, _without_rest(data), unread)
     parts = {name: getattr(spec, name) for name in ReadableParts.model_fields}
     return spec, PartialSpec.of(document, ReadableParts.model_construct(**parts), set())
@@ -204,8 +206,8 @@ def _without_rest(data: dict[str, Any]) -> ReadableParts:
     try:
         return ReadableParts.model_validate(data)
     except ValidationError as error:
-        for each in error.errors(include_url=False):
-            _drop(data, path_of(each["loc"])[:2])
+        for problem in error.errors(include_url=False):
+            _drop(data, path_of(problem["loc"])[:2])
     return ReadableParts.model_validate(data)
 
 
@@ -263,14 +265,14 @@ _NOT_A_MAPPING = ("model_type", "model_attributes_type", "dict_type")
 def explain(error: ValidationError, model: type[BaseModel], document: Document) -> None:
     """Add every error of ``model`` to the document's problems, except where the YAML itself was at fault."""
     errors = error.errors(include_url=False)
-    found = [(tuple(part for part in e["loc"] if part not in _TAGS), e) for e in errors]
-    keys = {loc: _known_keys(e["loc"][:-1], model) for loc, e in found if e["type"] == "extra_forbidden"}
+    located = [(tuple(part for part in e["loc"] if part not in _TAGS), e) for e in errors]
+    keys = {loc: _known_keys(e["loc"][:-1], model) for loc, e in located if e["type"] == "extra_forbidden"}
     meant = {(*loc[:-1], nearest(str(loc[-1]), known)) for loc, known in keys.items()}
-    for loc, entry in found:
+    for loc, entry in located:
         path = path_of(loc)
         if document.is_tainted(path) or (entry["type"] == "missing" and loc in meant):
             continue
-        if entry["type"] == NO_KIND and any(each[: len(path)] == path for each in document.tainted):
+        if entry["type"] == NO_KIND and any(tainted[: len(path)] == path for tainted in document.tainted):
             continue  # the key is there, and its value does not read
         if loc in keys:
             what, hint = _key_of_another(entry["loc"], model) or _unknown_key(path, keys[loc])
@@ -304,16 +306,16 @@ def _key_of_another(loc: Path, model: type[BaseModel]) -> tuple[str, str] | None
     if len(loc) < 2 or loc[-2] not in _KINDS:
         return None
     name, kind = str(loc[-1]), _KINDS[str(loc[-2])]
-    having = [each for each in _models(_follow(loc[:-2], model)) if name in keys_of(each)]
+    having = [candidate for candidate in _models(_follow(loc[:-2], model)) if name in keys_of(candidate)]
     if not having:
         return None
     if issubclass(kind, Measure):
-        measures = [each for each in having if issubclass(each, Measure)]
-        alike = next((each.written_with for each in measures if each.keys == kind.keys), None)
-        kinds = listed(list(dict.fromkeys(key for each in measures for key in each.keys)))
+        measures = [candidate for candidate in having if issubclass(candidate, Measure)]
+        alike = next((measure.written_with for measure in measures if measure.keys == kind.keys), None)
+        kinds = listed(list(dict.fromkeys(key for measure in measures for key in measure.keys)))
         hint = f"remove it; it is for {kinds}" if alike is None else f"remove it, or write {alike}"
         return f"a {' or '.join(kind.keys)} has no {quoted(name)}", hint
-    other = next(each.written_as for each in having if issubclass(each, Part))
+    other = next(candidate.written_as for candidate in having if issubclass(candidate, Part))
     hint = f"keep {kind.written_as} or {name}" if other == name else f"remove it, or write {other}"
     return f"{kind.kind_name} has no {quoted(name)}", hint
 
@@ -373,7 +375,9 @@ def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
 
 def _known_keys(loc: Path, model: Any) -> list[str]:
     """Return the keys that the mapping at ``loc`` may have, following the models' annotations."""
-    return list(dict.fromkeys(key for each in _models(_follow(loc, model)) for key in keys_of(each)))
+    return list(
+        dict.fromkeys(key for candidate in _models(_follow(loc, model)) for key in keys_of(candidate))
+    )
 
 
 def _follow(loc: Path, model: Any) -> Any:

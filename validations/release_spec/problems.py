@@ -43,8 +43,8 @@ class Problem:
     @property
     def where(self) -> str:
         """The place, as ``spec.yaml:12: tables[0].share``, as far as it is known."""
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(part for part in (place, self.field) if part)
+        location = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (location, self.field) if part)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what

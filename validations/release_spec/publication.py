@@ -232,7 +232,7 @@ class Quality(Part):
             if self.sums is not None:
                 return "value", self.sums.limits
             parts = [
-                each if isinstance(each, Fraction) else None for each in (self.unreliable, self.suppress)
+                limit if isinstance(limit, Fraction) else None for limit in (self.unreliable, self.suppress)
             ]
             return "value", Limits(*parts) if any(parts) else Limits(OF_SUMS)
         if measure.quality_rules == "rates":

@@ -85,7 +85,7 @@ class PublicationFormat:
 
     def files(self, spec: ReleaseSpec) -> set[str]:
         """Return the names of the files that it writes in a release of this spec."""
-        names = [*(each.name for each in spec.tables), *(each.name for each in spec.histograms)]
+        names = [*(table.name for table in spec.tables), *(histogram.name for histogram in spec.histograms)]
         return {
             f"{stem}{kind.ending}"
             for kind in self.kinds
@@ -99,7 +99,7 @@ class PublicationFormat:
         """Yield what is allowed and may not be intended, a line each."""
         yield from ()
 
-    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
+    def read_codes(self, path: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
         """Return columns of codes, as text, and one of numbers, of a file that any release may have written.
 
         Parameters
@@ -139,34 +139,40 @@ FORMATS = _Formats()
 
 @cache
 def _plugins() -> dict[str, metadata.EntryPoint]:
-    return {each.name: each for each in metadata.entry_points(group=GROUP)}
+    return {entry_point.name: entry_point for entry_point in metadata.entry_points(group=GROUP)}
 
 
 @cache
 def _format(name: str) -> PublicationFormat:
     if name in _CLASSES:
         module, _, cls = _CLASSES[name].partition(":")
-        found: PublicationFormat = getattr(import_module(module), cls)()
-        return found
+        instance: PublicationFormat = getattr(import_module(module), cls)()
+        return instance
     entry = _plugins()[name]
     try:
-        found = entry.load()()
+        instance = entry.load()()
     except Exception as error:
         raise InputError(
             f"the format {quoted(name)} cannot be loaded ({type(error).__name__})",
             where=entry.value,
             hint="install the package that brings it anew, or take it out of publication.formats",
         ) from None
-    kinds = getattr(found, "kinds", ())
-    whole = bool(kinds) and all(isinstance(each, FileKind) for each in kinds) and hasattr(found, "summary")
-    if not isinstance(found, PublicationFormat) or getattr(found, "name", None) != name or not whole:
+    kinds = getattr(instance, "kinds", ())
+    complete = (
+        bool(kinds) and all(isinstance(kind, FileKind) for kind in kinds) and hasattr(instance, "summary")
+    )
+    if not isinstance(instance, PublicationFormat) or getattr(instance, "name", None) != name or not complete:
         raise InputError(
             f"what is registered as the format {quoted(name)} is not a TableFormat of this name, with a "
             "summary and its kinds of files",
             where=entry.value,
             hint="correct the class, or the entry point, in the package that brings it",
         )
-    ours = {(each.stem, each.ending) for known in _CLASSES for each in _format(known).kinds}
+    ours = {
+        (kind_of_file.stem, kind_of_file.ending)
+        for known in _CLASSES
+        for kind_of_file in _format(known).kinds
+    }
     taken = next((e for e in kinds if (e.stem, e.ending) in ours or e.stem in RESERVED), None)
     if taken is not None:
         file = f"{taken.stem or '<table>'}{taken.ending}"
@@ -175,22 +181,22 @@ def _format(name: str) -> PublicationFormat:
             where=entry.value,
             hint="give its files another ending, in the package that brings it",
         )
-    return found
+    return instance
 
 
 def _sound() -> Iterator[PublicationFormat]:
     """Yield the formats that load: one that does not is named when a spec wants it."""
     for name in FORMATS:
         try:
-            found = FORMATS[name]
+            known_format = FORMATS[name]
         except InputError:
             continue
-        yield found
+        yield known_format
 
 
 def complete_formats() -> list[str]:
     """Return the names of formats of which a release needs one."""
-    return [each.name for each in _sound() if each.complete]
+    return [one_format.name for one_format in _sound() if one_format.complete]
 
 
 def read_first(names: Collection[str]) -> list[PublicationFormat]:
@@ -199,21 +205,24 @@ def read_first(names: Collection[str]) -> list[PublicationFormat]:
     That is one in which any rows can be read, if there is one; else the first that is registered.
     """
     known = [FORMATS[name] for name in FORMATS if name in names]
-    return sorted((each for each in known if each.complete), key=lambda each: not each.seekable)
+    return sorted(
+        (one_format for one_format in known if one_format.complete),
+        key=lambda one_format: not one_format.seekable,
+    )
 
 
 def files_of(spec: ReleaseSpec) -> set[str]:
     """Return the names of the files of tables in a release of this spec, in the formats that are known."""
     known = (FORMATS[name] for name in spec.publication.formats if name in FORMATS)
-    return {name for each in known for name in each.files(spec)}
+    return {name for one_format in known for name in one_format.files(spec)}
 
 
 def kind_of(name: str) -> FileKind | None:
     """Return the kind of a file at the top of a release folder; None where no format writes such."""
-    kinds = [kind for each in _sound() for kind in each.kinds if name.endswith(kind.ending)]
+    kinds = [kind for one_format in _sound() for kind in one_format.kinds if name.endswith(kind.ending)]
     return max(kinds, key=lambda kind: len(kind.ending), default=None)
 
 
 def reserved_names() -> set[str]:
     """Return the names that no table may have, because a format gives them to a file of the release."""
-    return {kind.stem for each in _sound() for kind in each.kinds if kind.stem is not None}
+    return {kind.stem for one_format in _sound() for kind in one_format.kinds if kind.stem is not None}

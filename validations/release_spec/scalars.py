@@ -69,10 +69,10 @@ def fraction(value: object, *, percent: bool = True, example: str = '"1/3"') -> 
         raise refuse("is not an exact number", hint)
     if match["percent"] and not percent:
         raise refuse("is a percentage, and there is nothing it is a part of", f"write for instance {example}")
-    whole = exact_amount(match["bottom"] or 1) * (100 if match["percent"] else 1)
-    if whole == 0:
+    bottom = exact_amount(match["bottom"] or 1) * (100 if match["percent"] else 1)
+    if bottom == 0:
         raise refuse("divides by zero", "write a denominator above zero")
-    exact = exact_amount(match["top"]) / whole
+    exact = exact_amount(match["top"]) / bottom
     if exact.numerator > TERM_LIMIT or exact.denominator > TERM_LIMIT:
         raise refuse("has more digits than twelve", "write a shorter fraction, for instance 1/3 for 0.3333…")
     return exact

@@ -67,7 +67,7 @@ def way_problem(url: str) -> tuple[str, str] | None:
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
     named = [parts.netloc.rpartition("@")[2], *asked.get("host", ())]
-    hosts = [host for each in named for host in each.split(",") if host]
+    hosts = [host for hosts_text in named for host in hosts_text.split(",") if host]
     elsewhere = sorted({"service", "sslkeylogfile"} & asked.keys())
     if elsewhere:
         what = f"{elsewhere[0]} says elsewhere what the way is, or gives its keys away"
@@ -324,8 +324,8 @@ LookUpName = Annotated[
 
 def taken_from(name: str, lookups: Mapping[str, Any]) -> tuple[str, str]:
     """Return the look-up that ``LOOKUP.COLUMN`` names, and its column; of the source itself ``""``."""
-    place, _, column = name.partition(".")
-    return (place, column) if column and place in lookups else ("", name)
+    look_up, _, column = name.partition(".")
+    return (look_up, column) if column and look_up in lookups else ("", name)
 
 
 def located(path: str, period: str, folder: Path) -> str:

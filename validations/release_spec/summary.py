@@ -249,16 +249,16 @@ def summarise(loaded: Loaded) -> Summary:
 
 def _table(loaded: Loaded, table: Table) -> TableSummary:
     privacy = loaded.spec.privacy
-    whole = loaded.spec.table_budget * table.share
+    budget = loaded.spec.table_budget * table.share
     confidence = float(loaded.spec.publication.confidence)
     levels = []
     for level, cells in loaded.measured_cells(table).items():
-        loss = whole * table.levels.get(level, Fraction(1))
+        loss = budget * table.levels.get(level, Fraction(1))
         groups = ("",) if table.measured is None else table.measured.groups
-        for place, group in enumerate(groups):
-            scale, margin = array_noise(table, loss, confidence, privacy.definition, place)
-            own = cells // len(groups)
-            levels.append(LevelSummary(level, own, loss, privacy.definition, scale, margin, group))
+        for index, group in enumerate(groups):
+            scale, margin = array_noise(table, loss, confidence, privacy.definition, index)
+            group_cells = cells // len(groups)
+            levels.append(LevelSummary(level, group_cells, loss, privacy.definition, scale, margin, group))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
     measure = None if table.measured is None else _in_words(table)
     return TableSummary(
@@ -275,7 +275,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
 def _in_words(table: Table) -> str:
     """Return what is read off an array, of which column."""
     assert table.measured is not None  # noqa: S101 - the caller has looked
-    return f"{' and '.join(each.in_words for each in table.measures.values())} of {table.measured.of}"
+    return f"{' and '.join(measure.in_words for measure in table.measures.values())} of {table.measured.of}"
 
 
 def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
@@ -283,8 +283,8 @@ def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
     loss = spec.privacy.budget * tally.share
     pure = spec.privacy.definition == "pure"
     # A unit that adds up to m has noise as if it added 1 and cost 1/m, or 1/m² of a ρ.
-    plain, each = ("identity", loss / tally.most) if pure else ("gaussian", loss / tally.most**2)
-    scale, margin = noise_of(plain, each, float(spec.publication.confidence))
+    plain, loss_of_one = ("identity", loss / tally.most) if pure else ("gaussian", loss / tally.most**2)
+    scale, margin = noise_of(plain, loss_of_one, float(spec.publication.confidence))
     counts = {CUT_UNITS: "units", LEFT_OUT: "records"}.get(tally.of, spec.privacy.counted_things)
     return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
 
@@ -311,7 +311,7 @@ def _advice(loaded: Loaded) -> list[str]:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
     used = {name for table in spec.tables for name in table.dimensions}
     used |= set(spec.identifiers)
-    used |= {name for table in spec.tables for each in table.measures.values() for name in each.columns}
+    used |= {name for table in spec.tables for measure in table.measures.values() for name in measure.columns}
     used |= {name for rule in spec.rules for name in rule.about}
     used |= {name for fact in spec.impossible for name in fact.cells}
     used |= tested_columns(spec, loaded.domains)

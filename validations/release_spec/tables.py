@@ -104,8 +104,8 @@ class Table(TableEntry):
         """The mechanism as people are told of it: ``denoise``, ``denoise per region``."""
         if self.per is None or self.mechanism in PLAIN:
             return self.mechanism
-        own = self.parameters["mechanism"] if self.mechanism == PER_REGION else self.mechanism
-        return f"{own} per {self.per}"
+        name = self.parameters["mechanism"] if self.mechanism == PER_REGION else self.mechanism
+        return f"{name} per {self.per}"
 
 
 class Histogram(Part):
@@ -128,7 +128,7 @@ class Histogram(Part):
     def largest_size(self, privacy: Privacy) -> int | None:
         """Return the largest size that is publicly possible: of units themselves, what bounding leaves."""
         known = [self.largest, privacy.max_contributions if self.of == privacy.unit.column else None]
-        return min((each for each in known if each is not None), default=None)
+        return min((limit for limit in known if limit is not None), default=None)
 
 
 class Figures(Part):
@@ -205,7 +205,7 @@ def owner_of(measures: Mapping[str, Measure], name: str) -> str:
     measure = measures[name]
     if not measure.reads_shared_array:
         return name
-    return next(each for each, other in measures.items() if other.counts_alike == measure.counts_alike)
+    return next(name for name, other in measures.items() if other.counts_alike == measure.counts_alike)
 
 
 def owners(measures: Mapping[str, Measure]) -> dict[str, Measure]:
@@ -232,7 +232,7 @@ def axis_of(table: Part, name: str) -> int:
     along: str | None = table.along  # type: ignore[attr-defined]
     if name == along:
         return 0
-    others = [each for each in table.dimensions if each != along]  # type: ignore[attr-defined]
+    others = [dimension for dimension in table.dimensions if dimension != along]  # type: ignore[attr-defined]
     return others.index(name) + (along is not None)  # the nodes of the hierarchy come first
 
 
@@ -245,23 +245,23 @@ def split(table: T) -> Iterator[T]:
     if not measures:
         yield counts_of(table)
         return
-    whole: Fraction = table.share  # type: ignore[attr-defined]
-    own = owners(measures)
-    shares = {name: measure.share or Fraction(0) for name, measure in own.items()}
-    yield counts_of(table).model_copy(update={"share": whole * (1 - sum(shares.values()))})
-    for name, measure in own.items():
+    share: Fraction = table.share  # type: ignore[attr-defined]
+    arrays = owners(measures)
+    shares = {name: measure.share or Fraction(0) for name, measure in arrays.items()}
+    yield counts_of(table).model_copy(update={"share": share * (1 - sum(shares.values()))})
+    for name, measure in arrays.items():
         mechanism, parameters = measure.mechanism
         dimensions: tuple[str, ...] = table.dimensions  # type: ignore[attr-defined]
         yield table.model_copy(
             update={
                 "name": array_of(measures, table.name, name),  # type: ignore[attr-defined]
                 "dimensions": (*dimensions, *([PART] if measure.part_domain else [])),
-                "share": whole * shares[name],
+                "share": share * shares[name],
                 "mechanism": mechanism,
                 "parameters": parameters | _of_groups(table, measure),
                 "per": None,
                 "margin_share": None,
-                "measures": {n: each for n, each in measures.items() if owner_of(measures, n) == name},
+                "measures": {n: entry for n, entry in measures.items() if owner_of(measures, n) == name},
                 "measured": measure,
             }
         )
@@ -284,11 +284,11 @@ def with_shares(measures: dict[str, Measure]) -> dict[str, Measure]:
 
     A quantile that is read off the array of another one has none.
     """
-    own = owners(measures)
-    equal = Fraction(1, 1 + len(own))
+    arrays = owners(measures)
+    equal = Fraction(1, 1 + len(arrays))
     return {
         name: measure.model_copy(update={"share": equal})
-        if measure.share is None and name in own
+        if measure.share is None and name in arrays
         else measure
         for name, measure in measures.items()
     }

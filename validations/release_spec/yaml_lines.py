@@ -76,7 +76,7 @@ class Document:
     def line(self, path: Path) -> int | None:
         """Return the line of ``path``, or of the nearest thing above it that is in the file."""
         above = (path[:end] for end in range(len(path), -1, -1))
-        return next((self.lines[place] for place in above if place in self.lines), None)
+        return next((self.lines[path] for path in above if path in self.lines), None)
 
     def is_tainted(self, path: Path) -> bool:
         """Return whether ``path``, or something above it, has a problem already."""
@@ -84,8 +84,8 @@ class Document:
 
     def add(self, path: Path, what: str, hint: str, line: int | None = None) -> None:
         """Note a problem at ``path``."""
-        place = self.line(path) if line is None else line
-        self.problems.append(Problem(place, field_name(path), what, hint, self.file))
+        at = self.line(path) if line is None else line
+        self.problems.append(Problem(at, field_name(path), what, hint, self.file))
 
     def taint(self, path: Path, what: str, hint: str, line: int) -> None:
         """Note a problem of the YAML itself; what else is wrong with the value is then not reported."""
@@ -96,14 +96,14 @@ class Document:
 def read_yaml(path: FilePath) -> Document:
     """Read a YAML file; every problem with it is in ``problems``, none is raised."""
     document = Document(path.name)
-    found = read_text(
+    text = read_text(
         path,
         SIZE_LIMIT,
         lambda line, what, hint: document.add((), what, hint, line),
         find="name the YAML file of the release spec",
         shorten="put long lists of codes in a code list CSV",
     )
-    return document if found is None else parse_yaml(found[0], document)
+    return document if text is None else parse_yaml(text[0], document)
 
 
 def parse_yaml(text: str, document: Document) -> Document:
@@ -173,7 +173,7 @@ def _value(document: Document, node: Any, path: Path) -> Any:
     """Return the plain value of a node; None for one that is not there."""
     line = document.lines.setdefault(path, _line(node))
     if isinstance(node, yaml.SequenceNode):
-        return [_value(document, item, (*path, place)) for place, item in enumerate(node.value)]
+        return [_value(document, item, (*path, index)) for index, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
         return _mapping(document, node, path)
     return node.value if node.style else _plain(document, node.value, path, line)  # quotes and blocks: text
@@ -185,22 +185,22 @@ def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[str
         name, line = key.value, _line(key)
         if not isinstance(key, yaml.ScalarNode):
             _stop(document, path, "a key must be a plain word", "write `key: value`", line)
-        place = (*path, name)
-        if place in document.lines:
-            first = document.lines[place]
-            document.add(place, f"the key is here twice, first at line {first}", "keep one of them", line)
+        field = (*path, name)
+        if field in document.lines:
+            first = document.lines[field]
+            document.add(field, f"the key is here twice, first at line {first}", "keep one of them", line)
             continue
-        document.lines[place] = line
+        document.lines[field] = line
         if not key.style and name == "<<":
-            _stop(document, place, "a merge key (`<<`) is not allowed", "write the values out", line)
+            _stop(document, field, "a merge key (`<<`) is not allowed", "write the values out", line)
         what = None if key.style else _key_trap(name)
         if what is not None:
-            document.taint(place, f"the key {quoted(name)} without quotes {what}", _quote(name), line)
+            document.taint(field, f"the key {quoted(name)} without quotes {what}", _quote(name), line)
         if node.flow_style and fields and inner.start_mark.index == key.end_mark.index:  # not even a colon
             hint = "quote the label: a comma between { and } ends it"
-            document.taint(place, "there is no value", hint, line)
+            document.taint(field, "there is no value", hint, line)
             continue
-        value = _value(document, inner, place)
+        value = _value(document, inner, field)
         if value is not None:
             fields[name] = value
     return fields
@@ -271,5 +271,5 @@ def _places(value: Any, path: Path) -> Iterator[Path]:
         for key, inner in value.items():
             yield from _places(inner, (*path, key))
     elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from _places(inner, (*path, place))
+        for index, inner in enumerate(value):
+            yield from _places(inner, (*path, index))

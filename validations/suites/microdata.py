@@ -136,7 +136,7 @@ def metrics_expression(
     """
     unit = raw[spec.privacy.unit.column] if spec.privacy.unit.column is not None else None
     # Apart from what is made of them: then an engine reads each text by pattern once.
-    read = {name: f"measured{place}" for place, name in enumerate(spec.measured_columns)}
+    read = {name: f"measured{index}" for index, name in enumerate(spec.measured_columns)}
     values = {new: number_of(table, raw[name]) for name, new in read.items()}
     table = table.mutate(**values) if values else table
     good = kept(table, domains, unit)
@@ -144,42 +144,42 @@ def metrics_expression(
     numbers["unit_nulls"] = table.count(where=is_missing(table[unit])) if unit else ibis.literal(0)
     if spec.impossible:
         numbers[IMPOSSIBLE] = table.count(where=table[IMPOSSIBLE])
-    for place, (name, names) in enumerate(coded_names(domains).items()):
-        numbers |= _column_numbers(table, place, names)
+    for index, (name, names) in enumerate(coded_names(domains).items()):
+        numbers |= _column_numbers(table, index, names)
         if spec.columns[name].is_made:
             code = table[names.code]
-            numbers |= {f"least{place}": code.min(), f"most{place}": code.max()}
-    for place, (name, new) in enumerate(read.items()):
-        numbers[f"no_number{place}"] = table.count(where=is_missing(table[raw[name]]))
-        numbers[f"number{place}"] = table[new].count()
-    for place, array in enumerate(spec.arrays):
-        numbers |= _beyond(table, good, place, array, read, domains)
-    whole = table.aggregate(**numbers)
+            numbers |= {f"least{index}": code.min(), f"most{index}": code.max()}
+    for index, (name, new) in enumerate(read.items()):
+        numbers[f"no_number{index}"] = table.count(where=is_missing(table[raw[name]]))
+        numbers[f"number{index}"] = table[new].count()
+    for index, array in enumerate(spec.arrays):
+        numbers |= _beyond(table, good, index, array, read, domains)
+    numbers_row = table.aggregate(**numbers)
     extra = {
-        f"distinct{place}": table.select(*(raw[name] for name in rule.columns)).distinct().count().as_scalar()
-        for place, rule in enumerate(_unique_rules(spec))
+        f"distinct{index}": table.select(*(raw[name] for name in rule.columns)).distinct().count().as_scalar()
+        for index, rule in enumerate(_unique_rules(spec))
     }
     if unit is not None and _compares_with_last(spec):
         extra["counted"] = _bounded_total(table.filter(good), unit, spec.privacy.max_contributions)
-    return whole.mutate(**extra) if extra else whole
+    return numbers_row.mutate(**extra) if extra else numbers_row
 
 
 def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: ReleaseSpec) -> Metrics:
     """Return the metrics of the one row that the expression gave."""
     columns = {}
-    for place, name in enumerate(domains):
+    for index, name in enumerate(domains):
         columns[name] = ColumnMetrics(
-            nulls=int(row[f"nulls{place}"] or 0),
-            invalid=int(row[f"invalids{place}"] or 0),
-            read=row.get(f"read{place}"),
-            low=_number(domains[name], row.get(f"low{place}")),
-            high=_number(domains[name], row.get(f"high{place}")),
-            least=row.get(f"least{place}"),
-            most=row.get(f"most{place}"),
+            nulls=int(row[f"nulls{index}"] or 0),
+            invalid=int(row[f"invalids{index}"] or 0),
+            read=row.get(f"read{index}"),
+            low=_number(domains[name], row.get(f"low{index}")),
+            high=_number(domains[name], row.get(f"high{index}")),
+            least=row.get(f"least{index}"),
+            most=row.get(f"most{index}"),
         )
     rows = int(row["rows"])
     duplicates = {
-        rule.name: rows - int(row[f"distinct{place}"]) for place, rule in enumerate(_unique_rules(spec))
+        rule.name: rows - int(row[f"distinct{index}"]) for index, rule in enumerate(_unique_rules(spec))
     }
     good = int(row["kept"])
     counted = row.get("counted")
@@ -191,13 +191,13 @@ def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: Re
         columns=columns,
         duplicates=duplicates,
         numbers={
-            name: (int(row[f"no_number{place}"] or 0), int(row[f"number{place}"] or 0))
-            for place, name in enumerate(spec.measured_columns)
+            name: (int(row[f"no_number{index}"] or 0), int(row[f"number{index}"] or 0))
+            for index, name in enumerate(spec.measured_columns)
         },
         impossible=int(row.get(IMPOSSIBLE) or 0),
         beyond={
-            place: (int(row.get(f"beyond{place}") or 0), int(row.get(f"heavier{place}") or 0))
-            for place, array in enumerate(spec.arrays)
+            index: (int(row.get(f"beyond{index}") or 0), int(row.get(f"heavier{index}") or 0))
+            for index, array in enumerate(spec.arrays)
             if array.measured is not None
         },
     )
@@ -206,7 +206,7 @@ def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: Re
 def _beyond(
     table: Any,
     good: Any,
-    place: int,
+    index: int,
     array: Table,
     read: Mapping[str, str],
     domains: Mapping[str, Domain],
@@ -215,32 +215,32 @@ def _beyond(
     measure = array.measured
     if measure is None:
         return {}
-    counted, found = good, {}
+    counted, result = good, {}
     if array.where is not None:
         counted &= universe_of(array.where, domains).holds(table, domains)
     if isinstance(measure, OfColumn):
         group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
         low, high = (of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
         value = table[read[measure.of]]
-        found[f"beyond{place}"] = table.count(where=counted & ((value < low) | (value > high)))
+        result[f"beyond{index}"] = table.count(where=counted & ((value < low) | (value > high)))
     if measure.weight is not None:
         weight = table[read[measure.weight.column]]
-        found[f"heavier{place}"] = table.count(where=counted & ((weight < 0) | (weight > measure.heaviest)))
-    return found
+        result[f"heavier{index}"] = table.count(where=counted & ((weight < 0) | (weight > measure.heaviest)))
+    return result
 
 
 def _number(domain: Domain, step: int | None) -> float | None:
     return domain.number(step) if isinstance(domain, NumberDomain) and step is not None else None
 
 
-def _column_numbers(table: Any, place: int, names: CodedNames) -> dict[str, Any]:
+def _column_numbers(table: Any, index: int, names: CodedNames) -> dict[str, Any]:
     numbers = {
-        f"nulls{place}": table.count(where=table[names.null]),
-        f"invalids{place}": table.count(where=table[names.invalid]),
+        f"nulls{index}": table.count(where=table[names.null]),
+        f"invalids{index}": table.count(where=table[names.invalid]),
     }
     if names.value is not None:
         value = table[names.value]
-        numbers |= {f"read{place}": value.count(), f"low{place}": value.min(), f"high{place}": value.max()}
+        numbers |= {f"read{index}": value.count(), f"low{index}": value.min(), f"high{index}": value.max()}
     return numbers
 
 
@@ -312,7 +312,7 @@ def check_microdata(
     rejected = metrics.rows - metrics.kept
     exact = isinstance(limit, int)
     expect(REJECTED, "stop", "rejected", rejected if exact else _share(rejected, metrics), 0, _plain(limit))
-    for rule in (*all_numbers(spec), *(each for each in spec.rules if each.noisy is None)):
+    for rule in (*all_numbers(spec), *(candidate for candidate in spec.rules if candidate.noisy is None)):
         for column, number, low, high in _bounds(rule, metrics):
             expect(rule.name, rule.severity, column, number, low, high)
         if isinstance(rule, RowCountRule) and rule.change_from_last is not None:
@@ -360,8 +360,8 @@ def stop_if_failed(
             "say how numbers are written (source.thousands, source.decimal), name texts that mean null under "
             "source.nulls, correct the source, or allow some by a rule: numbers"
         )
-    found = findings(failed, spec, domains, metrics, last_total)
-    raise RuleFailed(f"the microdata break {described(found)}", where="source", hint=hint, findings=found)
+    reasons = findings(failed, spec, domains, metrics, last_total)
+    raise RuleFailed(f"the microdata break {described(reasons)}", where="source", hint=hint, findings=reasons)
 
 
 def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Number]]:
@@ -371,8 +371,8 @@ def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Num
             return []
         return [("rows", metrics.rows, rule.min, rule.max)]
     if isinstance(rule, NullsRule | InvalidRule):
-        found = metrics.columns[rule.column]
-        part = found.nulls if isinstance(rule, NullsRule) else found.invalid
+        numbers = metrics.columns[rule.column]
+        part = numbers.nulls if isinstance(rule, NullsRule) else numbers.invalid
         return [(rule.name, _share(part, metrics), 0, _plain(rule.at_most))]
     if isinstance(rule, NumbersRule):
         return [(rule.name, _share(metrics.no_numbers(rule.column), metrics), 0, _plain(rule.at_most))]
@@ -428,18 +428,18 @@ def findings(
     last_total
         The total published for the period before.
     """
-    found = []
+    result = []
     if REJECTED in failed:
-        found += [Finding(REJECTED, column, kind) for column, kind in _rejecting(spec, domains, metrics)]
+        result += [Finding(REJECTED, column, kind) for column, kind in _rejecting(spec, domains, metrics)]
     for rule in (*spec.rules, *all_numbers(spec)):
         if rule.name in failed:
-            found += [
+            result += [
                 Finding(rule.name, ", ".join(rule.about), kind) for kind in _kinds(rule, domains, metrics)
             ]
         if isinstance(rule, RowCountRule) and CHANGE in failed and last_total is not None:
-            found.append(Finding(CHANGE, "", _size(metrics.counted < last_total)))
-    explained = {each.rule for each in found}
-    return (*found, *(Finding(rule) for rule in failed if rule not in explained))
+            result.append(Finding(CHANGE, "", _size(metrics.counted < last_total)))
+    explained = {finding.rule for finding in result}
+    return (*result, *(Finding(rule) for rule in failed if rule not in explained))
 
 
 def all_numbers(spec: ReleaseSpec) -> list[NumbersRule]:
@@ -467,8 +467,8 @@ def local_notes(spec: ReleaseSpec, domains: Mapping[str, Domain], metrics: Metri
         if number := metrics.no_numbers(name):
             of = _counted(metrics.rows, "record")
             yield f"column {name}: {number:,} of {of} hold no number and no null"
-    for place, (values, weights) in metrics.beyond.items():
-        array = spec.arrays[place]
+    for index, (values, weights) in metrics.beyond.items():
+        array = spec.arrays[index]
         what, measure = f"table {array.name.replace('-', ', measure ')}", array.measured
         beyond = "beyond" if measure is None or measure.by is None else "beyond the bounds of their groups,"
         if values and measure is not None:
@@ -483,13 +483,13 @@ def _counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def described(found: Sequence[Finding]) -> str:
+def described(findings_shown: Sequence[Finding]) -> str:
     """Say in one line why rules failed: ``max_rejected (age: null, out of range; sex: null), row_count``."""
     rules = []
-    for rule, ours in groupby(found, lambda each: each.rule):
+    for rule, ours in groupby(findings_shown, lambda finding: finding.rule):
         columns = []
-        for column, same in groupby(ours, lambda each: each.column):
-            kinds = ", ".join(each.kind for each in same)
+        for column, same in groupby(ours, lambda finding: finding.column):
+            kinds = ", ".join(finding.kind for finding in same)
             columns.append(f"{column}: {kinds}" if column and column not in rule else kinds)
         rules.append(f"{rule} ({'; '.join(columns)})" if any(columns) else rule)
     return ", ".join(rules)

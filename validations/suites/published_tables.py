@@ -74,7 +74,7 @@ def faults_in(table: str, check: str, failing: NDArray[np.bool_], codes: Codes) 
     places = np.flatnonzero(failing)
     if not len(places):
         return []
-    named = tuple(codes(*divmod(int(place), failing.shape[1])) for place in places[:MOST])
+    named = tuple(codes(*divmod(int(index), failing.shape[1])) for index in places[:MOST])
     return [Fault(table, check, named, len(places))]
 
 
@@ -104,16 +104,16 @@ def table_faults(
     margins
         (nodes, cells) half-widths, infinite where there is none; not checked if None.
     """
-    found = failing_cells(parents, values, promised)
+    failing = failing_cells(parents, values, promised)
     if margins is not None:
-        found = chain(found, _without_margin(margins))
+        failing = chain(failing, _without_margin(margins))
     named: dict[str, list[dict[str, str]]] = {}
     counts: Counter[str] = Counter()
-    for check, nodes, mask in found:
+    for check, nodes, mask in failing:
         counts[check] += int(mask.sum())
         cells = named.setdefault(check, [])
         places = np.flatnonzero(mask)[: MOST - len(cells)] if mask.any() else ()
-        cells += [codes(int(nodes[place // mask.shape[1]]), int(place % mask.shape[1])) for place in places]
+        cells += [codes(int(nodes[index // mask.shape[1]]), int(index % mask.shape[1])) for index in places]
     return [Fault(table, check, tuple(named[check]), count) for check, count in counts.items() if count]
 
 
@@ -211,14 +211,14 @@ def check_table(
     fits = values.ndim == 2 and len(values) == len(parents)
     # A table of another shape has no family to add up: what holds for each cell by itself is checked still.
     tree = parents if fits else np.full(len(values), -1)
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for check, _, mask in failing_cells(tree, values.reshape(len(tree), -1), promised):
-        found[check] += int(mask.sum())
+        totals[check] += int(mask.sum())
     misfits = int(not fits) + int(cells is not None and values.shape[1:] != (cells,))
     if not fits and promised.consistency:
-        found[NOT_THE_SUM] = 1
-    numbers: dict[str, list[Number]] = {"complete": [misfits + found.pop(NO_NUMBER)]}
-    numbers |= {_RULES[check]: [count] for check, count in found.items()}
+        totals[NOT_THE_SUM] = 1
+    numbers: dict[str, list[Number]] = {"complete": [misfits + totals.pop(NO_NUMBER)]}
+    numbers |= {_RULES[check]: [count] for check, count in totals.items()}
     return check_suite(
         f"publication of {name}", numbers, [Bound(rule, rule, 0, 0) for rule in numbers], results
     )
@@ -281,8 +281,8 @@ def check_counts(
     counted = list(tables.values())
     universes = list(dict.fromkeys(table.where for table in counted))
     numbers: dict[str, list[Number]] = {
-        f"total{place}": [table.total if table.where == where else None for table in counted]
-        for place, where in enumerate(universes)
+        f"total{index}": [table.total if table.where == where else None for table in counted]
+        for index, where in enumerate(universes)
     }
     numbers |= {
         "smallest": [table.smallest for table in counted],
@@ -290,7 +290,7 @@ def check_counts(
         "impossible": [table.impossible for table in counted],
     }
     suite: tuple[Expected, ...] = (
-        *(Same("totals equal", f"total{place}") for place in range(len(universes))),
+        *(Same("totals equal", f"total{index}") for index in range(len(universes))),
         Bound("counts non-negative", "smallest", 0),
         Bound("shapes as declared", "undeclared", 0, 0),
         Bound("impossible cells empty", "impossible", 0, 0),
@@ -333,12 +333,12 @@ def check_sums(
     records = {table: counted.total for (table, _), counted in tables.items()}
     first: dict[str, int] = {}
     numbers: dict[str, list[Number]] = {"apart": [], "beyond": [], "undeclared": []}
-    for (array, _), found in sums.items():
+    for (array, _), total in sums.items():
         bound = most[array] * records[array.partition("-")[0]]
-        apart = found.total - first.setdefault(array, found.total)
-        numbers["apart"].append(apart if found.adds_up else min(apart, 0))
-        numbers["beyond"].append(int(abs(found.total) > bound or found.smallest < -bound))
-        numbers["undeclared"].append(int(found.shape != found.declared))
+        apart = total.total - first.setdefault(array, total.total)
+        numbers["apart"].append(apart if total.adds_up else min(apart, 0))
+        numbers["beyond"].append(int(abs(total.total) > bound or total.smallest < -bound))
+        numbers["undeclared"].append(int(total.shape != total.declared))
     suite = (
         Bound("levels add to the same", "apart", 0, 0),
         Bound("sums within their bounds", "beyond", 0, 0),

@@ -87,7 +87,7 @@ def approve(
                 where="--period",
                 hint="give the spec, without --account",
             )
-        each: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
+        asked_periods: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
         by = read_private(key, passphrase())
         wanted: list[tuple[str | None, str, str, str | None]]
         if account is None and product is not None:
@@ -97,10 +97,12 @@ def approve(
         if account is not None:
             wanted = [(None, *_named(spec, account, None, revises, measurements_of))]
         else:  # what is signed is what was shown, whatever becomes of the file meanwhile
-            shown = _shown(home, Path(spec), each, revises, measurements_of, even_if_unpaid=even_if_unpaid)
+            shown = _shown(
+                home, Path(spec), asked_periods, revises, measurements_of, even_if_unpaid=even_if_unpaid
+            )
             wanted = [
-                (period, found.account, found.spec_digest, str(found.budget))
-                for period, found in zip(each, shown, strict=True)
+                (period, decision.account, decision.spec_digest, str(decision.budget))
+                for period, decision in zip(asked_periods, shown, strict=True)
             ]
             product = shown[0].product
         limits = [
@@ -117,13 +119,13 @@ def approve(
         approved: list[tuple[str | None, Approval]] = []
         try:
             for (period, _, digest, _), most in zip(wanted, limits, strict=True):
-                found = ledger.approve(name, digest, by=by, amount=most, reason=reason, product=product)
-                approved.append((period, found))
+                approval = ledger.approve(name, digest, by=by, amount=most, reason=reason, product=product)
+                approved.append((period, approval))
         finally:
             _say_approved(approved, needed, listed=len(wanted) > 1)
         if account is not None and not ledger.account(account).left:
             say(f"Account {account} has nothing left: it cannot pay, unless that is paid already.")
-    enough = [each.spec_digest for _, each in approved if len(each.signed_by(needed)) >= needed]
+    enough = [approval.spec_digest for _, approval in approved if len(approval.signed_by(needed)) >= needed]
     if enough and not resume_waiting_runs(home, spec_digests=enough):
         say_who_waits(home)
 
@@ -144,18 +146,22 @@ def _shown(
         import tabularium
 
         books = tabularium.open_ledger(Home.found(home).path)
-        found = [
+        decisions = [
             books.decision(spec, period=period, revises=revises, measurements_of=measurements_of)
             for period in periods
         ]
-        shown = repr(found[0])
+        shown = repr(decisions[0])
     say(shown)
-    for other in found[1:]:
+    for other in decisions[1:]:
         say(other.headline)
-    cost, left, account = sum((each.cost for each in found), Fraction(0)), found[0].left, found[0].account
-    if len(found) > 1:
+    cost, left, account = (
+        sum((decision.cost for decision in decisions), Fraction(0)),
+        decisions[0].left,
+        decisions[0].account,
+    )
+    if len(decisions) > 1:
         say(f"Together they cost {cost}.")
-    unpaid = next((each for each in found if not each.can_be_paid), None)
+    unpaid = next((decision for decision in decisions if not decision.can_be_paid), None)
     if (unpaid is not None or cost > left) and not even_if_unpaid:
         costs = f"the {cost} that they cost together"
         if unpaid is not None:
@@ -167,7 +173,7 @@ def _shown(
             f"tabularium ledger change {account} --cap … --reason … --key FILE{Home.found(home).option}; "
             "or sign it all the same with --even-if-unpaid",
         )
-    return found
+    return decisions
 
 
 def _say_approved(approved: list[tuple[str | None, Approval]], needed: int, *, listed: bool) -> None:
@@ -176,15 +182,17 @@ def _say_approved(approved: list[tuple[str | None, Approval]], needed: int, *, l
         return
     rows = table("period", "spec", "limit", *(["officers"] if needed > 1 else []))
     rows.columns[1].overflow = "fold"
-    for period, each in approved:
-        limit = "any amount" if each.amount is None else f"at most {each.amount}"
-        signers = each.signed_by(needed)
+    for period, approval in approved:
+        limit = "any amount" if approval.amount is None else f"at most {approval.amount}"
+        signers = approval.signed_by(needed)
         have, names = f"{len(signers)} of {needed}", ", ".join(signer.officer for signer in signers)
-        rows.add_row(*cells(period, each.spec_digest, limit, *([f"{have}: {names}"] if needed > 1 else [])))
+        rows.add_row(
+            *cells(period, approval.spec_digest, limit, *([f"{have}: {names}"] if needed > 1 else []))
+        )
         if not listed and len(signers) >= needed:
-            say(f"Spec {each.spec_digest} is approved for account {each.account}, for {limit}.")
+            say(f"Spec {approval.spec_digest} is approved for account {approval.account}, for {limit}.")
         elif not listed:
-            say(f"{have} officers have approved spec {each.spec_digest}, for {limit}: {names}.")
+            say(f"{have} officers have approved spec {approval.spec_digest}, for {limit}: {names}.")
     if listed:
         say(f"Approved for account {approved[0][1].account}:")
         out.print(rows)
@@ -273,17 +281,17 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
 
 def show_keys(known: Iterable[Key | ReleaseKey], whose: str, nothing: str, *, as_json: bool) -> None:
     """List keys, in a table with the column ``whose`` or as JSON; say ``nothing`` where there is none."""
-    found = list(known)
+    keys = list(known)
     if as_json:
-        print_json([{**vars(key), "active": key.active} for key in found])
+        print_json([{**vars(key), "active": key.active} for key in keys])
         return
-    if not found:
+    if not keys:
         say(nothing)
         return
-    officers = {key.key: key.officer for key in found if isinstance(key, Key)}
+    officers = {key.key: key.officer for key in keys if isinstance(key, Key)}
     rows = table("key", whose, "state", "since", *(["enrolled by"] if officers else []))
     rows.columns[0].no_wrap = True
-    for key in found:
+    for key in keys:
         state = "active" if key.active else f"revoked by entry {key.revoked}"
         by = [officers[key.enrolled_by]] if isinstance(key, Key) else []
         rows.add_row(*cells(key.key, getattr(key, whose), state, key.since[:10], *by))
@@ -329,8 +337,8 @@ def enrol(
     """Enrol a public key, signed with an enrolled one (the first signs for itself)."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
-        found = ledger.enrol_key(read_public(file), officer=officer, by=by)
-        say(f"Key {found.key} of {found.officer} is enrolled.")
+        enrolled = ledger.enrol_key(read_public(file), officer=officer, by=by)
+        say(f"Key {enrolled.key} of {enrolled.officer} is enrolled.")
 
 
 @keys.command("revoke", epilog='Example:  tabularium ledger keys revoke NAME --reason "lost" --key a.pem')
@@ -342,5 +350,5 @@ def revoke(
 ) -> None:
     """Revoke a key; what it approved counts no more for new charges."""
     with open_ledger(home) as ledger:
-        found = ledger.revoke_key(name, reason=reason, by=read_private(key, passphrase()))
-        say(f"Key {found.key} of {found.officer} is revoked.")
+        revoked = ledger.revoke_key(name, reason=reason, by=read_private(key, passphrase()))
+        say(f"Key {revoked.key} of {revoked.officer} is revoked.")

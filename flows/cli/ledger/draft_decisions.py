@@ -44,42 +44,42 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
     """
     with open_books(home, None) as books:
         with working("looking"):
-            found = books.waiting()
-        for unknown in found.unknown:
+            decisions = books.waiting()
+        for unknown in decisions.unknown:
             err.print(unknown, soft_wrap=True, markup=False, highlight=False)
-        rows = found.to_dict("records")
+        rows = decisions.to_dict("records")
         if as_json:
             print_json(
                 [
                     {
-                        **each,
-                        "amount": None if each["amount"] is None else str(each["amount"]),
-                        "since": each["since"].isoformat(),
+                        **row,
+                        "amount": None if row["amount"] is None else str(row["amount"]),
+                        "since": row["since"].isoformat(),
                     }
-                    for each in rows
+                    for row in rows
                 ]
             )
             return
         if not rows:
             say("Nothing waits for a person.")
             return
-        several = any(each["officers"] > 1 for each in rows)
+        several = any(row["officers"] > 1 for row in rows)
         signed = ["signed"] if several else []
         shown = table("what", "product", "period", ">cost", "since", *signed, "about")
-        for each in rows:
-            cost = "" if each["amount"] is None else each["amount"]
-            since = f"{each['since']:%Y-%m-%d %H:%M}"
-            names = f": {', '.join(each['signed'])}" if each["signed"] else ""
-            signed = [f"{len(each['signed'])} of {each['officers']}{names}" if each["officers"] else ""]
+        for row in rows:
+            cost = "" if row["amount"] is None else row["amount"]
+            since = f"{row['since']:%Y-%m-%d %H:%M}"
+            names = f": {', '.join(row['signed'])}" if row["signed"] else ""
+            signed = [f"{len(row['signed'])} of {row['officers']}{names}" if row["officers"] else ""]
             signed = signed if several else []
-            about = (each["kind"], each["product"], each["period"], cost, since, *signed, each["about"])
+            about = (row["kind"], row["product"], row["period"], cost, since, *signed, row["about"])
             shown.add_row(*cells(*about))
         out.print(shown)
-        for each in rows:
-            where = ", ".join(filter(None, (each["product"], each["period"])))
-            say(f"{where}: {each['next']}")
-            if each["command"]:
-                say(f"  {each['command']}")
+        for row in rows:
+            where = ", ".join(filter(None, (row["product"], row["period"])))
+            say(f"{where}: {row['next']}")
+            if row["command"]:
+                say(f"  {row['command']}")
 
 
 @app.command("accept", epilog="Example:  tabularium ledger accept RELEASE --key officer.pem")

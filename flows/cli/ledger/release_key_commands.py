@@ -64,8 +64,8 @@ def enrol(
     """Enrol a public key for releases, signed with an officer's. Others that are enrolled go on beside it."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
-        found = ledger.enrol_release_key(read_public(file), agency=agency, by=by)
-        say(f"Key {found.key} of {found.agency} is enrolled for releases.")
+        enrolled = ledger.enrol_release_key(read_public(file), agency=agency, by=by)
+        say(f"Key {enrolled.key} of {enrolled.agency} is enrolled for releases.")
 
 
 @release_keys.command(
@@ -79,8 +79,8 @@ def revoke(
 ) -> None:
     """Revoke a key for releases; what was published before stays signed."""
     with open_ledger(home) as ledger:
-        found = ledger.revoke_release_key(name, reason=reason, by=read_private(key, passphrase()))
-        say(f"Key {found.key} of {found.agency} is revoked for what is published from now on.")
+        revoked = ledger.revoke_release_key(name, reason=reason, by=read_private(key, passphrase()))
+        say(f"Key {revoked.key} of {revoked.agency} is revoked for what is published from now on.")
 
 
 @release_keys.command("show", epilog="Example:  tabularium ledger release-key show NAME > agency.pub.pem")
@@ -90,11 +90,11 @@ def show(
 ) -> None:
     """Print a public key (PEM), to be published in another place than the releases."""
     with open_ledger(home, reading=True) as ledger:
-        found = ledger.release_keys().get(name)
-        if found is None:
+        release_key = ledger.release_keys().get(name)
+        if release_key is None:
             raise InputError(
                 "was never enrolled for releases",
                 where=f"key {name}",
                 hint="give all 32 digits, as in: tabularium ledger release-key",
             )
-        out.print(public_pem(found.public_key), end="", markup=False, soft_wrap=True)
+        out.print(public_pem(release_key.public_key), end="", markup=False, soft_wrap=True)

@@ -105,13 +105,13 @@ def _days(entry: Account) -> Iterator[str]:
         yield f"{'closes on' if today < terms.closes_on else 'closed since'} {terms.closes_on}"
 
 
-def _show_scope(scope: Scope, found: dict[str, Usage], terms: Terms, symbol: str) -> None:
-    if not found:
+def _show_scope(scope: Scope, usages: dict[str, Usage], terms: Terms, symbol: str) -> None:
+    if not usages:
         return
     cap = terms.cap_in(scope)
-    most = cap if cap is not None else max(sums.used for sums in found.values())
+    most = cap if cap is not None else max(sums.used for sums in usages.values())
     rows = table(scope, "", f">spent {symbol}", ">reserved", ">left")
-    for name, sums in sorted(found.items()):
+    for name, sums in sorted(usages.items()):
         left = terms.left_in(scope, sums)
         shown = "" if left is None else left
         rows.add_row(*cells(name, bar(min(sums.used, most), most), sums.spent, sums.reserved, shown))
@@ -126,12 +126,12 @@ def _show_charges(books: Books, entry: Account, last: int | None) -> None:
 
     def rows() -> Iterator[list[Text]]:
         nonlocal shown
-        for found in books.charges(entry.name, last=last):
+        for charged in books.charges(entry.name, last=last):
             shown += 1
-            charge = found.charge
+            charge = charged.charge
             names = (charge.product, charge.period)
             release = (charge.release_id, *names) if about else (f"{charge.release_id}\n{', '.join(names)}",)
-            yield cells(*release, charge.amount, found.standing, charge.attempts)
+            yield cells(*release, charge.amount, charged.standing, charge.attempts)
 
     print_rows(rows(), heading)
     if last and shown == last and (more := books.charge_count(entry.name) - shown) > 0:
@@ -155,15 +155,15 @@ def history(
     - account_reserved, account_spent: the account's sums after the entry
     """
     with open_books(home, export) as books:
-        found = books.entries(account, last=last or None)
+        entries = books.entries(account, last=last or None)
         if as_json:
-            print_each(found)
+            print_each(entries)
             return
         heading = table(">entry", "time (UTC)", "what", "about")
         heading.columns[0].no_wrap = heading.columns[2].no_wrap = True
         if out.width < WIDE:  # the day, the time below it
             heading.columns[1].max_width = 10
-        print_rows((_row(entry, books.explain(entry), named=account is None) for entry in found), heading)
+        print_rows((_row(entry, books.explain(entry), named=account is None) for entry in entries), heading)
 
 
 def _row(entry: Mapping[str, Any], about: list[str], *, named: bool) -> list[Text]:

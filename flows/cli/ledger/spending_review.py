@@ -53,15 +53,15 @@ def review(
                 {
                     "accounts": [_view_json(view) for view in views],
                     "units": [_unit_json(unit) for unit in units],
-                    "not_composable": [vars(each) for each in apart],
+                    "not_composable": [vars(unit) for unit in apart],
                 }
             )
             return
         _show_accounts(views)
         if units:
             _show_units(units)
-            for each in apart:
-                say(each.why, whole=False)
+            for some in apart:
+                say(some.why, whole=False)
         say(BOTH_FIGURES_HOLD, whole=False)
 
 

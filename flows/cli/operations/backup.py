@@ -110,10 +110,10 @@ def _identities(path: Path) -> tuple[str, ...]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         lines = []
-    found = tuple(line.strip() for line in lines if line.startswith("AGE-SECRET-KEY-"))
-    if not found:
+    identities = tuple(line.strip() for line in lines if line.startswith("AGE-SECRET-KEY-"))
+    if not identities:
         raise InputError("holds no age identity", where=str(path), hint="give the file that age-keygen wrote")
-    return found
+    return identities
 
 
 def _say(text: str) -> None:

@@ -97,7 +97,7 @@ def deploy(
         if remove:
             with working("telling Prefect's server"):
                 done = _remove(at, spec)
-            said = f"{'No longer' if done['removed'] else 'Was not'} deployed: {done['deployment']}"
+            message = f"{'No longer' if done['removed'] else 'Was not'} deployed: {done['deployment']}"
         else:
             reporter = TerminalReporter(quiet=as_json)
             with working("getting ready"):
@@ -162,11 +162,11 @@ def deploy(
             if inbox is not None:
                 lines.append(f"Inbox:    {done['inbox']}")
             lines += [*done["no_longer"], *([] if account is None else [account.words])]
-            said = "\n".join([*lines, *([] if ahead is None else ahead.sentences())])
+            message = "\n".join([*lines, *([] if ahead is None else ahead.sentences())])
         if as_json:
             print_json(done)
         else:
-            out.print(said, soft_wrap=True, markup=False, highlight=False)
+            out.print(message, soft_wrap=True, markup=False, highlight=False)
 
 
 def _foretold(

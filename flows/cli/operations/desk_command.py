@@ -41,16 +41,16 @@ def desk(
             from tabularium.mechanisms.errors import InputError
             from tabularium.tasks.runtime.home import Home
 
-            place = Home.found(home).path
+            home_path = Home.found(home).path
             for folder in folders or ():
                 if not folder.is_dir():
                     raise InputError(
                         "is no folder", where=f"--folder {folder}", hint="name one that is there"
                     )
             opened = Desk(
-                place,
+                home_path,
                 tuple(folder.resolve() for folder in folders or ()),
-                None if key is None else SigningKey(place, key),
+                None if key is None else SigningKey(home_path, key),
             )
             opened.last_entry()
         serve(opened, port, lambda address: out.print(address, soft_wrap=True, highlight=False))

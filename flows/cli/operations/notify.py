@@ -40,9 +40,11 @@ def notify(
         else:
             for name in names:
                 out.print(name, soft_wrap=True, markup=False, highlight=False)
-            place = urlsplit(to).hostname if to else None
-            said = f"Messages go to {place or 'the address given'}." if to else "Messages go where they went."
-            out.print(said, soft_wrap=True, markup=False, highlight=False)
+            host = urlsplit(to).hostname if to else None
+            message = (
+                f"Messages go to {host or 'the address given'}." if to else "Messages go where they went."
+            )
+            out.print(message, soft_wrap=True, markup=False, highlight=False)
 
 
 def register(app: typer.Typer) -> None:

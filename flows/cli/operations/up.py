@@ -77,15 +77,15 @@ def up(
     """
     with one_line_errors():
         require("sqlalchemy", "prefect", "watchfiles", where="up")  # in processes whose errors go to logs
-        place = Home.at(home)
-        place.remember_ledger()
+        opened = Home.at(home)
+        opened.remember_ledger()
         if witness is not None:
             os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
         at = database_url(database)
-        with alone(place), listening(host, port) as listener:
+        with alone(opened), listening(host, port) as listener:
             address, taken = listener.getsockname()[:2]
             try:
-                _run(Installation(place, address, taken, at, runs or most_runs()), listener, export_to)
+                _run(Installation(opened, address, taken, at, runs or most_runs()), listener, export_to)
             except (KeyboardInterrupt, SystemExit):
                 if stopping.exception is None:
                     raise
@@ -105,10 +105,10 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
             wait_until_ready(installation, server)
             known = server.process.pid if server.process else 0
             write_address(home, installation.url, known)
-            said = _prepared(preparing)
+            message = _prepared(preparing)
             if preparing.returncode:
                 raise InputError(
-                    f"the pool of runs and the upkeep cannot be made ({said})",
+                    f"the pool of runs and the upkeep cannot be made ({message})",
                     where=installation.url,
                     hint="mend that, then run again",
                 )
@@ -158,13 +158,13 @@ def _let_go_on_later(installation: Installation) -> None:
     """Have the runs that are stopped with the installation go on when it runs again."""
     leaving = _prefects_side(installation, "--stopping")
     try:
-        said = leaving.communicate(timeout=_FAREWELL_SECONDS)[0].strip()
+        message = leaving.communicate(timeout=_FAREWELL_SECONDS)[0].strip()
     except subprocess.TimeoutExpired:  # they go on at the next start all the same
         leaving.kill()
         leaving.wait()
         return
-    if leaving.returncode == 0 and said != "0":
-        _say(f"{said} run{'s' * (said != '1')} will go on when the installation runs again")
+    if leaving.returncode == 0 and message != "0":
+        _say(f"{message} run{'s' * (message != '1')} will go on when the installation runs again")
 
 
 def _welcome(installation: Installation) -> None:

@@ -39,32 +39,32 @@ def diff(
     """
     with one_line_errors():
         with working("comparing"):
-            found = tabularium.diff(before, after)
-            said = found.as_dict()
+            changes = tabularium.diff(before, after)
+            document = changes.as_dict()
         if as_json:
-            print_json(said)
-        elif isinstance(found, tabularium.Changes):
-            _show_changes(found)
+            print_json(document)
+        elif isinstance(changes, tabularium.Changes):
+            _show_changes(changes)
         else:
-            _show_specs(found)
-        if exit_code and found:
+            _show_specs(changes)
+        if exit_code and changes:
             raise typer.Exit(1)
 
 
-def _show_specs(found: SpecDiff) -> None:
-    _say(found._headline())
-    _print(found.fields, "Fields")
-    changed = found.margins[found.margins["before"].fillna(-1) != found.margins["after"].fillna(-1)]
+def _show_specs(changes: SpecDiff) -> None:
+    _say(changes._headline())
+    _print(changes.fields, "Fields")
+    changed = changes.margins[changes.margins["before"].fillna(-1) != changes.margins["after"].fillna(-1)]
     _print(changed, "Margins of a measured cell that become others")
 
 
-def _show_changes(found: Changes) -> None:
-    _say(found._headline())
+def _show_changes(changes: Changes) -> None:
+    _say(changes._headline())
     _print(
-        found.summary,
+        changes.summary,
         "Cells that changed by more than the margin of the difference, and how many would by chance",
     )
-    _print(found.fields, "Made otherwise")
+    _print(changes.fields, "Made otherwise")
 
 
 def _print(frame: DataFrame, title: str) -> None:

@@ -30,14 +30,14 @@ def rebuild(
     With --json a list with release_id, product, period, folder, and error, which is null where it was made.
     """
     with one_line_errors():
-        found = [_made(place, charge, spec, home) for spec in specs for place, charge in _lost(spec, home)]
+        rows = [_made(folder, charge, spec, home) for spec in specs for folder, charge in _lost(spec, home)]
     if as_json:
-        print_json(found)
-    for each in found if not as_json else []:
-        say(each["folder"] if each["error"] is None else f"not made: {each['folder']}: {each['error']}")
-    if not found and not as_json:
+        print_json(rows)
+    for row in rows if not as_json else []:
+        say(row["folder"] if row["error"] is None else f"not made: {row['folder']}: {row['error']}")
+    if not rows and not as_json:
         say("No folder is lost.")
-    if any(each["error"] is not None for each in found):
+    if any(row["error"] is not None for row in rows):
         raise typer.Exit(1)
 
 
@@ -51,12 +51,12 @@ def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
     for charge in charges:
         base = published_in(Home.at(home), charge.release_id)  # none of tallies, which lie with their release
         if charge.product == about.product and charge.state == "published" and base is not None:
-            place = base / charge.product / charge.period / charge.release_id
-            if not place.exists():
-                yield place, charge
+            folder = base / charge.product / charge.period / charge.release_id
+            if not folder.exists():
+                yield folder, charge
 
 
-def _made(place: Path, charge: Charge, spec: Path, home: Path | None) -> dict[str, Any]:
+def _made(folder: Path, charge: Charge, spec: Path, home: Path | None) -> dict[str, Any]:
     from tabularium.flows.release_chain import rebuild_lost
     from tabularium.tasks.runtime.run import Request, load
 
@@ -69,15 +69,15 @@ def _made(place: Path, charge: Charge, spec: Path, home: Path | None) -> dict[st
             raise InputError(
                 "is not the spec that it was published by", where=str(spec), hint="give the file of then"
             )
-        rebuild_lost(request, loaded, place)
+        rebuild_lost(request, loaded, folder)
     except TabulariumError as failure:
         # That it was withdrawn is said after its folder was made.
-        error = None if place.exists() else failure.line()
+        error = None if folder.exists() else failure.line()
     return {
         "release_id": charge.release_id,
         "product": charge.product,
         "period": charge.period,
-        "folder": str(place),
+        "folder": str(folder),
         "error": error,
     }
 

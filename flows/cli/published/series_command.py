@@ -41,9 +41,9 @@ def series(
     """
     with one_line_errors():
         with working("reading releases"):
-            found = tabularium.series(folder, verify=not unverified)
-            found.write(out_file, table=table, level=level, overwrite=overwrite)
-        periods = [each.period for each in found.releases]
+            result = tabularium.series(folder, verify=not unverified)
+            result.write(out_file, table=table, level=level, overwrite=overwrite)
+        periods = [release.period for release in result.releases]
         text = f"{len(periods)} periods, {periods[0]} to {periods[-1]}: {out_file}"
         out.print(text, soft_wrap=True, highlight=False, markup=False)
 

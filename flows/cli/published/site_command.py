@@ -46,14 +46,14 @@ def site(
     """
     with one_line_errors():
         with working("writing the site"):
-            found = tabularium.site(releases, out_folder, address=address, copy=copy)
+            pages = tabularium.site(releases, out_folder, address=address, copy=copy)
         if as_json:
-            print_json(found.as_dict())
+            print_json(pages.as_dict())
             return
-        for each in found.not_shown.itertuples():
-            said = escape(f"{each.where}: not shown: {each.why}")
-            err.print(f"[yellow]![/yellow] {said}", soft_wrap=True, highlight=False)
-        out.print(found._headline(), soft_wrap=True, highlight=False, markup=False)
+        for row in pages.not_shown.itertuples():
+            message = escape(f"{row.where}: not shown: {row.why}")
+            err.print(f"[yellow]![/yellow] {message}", soft_wrap=True, highlight=False)
+        out.print(pages._headline(), soft_wrap=True, highlight=False, markup=False)
 
 
 def register(app: typer.Typer) -> None:

@@ -106,14 +106,14 @@ def _see_that_it_is_there(client: SyncPrefectClient, pool: str, queue: str | Non
     from prefect.exceptions import ObjectNotFound
 
     try:
-        found = client.read_work_pool(pool)
+        work_pool = client.read_work_pool(pool)
     except ObjectNotFound:
         raise InputError(
             "the server has no work pool of this name",
             where=f"--pool {pool}",
             hint=f"make it: prefect work-pool create {pool} --type process",
         ) from None
-    if found.is_managed_pool or found.is_push_pool:
+    if work_pool.is_managed_pool or work_pool.is_push_pool:
         raise InputError(
             "its runs start on machines of a provider's, where the home and the data are not",
             where=f"--pool {pool}",
@@ -139,11 +139,11 @@ def remove(client: SyncPrefectClient, product: str) -> bool:
     from prefect.exceptions import ObjectNotFound
 
     try:
-        found = client.read_deployment_by_name(f"{FLOW}/{product}")
+        deployment = client.read_deployment_by_name(f"{FLOW}/{product}")
     except ObjectNotFound:
         return False
-    _cancel_waiting(client, found.id)
-    client.delete_deployment(found.id)
+    _cancel_waiting(client, deployment.id)
+    client.delete_deployment(deployment.id)
     return True
 
 
@@ -173,19 +173,19 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
     """
     # The one by which Prefect's server reads a schedule; it has no types.
     library: Any = import_module("prefect._vendor.croniter")
-    place = zone(timezone)
+    timezone_of_times = zone(timezone)
     if not library.croniter.is_valid(cron) or len(cron.split()) != _CRON_FIELDS:
         raise InputError(
             "is no cron schedule", where="--cron", hint='write minute, hour, day, month, weekday: "0 6 1 * *"'
         )
     try:
         # By the clock on the wall, as the server: 6 o'clock stays 6 o'clock when clocks change.
-        found: datetime = library.croniter(cron, now.astimezone(place).replace(tzinfo=None)).get_next(
-            datetime
-        )
+        wall_time: datetime = library.croniter(
+            cron, now.astimezone(timezone_of_times).replace(tzinfo=None)
+        ).get_next(datetime)
     except library.CroniterBadDateError:
         raise InputError("never fires", where="--cron", hint="name a day that its month has") from None
-    return fires_at(found, place)
+    return fires_at(wall_time, timezone_of_times)
 
 
 _CRON_FIELDS = 5
@@ -241,11 +241,11 @@ def timing(cron: str | None, timezone: str, period: str | None) -> Timing:
     InputError
         If the schedule, the time zone or the template is not what it should be.
     """
-    place = zone(timezone)
-    now = datetime.now(place)
+    timezone_of_times = zone(timezone)
+    now = datetime.now(timezone_of_times)
     following = None if cron is None else next_time(cron, timezone, now)
-    for skipped in islice(skipped_times(cron, place, now), 1) if cron is not None else ():
-        at = fires_at(skipped, place)
+    for skipped in islice(skipped_times(cron, timezone_of_times, now), 1) if cron is not None else ():
+        at = fires_at(skipped, timezone_of_times)
         note(
             f"on {skipped:%Y-%m-%d} clocks in {timezone} skip {skipped:%H:%M}: that run starts at "
             f"{at:%H:%M on %Y-%m-%d}, and its period is made from the time in the schedule"
@@ -320,7 +320,9 @@ def triggers_of(client: SyncPrefectClient, home: Home, product: str) -> Triggers
     kept, pool = [], None
     with suppress(ObjectNotFound):
         deployment = client.read_deployment_by_name(f"{FLOW}/{product}")
-        kept, pool = [each.schedule for each in deployment.schedules], deployment.work_pool_name
-    found = [f"{each.cron}, {each.timezone}" for each in kept if isinstance(each, CronSchedule)]
+        kept, pool = [schedule.schedule for schedule in deployment.schedules], deployment.work_pool_name
+    times = [
+        f"{schedule.cron}, {schedule.timezone}" for schedule in kept if isinstance(schedule, CronSchedule)
+    ]
     inbox = inbox_of(home, product)
-    return Triggers("; ".join(found) or None, None if inbox is None else inbox.address, pool)
+    return Triggers("; ".join(times) or None, None if inbox is None else inbox.address, pool)

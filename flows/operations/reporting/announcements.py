@@ -69,9 +69,11 @@ def emit_now(event: Event, resource: str, **about: str) -> None:
     from prefect.types._datetime import now
 
     named = {"prefect.resource.id": resource}
-    told = Told.model_validate({"event": event, "occurred": now("UTC"), "resource": named, "payload": about})
+    event_told = Told.model_validate(
+        {"event": event, "occurred": now("UTC"), "resource": named, "payload": about}
+    )
     with get_client(sync_client=True) as client:
-        client.request("POST", "/events", json=[told.model_dump(mode="json")])
+        client.request("POST", "/events", json=[event_told.model_dump(mode="json")])
 
 
 # When to tell that an account runs low: a share of its cap, for each account, kept in the home.
@@ -114,10 +116,10 @@ def parse_threshold(written: str) -> Fraction:
     InputError
         If it is none below a hundred.
     """
-    found = _PERCENT.fullmatch(written.strip())
-    if found is None:
+    match = _PERCENT.fullmatch(written.strip())
+    if match is None:
         raise InputError("is no percentage below 100", where="--warn-below", hint="write for instance 20%")
-    return Fraction(found[1]) / 100
+    return Fraction(match[1]) / 100
 
 
 def left_and_cap(home: Home, account: str) -> tuple[Fraction, Fraction]:
@@ -129,14 +131,14 @@ def left_and_cap(home: Home, account: str) -> tuple[Fraction, Fraction]:
 @bare_errors
 def _all(home: Home) -> dict[str, str]:
     try:
-        found: dict[str, str] = json.loads((home.path / _FILE).read_bytes())
+        thresholds: dict[str, str] = json.loads((home.path / _FILE).read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError:
         raise InputError(
             "cannot be read", where=str(home.path / _FILE), hint="remove it, and give --warn-below again"
         ) from None
-    return found
+    return thresholds
 
 
 @contextlib.contextmanager
@@ -179,8 +181,8 @@ def announce_low_budget(home: Home, account: str) -> None:
     share = threshold(home, account)
     if left < share * cap:
         below = f"{float(100 * share):g} %"
-        told = {"left": str(left), "cap": str(cap), "below": below}
-        emit("tabularium.budget.low", of_account(account), account=account, **told)
+        payload = {"left": str(left), "cap": str(cap), "below": below}
+        emit("tabularium.budget.low", of_account(account), account=account, **payload)
 
 
 def announce_refused(product: str, period: str, line: str) -> None:

@@ -60,8 +60,8 @@ def show_release(outcome: Outcome, home: Home) -> None:
 
 def release_markdown(folder: Path, certificate: Certificate, status: str, home: Home) -> str:
     """Return what is said of a release as a whole."""
-    told = certificate.ledger
-    unit = "ρ" if told.definition == "zcdp" else "ε"
+    charge = certificate.ledger
+    unit = "ρ" if charge.definition == "zcdp" else "ε"
     lines = [
         f"# {certificate.product}, {certificate.period}: {status}",
         "",
@@ -70,9 +70,9 @@ def release_markdown(folder: Path, certificate: Certificate, status: str, home: 
         "",
         "## Budget",
         "",
-        _cost(told, unit),
+        _cost(charge, unit),
         "",
-        _budget(home, told.account, unit),
+        _budget(home, charge.account, unit),
         "",
         "## Warnings",
         "",
@@ -99,11 +99,11 @@ def table_rows(folder: Path, certificate: Certificate) -> Iterator[dict[str, str
             yield {"table": name, "level": "", "cells": about.rows, "typical margin": ""}
             continue
         cells = ReleasedCells(released, name)
-        for place, number, margin in cells.ask(_TYPICAL):
+        for level, number, margin in cells.ask(_TYPICAL):
             typical = "unknown" if margin is None else f"± {margin:g}"
             yield {
                 "table": name,
-                "level": cells.levels[place].name,
+                "level": cells.levels[level].name,
                 "cells": number,
                 "typical margin": typical,
             }
@@ -126,17 +126,17 @@ def warnings(certificate: Certificate) -> Iterator[str]:
         yield f"the noisy measurements are withheld: {reason}"
 
 
-def bar(part: Fraction, whole: Fraction) -> str:
+def bar(part: Fraction, total: Fraction) -> str:
     """Return a bar that is ``part/whole`` full."""
-    full = int(_BAR * part / whole) if whole else 0
+    full = int(_BAR * part / total) if total else 0
     return "█" * full + "░" * (_BAR - full)
 
 
-def _cost(told: Charge, unit: str) -> str:
-    if told.rests_on is not None:
-        return f"This release is made from the measurements of `{told.rests_on.release_id}`, and was free."
-    cost = sum((each.amount for each in told.tally_charges), told.amount)
-    return f"This release cost {unit} = {cost} of account `{told.account}`."
+def _cost(charge: Charge, unit: str) -> str:
+    if charge.rests_on is not None:
+        return f"This release is made from the measurements of `{charge.rests_on.release_id}`, and was free."
+    cost = sum((tally.amount for tally in charge.tally_charges), charge.amount)
+    return f"This release cost {unit} = {cost} of account `{charge.account}`."
 
 
 def _budget(home: Home, account: str, unit: str) -> str:

@@ -67,13 +67,13 @@ def due(
     now
         What was scheduled less than :data:`PATIENCE` before is not due yet.
     """
-    place, found = zone(timezone), dict[str, datetime]()
-    for written in islice(previous_times(cron, place, now - PATIENCE), _MOST_RUNS):
-        at = fires_at(written, place)
+    tz, times = zone(timezone), dict[str, datetime]()
+    for written in islice(previous_times(cron, tz, now - PATIENCE), _MOST_RUNS):
+        at = fires_at(written, tz)
         if at < since:
             break
-        found[resolve(period, at, timezone, cron) if is_template(period) else period] = at
-    yield from found.items()
+        times[resolve(period, at, timezone, cron) if is_template(period) else period] = at
+    yield from times.items()
 
 
 def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdue]:
@@ -84,16 +84,16 @@ def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdu
     """
     wanted: dict[tuple[str, str], Overdue] = {}
     watched = {inbox.product: inbox for inbox in inboxes(home)}
-    for each in deployments_of_products(client):
-        if each.parameters.get("home") in (None, str(home.path)):
+    for deployment in deployments_of_products(client):
+        if deployment.parameters.get("home") in (None, str(home.path)):
             # Its schedule was changed in the UI to what makes no period, or never fires.
             with suppress(TabulariumError, ValueError):
-                for period, at in _due(each, now):
-                    wanted[each.name, period] = Overdue(each.name, period, at)
-            if each.name in watched:
-                for period, at in _deliveries_due(each, watched[each.name], now):
-                    late = Overdue(each.name, period, at, watched[each.name].address)
-                    wanted.setdefault((each.name, period), late)
+                for period, at in _due(deployment, now):
+                    wanted[deployment.name, period] = Overdue(deployment.name, period, at)
+            if deployment.name in watched:
+                for period, at in _deliveries_due(deployment, watched[deployment.name], now):
+                    late = Overdue(deployment.name, period, at, watched[deployment.name].address)
+                    wanted.setdefault((deployment.name, period), late)
     if not wanted:
         return []
     ended: set[tuple[str, str]] = set()  # withheld ones are never published, and an officer has said so
@@ -101,30 +101,34 @@ def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdu
         for account in ledger.accounts():
             charges = ledger.each_charge(account.name)
             ended |= {(c.product, c.period) for c in charges if c.state in ("published", "withheld")}
-    missing = [each for name, each in wanted.items() if name not in ended]
-    if any(each.inbox for each in missing):  # what became of data that arrived, others tell
+    missing = [expected for name, expected in wanted.items() if name not in ended]
+    if any(release.inbox for release in missing):  # what became of data that arrived, others tell
         arrived = {(drop.product, drop.period) for drop in Claims.known(home) if drop.state in LIVE}
-        missing = [each for each in missing if not each.inbox or (each.product, each.period) not in arrived]
-    return sorted(missing, key=lambda each: each.since)
+        missing = [
+            release
+            for release in missing
+            if not release.inbox or (release.product, release.period) not in arrived
+        ]
+    return sorted(missing, key=lambda release: release.since)
 
 
 def _deliveries_due(
     deployment: DeploymentResponse, inbox: Inbox, now: datetime
 ) -> Iterator[tuple[str, datetime]]:
-    own = _of_spec(deployment)
-    if own and deployment.created:
-        yield from due_deliveries(inbox, own, since=deployment.created, now=now)
+    period = _of_spec(deployment)
+    if period and deployment.created:
+        yield from due_deliveries(inbox, period, since=deployment.created, now=now)
 
 
 def _due(deployment: DeploymentResponse, now: datetime) -> Iterator[tuple[str, datetime]]:
     from prefect.client.schemas.schedules import CronSchedule
 
     period = deployment.parameters.get("period") or _of_spec(deployment)
-    for each in deployment.schedules:
-        since = each.created or deployment.created
-        if each.active and isinstance(each.schedule, CronSchedule) and period and since:
+    for schedule in deployment.schedules:
+        since = schedule.created or deployment.created
+        if schedule.active and isinstance(schedule.schedule, CronSchedule) and period and since:
             yield from due(
-                each.schedule.cron, each.schedule.timezone or "UTC", str(period), since=since, now=now
+                schedule.schedule.cron, schedule.schedule.timezone or "UTC", str(period), since=since, now=now
             )
 
 
@@ -159,7 +163,7 @@ def late(client: SyncPrefectClient) -> tuple[int, timedelta]:
     """Return how many runs should have begun more than a minute ago, and how late the first of them is."""
     waiting = _in_state(client, "Scheduled", "Late", "Pending")
     behind = [datetime.now(UTC) - run.expected_start_time for run in waiting if run.expected_start_time]
-    behind = [each for each in behind if each > _SOON]
+    behind = [delay for delay in behind if delay > _SOON]
     return len(behind), max(behind, default=timedelta(0))
 
 

@@ -109,16 +109,16 @@ def _check_range(partial: PartialSpec, path: Path, span: IntegerRange) -> None:
         partial.add((*path, "width"), "there are edges too", "keep edges or width")
         return
     edges = span.edges or ()
-    for place, edge in enumerate(edges):
-        if place and edge <= edges[place - 1]:
+    for index, edge in enumerate(edges):
+        if index and edge <= edges[index - 1]:
             partial.add(
-                (*path, "edges", place),
+                (*path, "edges", index),
                 "is not above the edge before it",
                 "write the edges in ascending order",
             )
         elif not span.start < edge <= span.end:
             hint = "an edge is the first value of a bin after the first: above `from`, at most `to`"
-            partial.add((*path, "edges", place), "lies outside the range", hint)
+            partial.add((*path, "edges", index), "lies outside the range", hint)
     if span.digits is not None:
         _check_decimals(partial, path, span)
     bins = _bins(span)
@@ -136,7 +136,7 @@ def _check_range(partial: PartialSpec, path: Path, span: IntegerRange) -> None:
 def _check_decimals(partial: PartialSpec, path: Path, span: IntegerRange) -> None:
     if span.floor:
         partial.add((*path, "floor"), "the range has decimals", "remove it, or write whole numbers")
-    largest = max(abs(Fraction(each)) for each in span.numbers) * 10 ** (span.digits or 0)
+    largest = max(abs(Fraction(number)) for number in span.numbers) * 10 ** (span.digits or 0)
     if largest >= 10**DIGITS:
         what = f"its numbers have more than {DIGITS} digits together"
         partial.add(path, what, "write fewer digits after the point, or smaller numbers")
@@ -258,7 +258,7 @@ def _domain(name: str, column: Column, tree: CodeList | None) -> Domain:
     assert isinstance(column, NumberColumn)  # noqa: S101 - no other is without its code list
     span = column.integer
     scale = 1 if span.digits is None else 2 * 10**span.digits
-    start, end, width = (int(Fraction(each) * scale) for each in (span.start, span.end, span.width or 1))
+    start, end, width = (int(Fraction(bound) * scale) for bound in (span.start, span.end, span.width or 1))
     past = end + 1 if span.digits is None else end  # where no bin begins
     inner = range(start + width, past, width) if span.edges is None else [int(e * scale) for e in span.edges]
     edges = (start, *inner, end + 1)
@@ -366,14 +366,14 @@ def _check_date(partial: PartialSpec, path: Path, column: Column) -> None:
 def _check_made(partial: PartialSpec, path: Path, wanted: DatePart, domain: Domain) -> None:
     """See that every code of a part of a date is a number that is made, written as it is made."""
     first, last = _RANGES.get(wanted.part, (None, None))
-    said = f"of a {wanted.part} there are {first} to {last}"
+    message = f"of a {wanted.part} there are {first} to {last}"
     if isinstance(domain, NumberDomain):
         if domain.digits is not None:
             partial.add((*path, "integer"), "a part of a date is a whole number", "write whole numbers")
             return
         for key, end, made in (("from", domain.edges[0], first), ("to", domain.edges[-1] - 1, last)):
             if first is not None and last is not None and not first <= end <= last:
-                partial.add((*path, "integer", key), f"{end} is never made: {said}", f"write {made}")
+                partial.add((*path, "integer", key), f"{end} is never made: {message}", f"write {made}")
         return
     key = "hierarchy" if isinstance(domain, HierarchyDomain) else "categories"
     for code in domain.codes:
@@ -381,7 +381,7 @@ def _check_made(partial: PartialSpec, path: Path, wanted: DatePart, domain: Doma
             continue
         number = int(code) if re.fullmatch("-?[0-9]{1,9}", code) else None
         if number is None or (first is not None and last is not None and not first <= number <= last):
-            what = said if first is not None else "it is no whole number"
+            what = message if first is not None else "it is no whole number"
             partial.add((*path, key), f"{quoted(code)} is never made: {what}", "remove the code")
         elif code != str(number):
             partial.add((*path, key), f"{quoted(code)} is never made", f"write {quoted(str(number))}")
@@ -400,8 +400,8 @@ def _check_cases(partial: PartialSpec, path: Path, column: Column, domain: Domai
     readable = all(
         other is not None and (other.cases or name in known) for name, other in partial.columns.items()
     )
-    for place, case in enumerate(column.cases or ()):
-        here = (*path, "cases", place)
+    for index, case in enumerate(column.cases or ()):
+        here = (*path, "cases", index)
         if domain is not None:
             _check_code(partial, (*here, "then"), case.then, domain)
         try:

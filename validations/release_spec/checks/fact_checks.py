@@ -36,22 +36,22 @@ def check_invariants(partial: PartialSpec, folder: FilePath) -> None:
         what = "needs consistency, by which tables come to show it, and consistency is off"
         partial.add(("invariants",), what, "leave consistency on, or remove invariants")
     places: list[int] = []
-    for place, invariant in partial.invariants:
-        path: Path = ("invariants", place)
+    for index, invariant in partial.invariants:
+        path: Path = ("invariants", index)
         before = partial.count()
         _check_dimensions(partial, path, invariant)
         if partial.count() == before and all(name in partial.domains for name in invariant.dimensions):
             known = read_figures(partial, path, invariant, folder, _along(partial, invariant))
             if known is not None:
                 partial.known.append(known)
-                places.append(place)
+                places.append(index)
     _check_contradictions(partial, places)
 
 
 def _check_dimensions(partial: PartialSpec, path: Path, invariant: Invariant) -> None:
     path = (*path, "dimensions")
     partial.check_dimensions(path, invariant.dimensions)
-    readable = all(partial.reads(("tables", place, "dimensions")) for place, _ in partial.tables)
+    readable = all(partial.reads(("tables", index, "dimensions")) for index, _ in partial.tables)
     if partial.tables and readable and not _holders(partial, invariant):
         some = " without where" if any(table.where is not None for _, table in partial.tables) else ""
         partial.add(
@@ -70,8 +70,10 @@ def _holders(partial: PartialSpec, invariant: Invariant) -> list[TableEntry]:
 
 def _along(partial: PartialSpec, invariant: Invariant) -> HierarchyDomain | None:
     """Return the dimension that stands at a level: one along which a table with all dimensions has levels."""
-    found = (along_of(table, partial.domains) for table in _holders(partial, invariant))
-    return next((along for along in found if along is not None and along.name in invariant.dimensions), None)
+    hierarchies = (along_of(table, partial.domains) for table in _holders(partial, invariant))
+    return next(
+        (along for along in hierarchies if along is not None and along.name in invariant.dimensions), None
+    )
 
 
 def read_figures(
@@ -151,11 +153,11 @@ def _values(
 def _check_contradictions(partial: PartialSpec, places: list[int]) -> None:
     """Find pairs of invariants that disagree on what they share; the dry run finds the rest."""
     pairs = combinations(zip(places, partial.known, strict=True), 2)
-    for (_, one), (place, other) in pairs:
+    for (_, one), (index, other) in pairs:
         first, second = _shared(partial, one, other), _shared(partial, other, one)
         if not np.array_equal(first, second):
             what = f"contradicts the invariant {quoted(one.name)} where they overlap"
-            partial.add(("invariants", place), what, "take both from one publication, or remove one")
+            partial.add(("invariants", index), what, "take both from one publication, or remove one")
 
 
 def _shared(partial: PartialSpec, known: KnownMarginal, other: KnownMarginal) -> NDArray[np.int64]:
@@ -190,17 +192,17 @@ def _level(known: KnownMarginal, domain: HierarchyDomain) -> str:
 def check_rates(partial: PartialSpec, folder: FilePath) -> None:
     """Check the tests of rates and what they are over, and read public figures, relative to ``folder``."""
     users: dict[str, list[tuple[Path, TableEntry]]] = {}
-    for place, table in partial.tables:
+    for index, table in partial.tables:
         for name, measure in table.measures.items():
-            path: Path = ("tables", place, "measures", name)
+            path: Path = ("tables", index, "measures", name)
             if measure.test is not None:
                 check_test(partial, (*path, measure.kind), measure.test, undeclared=True)
             if measure.denominator is not None:
                 users.setdefault(measure.denominator, []).append(((*path, "over"), table))
-    for place, figures in partial.figures:
-        _check_figures(partial, ("figures", place), figures, folder, users.get(figures.name, []))
-    for name, found in users.items():
-        for where, table in found:
+    for index, figures in partial.figures:
+        _check_figures(partial, ("figures", index), figures, folder, users.get(figures.name, []))
+    for name, user in users.items():
+        for where, table in user:
             _check_over(partial, where, table, name)
 
 
@@ -216,13 +218,20 @@ def _check_figures(
     if partial.count() > before or any(name not in partial.domains for name in figures.dimensions):
         return
     if not users:
-        if all(partial.reads(("tables", place, "measures")) for place, _ in partial.tables):
+        if all(partial.reads(("tables", index, "measures")) for index, _ in partial.tables):
             partial.add(
                 path, "no rate is over these numbers", f"write over: {figures.name} in a rate, or remove"
             )
         return
-    found = (along_of(table, partial.domains) for _, table in users)
-    along = next((each for each in found if each is not None and each.name in figures.dimensions), None)
+    hierarchies = (along_of(table, partial.domains) for _, table in users)
+    along = next(
+        (
+            hierarchy
+            for hierarchy in hierarchies
+            if hierarchy is not None and hierarchy.name in figures.dimensions
+        ),
+        None,
+    )
     known = read_figures(partial, path, figures, folder, along)
     if known is not None:
         partial.public.append(known)
@@ -230,15 +239,15 @@ def _check_figures(
 
 def _check_over(partial: PartialSpec, path: Path, table: TableEntry, name: str) -> None:
     """See that a table, invariant or figures have a number for every cell of ``table``."""
-    every: list[TableEntry | Figures] = [each for _, each in partial.tables]
-    every += [each for _, each in (*partial.invariants, *partial.figures)]
-    entries = {each.name: each for each in every}
+    every: list[TableEntry | Figures] = [entry for _, entry in partial.tables]
+    every += [entry for _, entry in (*partial.invariants, *partial.figures)]
+    entries = {entry.name: entry for entry in every}
     if name not in entries:
         hint = choose(name, entries, "tables, invariants and figures")
         partial.add(path, f"there is nothing of the name {quoted(name)}", hint)
         return
     over = entries[name]
-    extra = [each for each in over.dimensions if each not in table.dimensions]
+    extra = [dimension for dimension in over.dimensions if dimension not in table.dimensions]
     if extra:
         what = f"{quoted(name)} has {listed(extra)}, which this table has not"
         partial.add(path, what, "take numbers with the dimensions of the table, or with fewer")
@@ -247,7 +256,7 @@ def _check_over(partial: PartialSpec, path: Path, table: TableEntry, name: str) 
         what = f"the counts of {quoted(name)} have errors of an unknown distribution by {over.mechanism}"
         partial.add(path, what, f"take a table that is measured by {listed(PLAIN)}")
         return
-    if any(each not in partial.domains for each in (*table.dimensions, *over.dimensions)):
+    if any(dimension not in partial.domains for dimension in (*table.dimensions, *over.dimensions)):
         return
     along = along_of(table, partial.domains)
     if along is None or along.name not in over.dimensions:
@@ -257,7 +266,7 @@ def _check_over(partial: PartialSpec, path: Path, table: TableEntry, name: str) 
         other = along_of(over, partial.domains)
         level = _deepest(over, along.levels) if other is not None and other.name == along.name else None
     else:
-        known = next((each for each in (*partial.known, *partial.public) if each.name == name), None)
+        known = next((figures for figures in (*partial.known, *partial.public) if figures.name == name), None)
         if known is None:
             return
         level = known.level if known.along == along.name else None
@@ -274,14 +283,14 @@ def _deepest(table: TableEntry, levels: tuple[str, ...]) -> str:
 
 def check_universes(partial: PartialSpec) -> None:
     """Check the ``where`` of every table, and that what needs a table of all records has one."""
-    for place, table in partial.tables:
+    for index, table in partial.tables:
         if table.where is not None:
-            check_test(partial, ("tables", place, "where"), table.where)
-    whole = any(table.where is None for _, table in partial.tables)
-    for place, rule in partial.rules if partial.tables and not whole else ():
+            check_test(partial, ("tables", index, "where"), table.where)
+    all_counted = any(table.where is None for _, table in partial.tables)
+    for index, rule in partial.rules if partial.tables and not all_counted else ():
         if isinstance(rule, RowCountRule) and rule.change_from_last is not None and rule.noisy is None:
             what = "compares totals of all records, and every table has a `where`"
-            partial.add(("rules", place, "change_from_last"), what, "add a table without where, or remove it")
+            partial.add(("rules", index, "change_from_last"), what, "add a table without where, or remove it")
 
 
 def check_test(partial: PartialSpec, path: Path, text: str, *, undeclared: bool = False) -> None:
@@ -305,14 +314,14 @@ def check_test(partial: PartialSpec, path: Path, text: str, *, undeclared: bool 
 def check_impossible(partial: PartialSpec) -> None:
     """Check the facts that could be read; run it once the domains and the invariants are known."""
     before = partial.count()
-    for place, fact in partial.impossible:
-        path: Path = ("impossible", place)
-        own = partial.count()
+    for index, fact in partial.impossible:
+        path: Path = ("impossible", index)
+        count_before = partial.count()
         if not fact.cells:
             partial.add((*path, "cells"), "is empty", "write `column: [values]`, as age: [0-14]")
         for name, values in fact.cells.items():
             _check_values(partial, (*path, "cells", name), name, values)
-        if partial.count() == own and all(name in partial.domains for name in fact.cells):
+        if partial.count() == count_before and all(name in partial.domains for name in fact.cells):
             if all(values_of(partial.domains[name], values).all() for name, values in fact.cells.items()):
                 partial.add(
                     (*path, "cells"), "names every value of its columns", "leave the possible ones out"
@@ -336,13 +345,13 @@ def _check_values(partial: PartialSpec, path: Path, name: str, values: Sequence[
         partial.add(path, "is empty", "name at least one value")
     domain = partial.domains.get(name)
     known = () if domain is None else _codes(domain)
-    for place, value in enumerate(values):
-        if value in values[:place]:
-            partial.add((*path, place), f"{quoted(value)} is here twice", "name every value once")
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            partial.add((*path, index), f"{quoted(value)} is here twice", "name every value once")
         elif domain is not None and value not in known:
             kind = "nodes" if isinstance(domain, HierarchyDomain) else "values"
             partial.add(
-                (*path, place),
+                (*path, index),
                 f"{quoted(value)} is no value of {quoted(name)}",
                 choose(value, known, kind),
             )
@@ -377,10 +386,10 @@ def _check_records(partial: PartialSpec, path: Path, fact: Impossible) -> None:
 
 def _other_codings(partial: PartialSpec, name: str) -> list[str]:
     """Return the other columns that are made from what a column is made from."""
-    columns = {each: column for each, column in partial.columns.items() if column is not None}
+    columns = {other: column for other, column in partial.columns.items() if column is not None}
     source = source_column(name, columns[name])
-    made = [each for each, column in columns.items() if source_column(each, column) == source]
-    return [each for each in made if each != name and source is not None]
+    made = [other for other, column in columns.items() if source_column(other, column) == source]
+    return [column for column in made if column != name and source is not None]
 
 
 def _check_ends(partial: PartialSpec) -> None:
@@ -388,7 +397,7 @@ def _check_ends(partial: PartialSpec) -> None:
 
     Facts are taken in their order, so that afterwards no record is in any of them.
     """
-    for number, (place, fact) in enumerate(partial.impossible):
+    for number, (index, fact) in enumerate(partial.impossible):
         moved = fact.moved_to
         if moved is None:
             continue
@@ -402,7 +411,7 @@ def _check_ends(partial: PartialSpec) -> None:
             ):
                 what = f"a record may end in the cells of impossible[{earlier}], which come before"
                 hint = "write this fact before that one, or reject its records"
-                partial.add(("impossible", place, "records"), what, hint)
+                partial.add(("impossible", index, "records"), what, hint)
 
 
 def _check_invariants(partial: PartialSpec) -> None:
@@ -411,15 +420,15 @@ def _check_invariants(partial: PartialSpec) -> None:
         {name: values_of(partial.domains[name], values) for name, values in fact.cells.items()}
         for _, fact in partial.impossible
     ]
-    places = {invariant.name: place for place, invariant in partial.invariants}
+    places = {invariant.name: index for index, invariant in partial.invariants}
     for known in partial.known if facts else ():
         along = None if known.along is None else partial.domains[known.along]
         assert along is None or isinstance(along, HierarchyDomain)  # noqa: S101 - the invariant's own check
         nodes = 1 if along is None else len(along.parents)
-        found = impossible_cells(facts, columns, partial.domains, along, nodes, known.flat)
-        if found is None:
+        masks = impossible_cells(facts, columns, partial.domains, along, nodes, known.flat)
+        if masks is None:
             continue
-        wrong = int((known.values[found if known.nodes is None else found[known.nodes]] > 0).sum())
+        wrong = int((known.values[masks if known.nodes is None else masks[known.nodes]] > 0).sum())
         if wrong:
             what = f"holds {wrong} cell{'' if wrong == 1 else 's'} above zero that `impossible` says is empty"
             hint = "mend its numbers, or the values under impossible"
@@ -428,16 +437,16 @@ def _check_invariants(partial: PartialSpec) -> None:
 
 def check_impossible_cells(partial: PartialSpec, spec: ReleaseSpec) -> None:
     """Check that every table with impossible cells can leave them out, and is left with others."""
-    places = {table.name: place for place, table in enumerate(spec.tables)}
+    places = {table.name: index for index, table in enumerate(spec.tables)}
     for table in spec.tables if spec.impossible else ():
-        found = impossible_in(spec, partial.domains, table)
-        if found is None:
+        impossible = impossible_in(spec, partial.domains, table)
+        if impossible is None:
             continue
         path: Path = ("tables", places[table.name])
         if table.mechanism not in CELL_BY_CELL:
             what = f"{table.mechanism} measures the table as a whole, and some of its cells are impossible"
             partial.add((*path, "mechanism"), what, "choose identity, under zcdp gaussian")
-        if found.all():
+        if impossible.all():
             partial.add((*path, "dimensions"), "every cell of the table is impossible", "leave the table out")
     _check_measures(partial, spec, places)
 
@@ -445,7 +454,7 @@ def check_impossible_cells(partial: PartialSpec, spec: ReleaseSpec) -> None:
 def _check_measures(partial: PartialSpec, spec: ReleaseSpec, places: dict[str, int]) -> None:
     """Check that no array with cells that are not measured is measured as a whole, or noisy by group."""
     for table in spec.tables:
-        chosen = [n for n, each in table.measures.items() if each.mechanism[0] not in CELL_BY_CELL]
+        chosen = [n for n, measure in table.measures.items() if measure.mechanism[0] not in CELL_BY_CELL]
         if chosen and impossible_in(spec, partial.domains, next(split(table))) is not None:
             what = "is chosen in every cell, and some cells of the table are exactly zero"
             path: Path = ("tables", places[table.name], "measures", chosen[0], "method")

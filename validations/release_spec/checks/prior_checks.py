@@ -35,14 +35,14 @@ Places = Callable[[str], FilePath | None]
 def published_beside(partial: PartialSpec, folder: FilePath) -> Places:
     """Return how releases of the spec's product are found where they are published."""
 
-    def place(release: str) -> FilePath | None:
+    def folder_of(release: str) -> FilePath | None:
         product = partial.document.data.get("product")
         if partial.publication is None or not isinstance(product, str):
             return None
-        found = sorted((folder / partial.publication.folder / product).glob(f"*/{release}"))
-        return next((each for each in found if each.is_dir()), None)
+        folders = sorted((folder / partial.publication.folder / product).glob(f"*/{release}"))
+        return next((path for path in folders if path.is_dir()), None)
 
-    return place
+    return folder_of
 
 
 def copied_into(folder: FilePath) -> Places:
@@ -62,10 +62,10 @@ def check_priors(partial: PartialSpec, places: Places) -> None:
         if table.prior == ABOVE:
             _check_above(partial, path, table)
         elif partial.count() == before:
-            found = _prior_table(partial, path, table, places(table.prior))
-            if found is not None:
-                partial.priors[table.name] = found
-                partial.public_files[public_prior(found.release)] = found.certificate
+            prior = _prior_table(partial, path, table, places(table.prior))
+            if prior is not None:
+                partial.priors[table.name] = prior
+                partial.public_files[public_prior(prior.release)] = prior.certificate
 
 
 def prior_notes(spec: ReleaseSpec) -> Iterator[str]:
@@ -117,28 +117,28 @@ def _check_above(partial: PartialSpec, path: Path, table: TableEntry) -> None:
 def _prior_table(
     partial: PartialSpec, path: Path, table: TableEntry, folder: FilePath | None
 ) -> PriorTable | None:
-    told, digest = _certificate(folder)
+    document, digest = _certificate(folder)
     release = table.prior or ""
-    if told is None and digest:
+    if document is None and digest:
         what = f"{certificate.CERTIFICATE} of release {quoted(release)} {digest}"
         partial.add(path, what, "put its folder back as it was published")
         return None
-    if folder is None or told is None:
+    if folder is None or document is None:
         what = f"no release {quoted(release)} of this product lies in the publication folder"
         partial.add(path, what, "name a release by its id, and put its folder back if it is gone")
         return None
-    if told.release_id != release:
+    if document.release_id != release:
         partial.add(path, "another release lies in the folder of that id", "put its folder back as it was")
         return None
-    entry = next((each for each in _tables_of(told) if each.name == table.name), None)
+    entry = next((candidate for candidate in _tables_of(document) if candidate.name == table.name), None)
     if entry is None or not _same_table(partial, table, entry):
         what = f"release {quoted(release)} has no table {quoted(table.name)} of the same dimensions"
         partial.add(path, f"{what}, hierarchy and universe", "name a release that has, or remove prior")
         return None
     formats = complete_formats()
-    for each in read_first(formats):
-        if (file := f"{table.name}{each.kinds[0].ending}") in told.files:
-            return PriorTable(release, folder, digest, each.name, file, told.files[file])
+    for reader in read_first(formats):
+        if (file := f"{table.name}{reader.kinds[0].ending}") in document.files:
+            return PriorTable(release, folder, digest, reader.name, file, document.files[file])
     what = f"release {quoted(release)} has the table neither as {' nor as '.join(formats)}"
     partial.add(path, what, "name a release that has, or remove prior")
     return None
@@ -155,9 +155,9 @@ def _certificate(folder: FilePath | None) -> tuple[certificate.Certificate | Non
     return None, ""
 
 
-def _tables_of(told: certificate.Certificate) -> tuple[Table, ...]:
+def _tables_of(document: certificate.Certificate) -> tuple[Table, ...]:
     try:
-        return ReleaseSpec.model_validate(told.spec).tables
+        return ReleaseSpec.model_validate(document.spec).tables
     except ValidationError:
         return ()
 

@@ -35,10 +35,10 @@ def check_publication(partial: PartialSpec) -> None:
         partial.add(path, what, "add one of them: every other reader needs it")
     if len(set(formats)) < len(formats):
         partial.add(path, "a format is here twice", "write every format once")
-    for place, name in enumerate(formats):
+    for index, name in enumerate(formats):
         if name not in FORMATS:
             hint = f"write {' or '.join(FORMATS)}"
-            partial.add((*path, place), f"{quoted(name)} is not one of the choices", hint)
+            partial.add((*path, index), f"{quoted(name)} is not one of the choices", hint)
     if partial.publication is not None and partial.publication.quality is not None:
         _check_quality(partial, partial.publication.quality)
     if partial.publication is not None and partial.publication.review is not None:
@@ -55,12 +55,16 @@ def _check_quality(partial: PartialSpec, quality: Quality) -> None:
         what = "leaves blank all that `unreliable` would flag"
         partial.add((*path, "suppress"), what, "write a larger limit, or leave out unreliable")
     for name in ("sums", "rates", "means"):
-        own: MeasureLimits | None = getattr(quality, name)
-        if own is None:
+        limits: MeasureLimits | None = getattr(quality, name)
+        if limits is None:
             continue
-        if (own.unreliable, own.suppress) == (None, None):
+        if (limits.unreliable, limits.suppress) == (None, None):
             partial.add((*path, name), "has no limit", 'write one, for instance {unreliable: "10%"}')
-        elif own.unreliable is not None and own.suppress is not None and own.suppress <= own.unreliable:
+        elif (
+            limits.unreliable is not None
+            and limits.suppress is not None
+            and limits.suppress <= limits.unreliable
+        ):
             what = "leaves blank all that `unreliable` would flag"
             partial.add((*path, name, "suppress"), what, "write a larger limit, or leave out unreliable")
 
@@ -90,9 +94,9 @@ def _check_review(partial: PartialSpec, publication: Publication, review: Review
 
 def check_targets(partial: PartialSpec) -> None:
     """Check the targets that could be read."""
-    tables = {table.name: (place, table) for place, table in partial.tables}
-    for place, target in partial.targets:
-        path: Path = ("targets", place)
+    tables = {table.name: (index, table) for index, table in partial.tables}
+    for index, target in partial.targets:
+        path: Path = ("targets", index)
         number, table = tables.get(target.table, (0, None))
         if table is None:
             _check_counts(partial, path, target)

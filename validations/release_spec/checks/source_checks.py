@@ -167,9 +167,9 @@ def check_rules(partial: PartialSpec) -> None:
     """Check that rules speak of declared columns, of possible bounds, and of each thing once."""
     _check_rule_columns(partial)
     first: dict[str, int] = {}
-    for place, rule in partial.rules:
-        path: Path = ("rules", place)
-        if first.setdefault(rule.name, place) != place:
+    for index, rule in partial.rules:
+        path: Path = ("rules", index)
+        if first.setdefault(rule.name, index) != index:
             partial.add(path, f"rule {first[rule.name] + 1} is {quoted(rule.name)} too", "keep one of them")
         if isinstance(rule, (RowCountRule, RangeRule)):
             _check_bounds(partial, path, rule)
@@ -182,14 +182,14 @@ def check_rules(partial: PartialSpec) -> None:
 def _check_rule_columns(partial: PartialSpec) -> None:
     """Check the columns of all rules, also of those that do not read for another reason."""
     written = partial.document.data.get("rules")
-    for place, rule in enumerate(written if isinstance(written, list) else ()):
+    for index, rule in enumerate(written if isinstance(written, list) else ()):
         name = rule.get("column") if isinstance(rule, dict) and rule.get("rule") in _COLUMN_RULES else None
         if isinstance(name, str) and name not in partial.columns:
             what = f"there is no column {quoted(name)} under `columns`"
             hint = choose(name, partial.columns, "declared columns")
             if partial.privacy is not None and partial.privacy.unit.column == name:
                 hint = "remove the rule: a record whose unit is null is rejected, see source.max_rejected"
-            partial.add(("rules", place, "column"), what, hint)
+            partial.add(("rules", index, "column"), what, hint)
 
 
 def _check_bounds(partial: PartialSpec, path: Path, rule: RowCountRule | RangeRule) -> None:
@@ -236,8 +236,12 @@ def _check_unique(partial: PartialSpec, path: Path, rule: UniqueRule) -> None:
     for name in rule.columns:
         column = partial.columns.get(name)
         if column is not None and name not in sources:
-            own = source_column(name, column)
-            hint = "name columns of the source" if own is None else f"name {quoted(own)}, which it comes from"
+            read_from = source_column(name, column)
+            hint = (
+                "name columns of the source"
+                if read_from is None
+                else f"name {quoted(read_from)}, which it comes from"
+            )
             partial.add((*path, "columns"), f"{quoted(name)} is made of other columns", hint)
 
 
@@ -285,13 +289,13 @@ def _check_kind(partial: PartialSpec, path: Path, look: LookUp) -> None:
     if look.public is not None and look.unit is not None:
         partial.add((*path, "unit"), "is public too", "keep public, or the column of the privacy unit")
     elif look.public is None and look.unit is None:
-        own = unit is not None and unit.column is not None and look.looked_up == unit.column
+        of_unit = unit is not None and unit.column is not None and look.looked_up == unit.column
         what = (
             "is neither public nor of the privacy unit, so that its rows could change the records of others"
         )
         hint = (
             f"write unit: {look.key} instead of key"
-            if own
+            if of_unit
             else "write public: and why nobody's data are in it, or unit: with its column of the unit's ids"
         )
         partial.add(path, what, hint)
@@ -314,14 +318,14 @@ def _check_public(partial: PartialSpec, path: Path, look: LookUp, folder: FilePa
         return
     file = FilePath(located(look.path, period, folder))
     private = {"the source": partial.source} | {
-        f"look-up {name}, of the unit": each
-        for name, each in partial.lookups.items()
-        if each is not None and each.unit is not None and each is not look
+        f"look-up {name}, of the unit": lookup
+        for name, lookup in partial.lookups.items()
+        if lookup is not None and lookup.unit is not None and lookup is not look
     }
-    for name, each in private.items():
-        if not isinstance(each, Files) or each.path is None:
+    for name, look_of_unit in private.items():
+        if not isinstance(look_of_unit, Files) or look_of_unit.path is None:
             continue
-        if _same_file(file, FilePath(located(each.path, period, folder))):
+        if _same_file(file, FilePath(located(look_of_unit.path, period, folder))):
             what = f"is the file of {name}, which is not public"
             partial.add((*path, "public"), what, "remove the look-up, or name the file of a public list")
             return
@@ -355,11 +359,11 @@ def _digest(file: FilePath) -> str | None:
 def _check_order(partial: PartialSpec, path: Path, look: LookUp) -> None:
     """Check that what is looked up stands in the source, or in a look-up further up."""
     above = list(partial.lookups)[: list(partial.lookups).index(str(path[-1]))]
-    place, _ = taken_from(look.looked_up or "", partial.lookups)
-    if place and place not in above:
+    look_up, _ = taken_from(look.looked_up or "", partial.lookups)
+    if look_up and look_up not in above:
         field = "from" if look.source_column is not None else "key"
         partial.add(
-            (*path, field), f"{quoted(place)} does not stand above it", f"write {quoted(place)} first"
+            (*path, field), f"{quoted(look_up)} does not stand above it", f"write {quoted(look_up)} first"
         )
 
 
@@ -367,10 +371,10 @@ def _check_names(partial: PartialSpec) -> None:
     """Check every name of a column of the source: its look-up is there, and each look-up is used."""
     used = set()
     for path, name in _named(partial):
-        place, _ = taken_from(name, partial.lookups)
-        used.add(place)
+        look_up, _ = taken_from(name, partial.lookups)
+        used.add(look_up)
         prefix, dot, _ = name.partition(".")
-        if not place and dot and nearest(prefix, partial.lookups) is not None:
+        if not look_up and dot and nearest(prefix, partial.lookups) is not None:
             what = f"there is no look-up {quoted(prefix)}"
             partial.add(path, what, choose(prefix, partial.lookups, "look-ups"))
     for name in partial.lookups:
@@ -387,20 +391,23 @@ def _named(partial: PartialSpec) -> Iterator[tuple[Path, str]]:
     """Yield every name of a column of the source, with its place in the spec."""
     for name, column in partial.columns.items():
         if column is not None and column.cases is None:
-            own = column.source_column is None
-            yield (("columns", name) if own else ("columns", name, "from")), column.source_column or name
-    for place, table in partial.tables:
+            same_name = column.source_column is None
+            yield (
+                (("columns", name) if same_name else ("columns", name, "from")),
+                column.source_column or name,
+            )
+    for index, table in partial.tables:
         for name, measure in table.measures.items():
-            path: Path = ("tables", place, "measures", name)
+            path: Path = ("tables", index, "measures", name)
             if measure.test is None:
                 yield (*path, measure.kind), measure.of
             if measure.weight is not None:
                 yield (*path, "weight", "column"), measure.weight.column
-    for place, histogram in partial.histograms:
-        yield ("histograms", place, "of"), histogram.of
-    for place, rule in partial.rules:
+    for index, histogram in partial.histograms:
+        yield ("histograms", index, "of"), histogram.of
+    for index, rule in partial.rules:
         if isinstance(rule, UniqueRule):
-            yield from ((("rules", place, "columns", at), name) for at, name in enumerate(rule.columns))
+            yield from ((("rules", index, "columns", at), name) for at, name in enumerate(rule.columns))
     for name, look in partial.lookups.items():
         if look is not None and look.looked_up is not None:
             field = "from" if look.source_column is not None else "key"

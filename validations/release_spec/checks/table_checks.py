@@ -48,7 +48,10 @@ _OWN = ("level", "count", "margin", "measured", "quality", PART)
 def check_measures(partial: PartialSpec, path: Path, table: TableEntry) -> None:
     """Check the measures of one table."""
     path = (*path, "measures")
-    taken = {*_OWN, *(each for name in table.dimensions for each in (name.casefold(), f"{name}_label"))}
+    taken = {
+        *_OWN,
+        *(name_taken for name in table.dimensions for name_taken in (name.casefold(), f"{name}_label")),
+    }
     if table.measures and PART in table.dimensions:
         what = f"the array of a measure has a dimension {quoted(PART)} of its own"
         partial.add((*path[:-1], "dimensions"), what, "rename the column in the source")
@@ -111,14 +114,14 @@ def _check_group(partial: PartialSpec, path: Path, dimensions: Iterable[str], bo
 
 
 def _check_measure_shares(partial: PartialSpec, path: Path, table: TableEntry) -> None:
-    own = owners(table.measures)
-    for name in table.measures.keys() - own.keys():
+    arrays = owners(table.measures)
+    for name in table.measures.keys() - arrays.keys():
         if table.measures[name].share is not None:
             paid = quoted(owner_of(table.measures, name))
             what = f"is read off the array of {paid}, whose share pays for both"
             partial.add((*path, name, "share"), what, "remove it")
-    written = [measure.share for measure in own.values() if measure.share is not None]
-    if written and len(written) < len(own):
+    written = [measure.share for measure in arrays.values() if measure.share is not None]
+    if written and len(written) < len(arrays):
         hint = "give every measure a share, or none for as much as the count"
         partial.add(path, "one measure has a share and another has none", hint)
     elif sum(written, Fraction()) >= 1:
@@ -135,7 +138,7 @@ def check_arrays(partial: PartialSpec, spec: ReleaseSpec, cells: Mapping[str, in
         Array -> its numbers, over all measured levels.
     """
     definition = spec.privacy.definition
-    places = {table.name: place for place, table in enumerate(spec.tables)}
+    places = {table.name: index for index, table in enumerate(spec.tables)}
     for array in spec.arrays:
         if array.measured is None:
             continue
@@ -165,8 +168,8 @@ QUALITY = "quality"  # and with quality rules
 def check_tables(partial: PartialSpec) -> None:
     """Check the tables that could be read, each by itself and all together."""
     definition = partial.privacy.definition if partial.privacy is not None else None
-    for place, table in partial.tables:
-        path: Path = ("tables", place)
+    for index, table in partial.tables:
+        path: Path = ("tables", index)
         before = partial.count()
         _check_dimensions(partial, path, table)
         _check_levels(partial, path, table)
@@ -182,20 +185,20 @@ def check_tables(partial: PartialSpec) -> None:
 
 def _check_shares(partial: PartialSpec) -> None:
     written = partial.document.data.get("tables")
-    unread = [place for place, _ in partial.tables if not partial.reads(("tables", place, "share"))]
+    unread = [index for index, _ in partial.tables if not partial.reads(("tables", index, "share"))]
     if not partial.tables or len(partial.tables) < len(written) or unread:
         return  # a share that does not read may be the one that is missing
     shares = [table.share for _, table in partial.tables if table.share is not None]
     if shares and len(shares) < len(partial.tables):
-        for place, table in partial.tables:
+        for index, table in partial.tables:
             if table.share is None:
                 hint = "give every table a share, or none for equal parts"
-                partial.add(("tables", place), "`share` is missing, and other tables have one", hint)
+                partial.add(("tables", index), "`share` is missing, and other tables have one", hint)
     elif shares and sum(shares) != 1:
         what = f"the shares of the tables add to {sum(shares, Fraction())}"
-        place = partial.tables[-1][0]
+        index = partial.tables[-1][0]
         partial.add(
-            ("tables", place, "share"), what, "make them add to exactly 1, or leave all out for equal parts"
+            ("tables", index, "share"), what, "make them add to exactly 1, or leave all out for equal parts"
         )
 
 
@@ -207,15 +210,15 @@ def _check_dimensions(partial: PartialSpec, path: Path, table: TableEntry) -> No
         partial.add(path, f"more than {DIMENSION_LIMIT} dimensions", "cross fewer columns")
     partial.check_dimensions(path, table.dimensions)
     judged = partial.publication is not None and partial.publication.quality is not None
-    own = {
+    levels = {
         *OWN_COLUMNS,
         *([QUALITY] if judged else []),
         *(f"{name}_label".casefold() for name in table.dimensions),
     }
-    for place, name in enumerate(table.dimensions):
-        if name in partial.columns and name not in table.dimensions[:place] and name.casefold() in own:
+    for index, name in enumerate(table.dimensions):
+        if name in partial.columns and name not in table.dimensions[:index] and name.casefold() in levels:
             what = f"a published table has a column {quoted(name)} of its own"
-            partial.add((*path, place), what, "rename the column in the source")
+            partial.add((*path, index), what, "rename the column in the source")
 
 
 def _check_levels(partial: PartialSpec, path: Path, table: TableEntry) -> None:
@@ -341,7 +344,12 @@ def _with_levels(
         prior=table.prior,
         measures={
             name: in_order(
-                measure, {each: domains[each].codes for each in table.dimensions if each in domains}
+                measure,
+                {
+                    dimension: domains[dimension].codes
+                    for dimension in table.dimensions
+                    if dimension in domains
+                },
             )
             for name, measure in with_shares(table.measures).items()
         },
@@ -464,11 +472,11 @@ def check_parameters(
     before = partial.count()
     known = [parameter for parameter in parameters_of(MECHANISMS[name]) if parameter.name not in unwritten]
     names = [parameter.name for parameter in known]
-    for each in given:
-        if each not in names:
-            what = f"{name} has no parameter {quoted(each)}{' here' if unwritten else ''}"
-            hint = choose(each, names, "parameters") if names else "remove it: it takes none"
-            partial.add((*path, "parameters", each), what, hint)
+    for written in given:
+        if written not in names:
+            what = f"{name} has no parameter {quoted(written)}{' here' if unwritten else ''}"
+            hint = choose(written, names, "parameters") if names else "remove it: it takes none"
+            partial.add((*path, "parameters", written), what, hint)
     for parameter in known:
         if parameter.required and parameter.name not in given:
             what = f"{name} needs the parameter {quoted(parameter.name)}"
@@ -500,13 +508,13 @@ def _add_complaint(
     partial: PartialSpec, path: Path, given: dict[str, Any], error: MechanismError, known: list[str]
 ) -> None:
     """Note what a mechanism refuses, at the parameter that it names."""
-    place: Path = (*path, "parameters" if given else "mechanism")
+    field: Path = (*path, "parameters" if given else "mechanism")
     what = error.what
     if error.where in given:
-        place = (*place, error.where)
+        field = (*field, error.where)
     elif error.where in known:
         what = f"{quoted(error.where)}: {what}"
-    partial.add(place, what, error.hint or "choose another mechanism or other parameters")
+    partial.add(field, what, error.hint or "choose another mechanism or other parameters")
 
 
 def check_dry_run(
@@ -552,10 +560,10 @@ def error_source(
         What the mechanism refuses for public reasons.
     """
     text = repr(sorted(parameters.items()))
-    found = {_dry_run_found(name, text, definition, shape) for shape in dict.fromkeys(shapes.values())}
-    if "none" in found:
+    sources = {_dry_run_found(name, text, definition, shape) for shape in dict.fromkeys(shapes.values())}
+    if "none" in sources:
         return "none"
-    return "risk" if "risk" in found else "exact"
+    return "risk" if "risk" in sources else "exact"
 
 
 @lru_cache(maxsize=256)
@@ -674,8 +682,8 @@ def check_histograms(partial: PartialSpec) -> None:
         what = f"the shares of noisy rules and cut units add to {total}, and leave nothing for the tables"
         partial.add(("privacy",), what, "make them add to less than 1")
         return
-    for place, histogram in partial.histograms:
-        path: Path = ("histograms", place)
+    for index, histogram in partial.histograms:
+        path: Path = ("histograms", index)
         check_parameters(partial, path, MECHANISM, histogram.parameters, unwritten=_NOT_WRITTEN)
         total += histogram.share
         if total >= 1:
@@ -688,4 +696,4 @@ def check_histograms(partial: PartialSpec) -> None:
 def _tallies(partial: PartialSpec) -> Fraction:
     """Return the part of the budget that noisy rules and the numbers of cut units take."""
     cut = None if partial.privacy is None else partial.privacy.cut_units
-    return sum((each.share for each in tallies_of((rule for _, rule in partial.rules), cut)), Fraction())
+    return sum((tally.share for tally in tallies_of((rule for _, rule in partial.rules), cut)), Fraction())

@@ -89,10 +89,10 @@ class ChosenQuantile(OfRank):
         """Return those of the scale by which it misses, in records; ε costs ε²/2 there."""
         return loss * (1 - self.margin_part), 2 * float(max(self.rank, 1 - self.rank))
 
-    def cell_noise(self, variance: float, loss: Fraction, definition: Definition, place: int) -> Noise:
+    def cell_noise(self, variance: float, loss: Fraction, definition: Definition, group: int) -> Noise:
         """Return how far it misses, and the variance of the counts beside it."""
         part, folds = self.noise_terms(loss, definition)
-        scale = noise_scale(definition, part, self.sensitivities[place] * folds)
+        scale = noise_scale(definition, part, self.sensitivities[group] * folds)
         curve = NoiseCurve(definition, float(self.heaviest))
         beside = curve.precision(np.array([float(loss * self.margin_part)]))[0]
         return Noise(1 / float(beside), {}, rate=1 / scale if scale else math.inf)

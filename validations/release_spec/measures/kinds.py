@@ -24,10 +24,10 @@ _PLACES = (
 )
 
 
-def _class_at(place: str) -> type[Measure]:
-    module, _, name = place.partition(".")
-    found: type[Measure] = getattr(import_module(f"{__package__}.{module}"), name)
-    return found
+def _class_at(path: str) -> type[Measure]:
+    module, _, name = path.partition(".")
+    cls: type[Measure] = getattr(import_module(f"{__package__}.{module}"), name)
+    return cls
 
 
 KINDS: tuple[type[Measure], ...] = tuple(map(_class_at, _PLACES))
@@ -41,9 +41,9 @@ def _one_kind(written: object) -> object:
     if not isinstance(written, dict | Measure):
         raise refuse("must hold `key: value` lines", f"write for instance {KEYS[0]}: income, and its bounds")
     if isinstance(written, dict):
-        found = [key for key in KEYS if written.get(key) is not None]
-        if len(found) != 1:
-            what = f"has {listed(found)}" if found else f"has none of {listed(KEYS, len(KEYS))}"
+        keys = [key for key in KEYS if written.get(key) is not None]
+        if len(keys) != 1:
+            what = f"has {listed(keys)}" if keys else f"has none of {listed(KEYS, len(KEYS))}"
             raise refuse(what, f"write one of them with the column it is of, as in {KEYS[0]}: income")
     return written
 

@@ -296,7 +296,7 @@ class Measure(Part, ABC):
         """The largest weight of a record."""
         return 1 if self.weight is None else self.weight.end
 
-    def of_group(self, place: int) -> Self:
+    def of_group(self, index: int) -> Self:
         """Return the measure with the bounds of one group for all."""
         return self
 
@@ -415,11 +415,11 @@ class Measure(Part, ABC):
         # Under pure differential privacy each level has its part of ε, under zCDP of ρ.
         return self.levels if definition == "pure" else math.sqrt(self.levels)
 
-    def cell_noise(self, variance: float, loss: Fraction, definition: Definition, place: int) -> Noise:
+    def cell_noise(self, variance: float, loss: Fraction, definition: Definition, group: int) -> Noise:
         """Return what is known of the noise of a cell of the group at ``place``, at this loss."""
         if not self.linear or not loss:
             return Noise(variance, {})
-        largest = self.of_group(place).largest
+        largest = self.of_group(group).largest
         if not self.adds_up:  # levels and tables say nothing of each other
             variance = 1 / float(NoiseCurve(definition, float(largest)).precision(np.array([float(loss)]))[0])
         return Noise(variance, {SIZES[definition]: noise_scale(definition, loss, largest)})
@@ -447,8 +447,8 @@ class Measure(Part, ABC):
         if not self.adds_up:
             return math.nan
         summed = roots.parts.sum(axis=1, keepdims=True)
-        whole = None if roots.whole is None else roots.whole.sum(keepdims=True)
-        one = Numbers(summed, roots.bottom[:1], roots.span[:1], whole)
+        total = None if roots.whole is None else roots.whole.sum(keepdims=True)
+        one = Numbers(summed, roots.bottom[:1], roots.span[:1], total)
         return float(self.estimate(one).sum())
 
     # What is expected of a cell before there are any numbers.
@@ -540,7 +540,7 @@ class Measure(Part, ABC):
 
     @property
     def _declared_groups(self) -> list[dict[str, str]]:
-        found = zip(self.groups, self.bottoms, self.tops, self.sensitivities, strict=True)
+        groups = zip(self.groups, self.bottoms, self.tops, self.sensitivities, strict=True)
         return [
             {
                 "group": code,
@@ -548,5 +548,5 @@ class Measure(Part, ABC):
                 "to": str(top),
                 "largest_change_by_one_record": str(most),
             }
-            for code, bottom, top, most in found
+            for code, bottom, top, most in groups
         ]

@@ -62,12 +62,12 @@ class OfColumn(Measure, ABC):
     @property
     def by(self) -> str | None:
         """The dimension by whose values bounds differ."""
-        return next((each.by for each in (self.start, self.end) if isinstance(each, ByGroup)), None)
+        return next((bound.by for bound in (self.start, self.end) if isinstance(bound, ByGroup)), None)
 
     @property
     def groups(self) -> tuple[str, ...]:
-        named = (each for each in (self.start, self.end) if isinstance(each, ByGroup))
-        return next((tuple(each.values) for each in named), ("",))
+        named = (bound for bound in (self.start, self.end) if isinstance(bound, ByGroup))
+        return next((tuple(bound.values) for bound in named), ("",))
 
     @property
     def bottoms(self) -> tuple[int, ...]:
@@ -82,10 +82,10 @@ class OfColumn(Measure, ABC):
             return tuple(bound.values[code] for code in self.groups)
         return (bound,) * len(self.groups)
 
-    def of_group(self, place: int) -> Self:
+    def of_group(self, index: int) -> Self:
         if self.by is None:
             return self
-        return self.model_copy(update={"start": self.bottoms[place], "end": self.tops[place]})
+        return self.model_copy(update={"start": self.bottoms[index], "end": self.tops[index]})
 
     def in_order(self, codes: Sequence[str]) -> Self:
         def ordered(bound: int | ByGroup) -> int | ByGroup:
@@ -227,9 +227,9 @@ class OfRank(OfColumn, ABC):
 
     def reach_of(self, at: Floats, numbers: Numbers, low: Floats, high: Floats) -> Floats:
         """Return how far intervals in positions on the grid reach from published numbers."""
-        place, unit = at - float(self.bottom), float(self.step)
-        found: Floats = np.maximum(place - unit * low, unit * high - place)
-        return np.maximum(found, 0.0)
+        offset, unit = at - float(self.bottom), float(self.step)
+        widths: Floats = np.maximum(offset - unit * low, unit * high - offset)
+        return np.maximum(widths, 0.0)
 
     @property
     def declared_method(self) -> dict[str, str | None]:

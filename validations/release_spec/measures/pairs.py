@@ -65,12 +65,12 @@ class Pair(Measure, ABC):
 
     def reach(self, at: Floats, numbers: Numbers, level: float) -> Floats:
         low, high = ratio_interval(numbers.parts, numbers.spread, level)
-        one, other = (numbers.parts[..., place] for place in (0, 1))
-        spread_one, spread_other = (numbers.spread[..., place] for place in (0, 1))
+        one, other = (numbers.parts[..., side] for side in (0, 1))
+        spread_one, spread_other = (numbers.spread[..., side] for side in (0, 1))
         steady = steady_half(one, other, spread_one, spread_other, level, over=False)
-        place, unit = at - numbers.bottom, numbers.span
-        found: Floats = np.maximum(place - unit * low, unit * high - place)
-        return np.maximum(np.maximum(found, unit * steady), 0.0)
+        offset, unit = at - numbers.bottom, numbers.span
+        widths: Floats = np.maximum(offset - unit * low, unit * high - offset)
+        return np.maximum(np.maximum(widths, unit * steady), 0.0)
 
     def limits(self, numbers: Numbers) -> tuple[Floats, Floats]:
         return numbers.bottom, numbers.bottom + numbers.span
@@ -89,25 +89,25 @@ class Pair(Measure, ABC):
     def expected_half(self, records: float, noise: Noise, level: float) -> float:
         """Return the widest that a value at a bound, a quarter or half of the way to the other would have."""
         at, width = records * self.heaviest, float(self.spans[0])
-        values = [self.bottom + place * width for place in PLACES]
+        values = [self.bottom + position * width for position in PLACES]
         return max(self.planned_half(noise.variance, level, at, value) for value in values)
 
     def planned_half(self, variance: float, level: float, at: float, value: float | None) -> float:
         steps, width = at * self.width, max(self.spans)
         if value is None:
             return width * min(1.0, quantile(level) * math.sqrt(variance) / steps)
-        place = self._place(value)
-        parts, spread = steps * np.array([[place, 1 - place]]), np.full((1, 2), variance)
+        position = self._place(value)
+        parts, spread = steps * np.array([[position, 1 - position]]), np.full((1, 2), variance)
         low, high = ratio_interval(parts, spread, level)
         steady = steady_half(parts[:, 0], parts[:, 1], spread[:, 0], spread[:, 1], level, over=False)
-        reach = float(np.max([place - low, high - place, steady]))
-        return width * min(reach, max(place, 1 - place))
+        reach = float(np.max([position - low, high - position, steady]))
+        return width * min(reach, max(position, 1 - position))
 
     def planned_variance(self, half: float, level: float, at: float, value: float | None) -> float:
         steps, reach, most = at * self.width, half / max(self.spans), 1.0
         if value is not None:
-            place = self._place(value)
-            ends = [end for end in (place - reach, place, place + reach) if 0 <= end <= 1]
+            position = self._place(value)
+            ends = [end for end in (position - reach, position, position + reach) if 0 <= end <= 1]
             most = max((1 - end) ** 2 + end**2 for end in ends)
         return (reach * steps / quantile(level)) ** 2 / most
 

@@ -83,4 +83,4 @@ class Quantile(OfRank):
     @property
     def query_values(self) -> tuple[list[float], float]:
         bottom, step = float(self.bottom), float(self.step)
-        return [bottom + step * place for place in range(self.bins)], 1.0
+        return [bottom + step * step_number for step_number in range(self.bins)], 1.0

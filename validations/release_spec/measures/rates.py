@@ -98,9 +98,9 @@ class OfTest(Measure, ABC):
     @property
     def description(self) -> str:
         per = "percent" if self.percent is not None else f"per {self.span}"
-        whole = self.denominator or "the records of which it is true or false"
+        total = self.denominator or "the records of which it is true or false"
         return (
-            f"How many records pass the test {self.test}{self.weighted}, {per} of {whole}, with noise; "
+            f"How many records pass the test {self.test}{self.weighted}, {per} of {total}, with noise; "
             "one of which it is neither true nor false, because of a null, adds nothing."
         )
 
@@ -173,12 +173,12 @@ class RateOver(OfTest):
         return self._whole(numbers), numbers.spread_whole
 
     def reach(self, at: Floats, numbers: Numbers, level: float) -> Floats:
-        part, spread, whole = numbers.parts[..., 0], numbers.spread[..., 0], self._whole(numbers)
-        low, high = quotient_interval(part, whole, spread, numbers.spread_whole, level)
-        steady = steady_half(part, whole, spread, numbers.spread_whole, level, over=True)
+        part, spread, total = numbers.parts[..., 0], numbers.spread[..., 0], self._whole(numbers)
+        low, high = quotient_interval(part, total, spread, numbers.spread_whole, level)
+        steady = steady_half(part, total, spread, numbers.spread_whole, level, over=True)
         unit = float(self.span)
-        found: Floats = np.maximum(at - unit * low, unit * high - at)
-        return np.maximum(np.maximum(found, unit * steady), 0.0)
+        widths: Floats = np.maximum(at - unit * low, unit * high - at)
+        return np.maximum(np.maximum(widths, unit * steady), 0.0)
 
     def _whole(self, numbers: Numbers) -> Floats:
         assert numbers.whole is not None  # noqa: S101 - the caller has looked
@@ -189,8 +189,8 @@ class RateOver(OfTest):
 
     def expected_half(self, records: float, noise: Noise, level: float) -> float:
         """Return that of a rate of all that it is over, where it is widest."""
-        part, whole, spread, spread_whole = map(np.array, (records, records, noise.variance, noise.over))
-        low, high = quotient_interval(part, whole, spread, spread_whole, level)
+        part, total, spread, spread_whole = map(np.array, (records, records, noise.variance, noise.over))
+        low, high = quotient_interval(part, total, spread, spread_whole, level)
         return self.span * max(1.0 - float(low), float(high) - 1.0)
 
     @property

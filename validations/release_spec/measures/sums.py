@@ -40,8 +40,8 @@ class Sum(OfColumn):
         return self.low < 0
 
     def estimate(self, numbers: Numbers) -> Floats:
-        found: Floats = numbers.parts[..., 0] * float(self.step)
-        return found
+        sums: Floats = numbers.parts[..., 0] * float(self.step)
+        return sums
 
     def largest_useful(self, records: float) -> float:
         """Return it for values half as large as their bounds allow."""

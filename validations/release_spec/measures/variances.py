@@ -115,23 +115,25 @@ def parts_of_largest(parts: Floats) -> Floats:
     below, both, above = np.moveaxis(np.maximum(parts, 0.0), -1, 0)
     records = below + both + above
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (4 * below * above - both**2) / records**2
-    return np.where(records > 0, np.maximum(found, 0.0), np.nan)
+        variance = (4 * below * above - both**2) / records**2
+    return np.where(records > 0, np.maximum(variance, 0.0), np.nan)
 
 
 def interval_of_largest(parts: Floats, variances: Floats, level: float) -> tuple[Floats, Floats]:
     """Return the smallest and largest variance that estimates (..., 3) leave possible, as above."""
     below, both, above = np.moveaxis(np.maximum(parts, 0.0), -1, 0)
     noise = np.moveaxis(np.broadcast_to(variances, parts.shape), -1, 0)
-    each = (1 + level) / 2  # both intervals hold at once at the level
+    part_level = (1 + level) / 2  # both intervals hold at once at the level
     mean_low, mean_high = ratio_interval(
         np.stack([above + both / 2, below + both / 2], axis=-1),
         # Their errors have that of `both` in common; without it the test is only the wider for it.
         np.stack([noise[2] + noise[1] / 4, noise[0] + noise[1] / 4], axis=-1),
-        each,
+        part_level,
     )
     square_low, square_high = ratio_interval(
-        np.stack([above, below + both], axis=-1), np.stack([noise[2], noise[0] + noise[1]], axis=-1), each
+        np.stack([above, below + both], axis=-1),
+        np.stack([noise[2], noise[0] + noise[1]], axis=-1),
+        part_level,
     )
     low = np.clip(4 * (square_low - mean_high**2), 0.0, 1.0)
     return low, np.clip(4 * (square_high - mean_low**2), low, 1.0)
@@ -143,10 +145,10 @@ def least_half(parts: Floats, variances: Floats, level: float) -> Floats:
     It counts where there are so many records that a double does not tell the ends of the interval apart.
     """
     below, both, above = np.moveaxis(np.maximum(parts, 0.0), -1, 0)
-    records, found = below + both + above, parts_of_largest(parts)
+    records, largest = below + both + above, parts_of_largest(parts)
     with np.errstate(invalid="ignore", divide="ignore"):
         slopes = np.stack([4 * above, -2 * both, 4 * below], axis=-1) / records[..., None] ** 2
-        slopes = slopes - (2 * found / records)[..., None]
+        slopes = slopes - (2 * largest / records)[..., None]
         half = quantile(level) * np.sqrt((slopes**2 * variances).sum(axis=-1))
     known: Floats = np.nan_to_num(half)
     return known
