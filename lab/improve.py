@@ -16,8 +16,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json
+from tabularium.flows.cli.terminal import AsJson, one_line_errors, out, print_json
 from tabularium.lab.sample.blocks import split_ending
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.histograms.noise_first import Improved, improve

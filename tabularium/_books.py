@@ -345,7 +345,7 @@ class Books(Shown):
         Of each product that Prefect runs on a schedule for this home: until when the account pays for it, and
         what ten years of it come to. None where no Prefect API answers.
         """
-        from tabularium._paying import schedules_ahead
+        from tabularium._check import schedules_ahead
 
         return [] if self._home is None else list(schedules_ahead(self._home, account))
 

@@ -1,4 +1,4 @@
-"""How the command line speaks: progress, tables, one-line errors."""
+"""What commands share: arguments and options, progress, tables, one-line errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -21,6 +22,29 @@ from rich.text import Text
 
 from tabularium.mechanisms.errors import DataRefused, TabulariumError
 from tabularium.tasks.runtime.progress import stopping
+
+SpecPath = Annotated[Path, typer.Argument(help="The release spec (YAML).", metavar="SPEC")]
+HomePath = Annotated[
+    Path | None,
+    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
+]
+Revises = Annotated[
+    str | None,
+    typer.Option(help="Publish this product and period again, for this reason; an officer approves it."),
+]
+MeasurementsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--measurements-of",
+        metavar="RELEASE_ID",
+        help="Make this revision from the measurements of that earlier release: without data, and free.",
+    ),
+]
+SameInput = Annotated[
+    bool,
+    typer.Option("--same-input", help="Release an input that was released for another period again."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 # What is printed may be a name that people chose: ":skull:" is no picture.
 out = Console(emoji=False)

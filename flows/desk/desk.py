@@ -16,8 +16,8 @@ from tabularium.ledger import BadValue, NotApproved
 from tabularium.ledger.review import AccountView, NotComposable, UnitView
 from tabularium.mechanisms.errors import InputError, TabulariumError
 
-# JOINED signing.py
 # The officer's key, as the desk holds it: opened by its passphrase, and closed when nobody has used it.
+
 
 IDLE_SECONDS = 15 * 60.0
 _PAUSE_SECONDS = 1.0  # after a passphrase that is not the key's

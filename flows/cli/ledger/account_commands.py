@@ -17,7 +17,7 @@ from tabularium.flows.cli.ledger.shared_options import (
     say,
     signer,
 )
-from tabularium.flows.cli.options import HomePath
+from tabularium.flows.cli.terminal import HomePath
 from tabularium.ledger import amounts
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.records import SYMBOLS

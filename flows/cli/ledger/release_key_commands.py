@@ -9,8 +9,7 @@ import typer
 
 from tabularium.flows.cli.ledger.approvals import make_pair, show_keys
 from tabularium.flows.cli.ledger.shared_options import KeyFile, Reason, app, open_ledger, passphrase, say
-from tabularium.flows.cli.options import AsJson, HomePath
-from tabularium.flows.cli.terminal import one_line_errors, out
+from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, out
 from tabularium.ledger.keys import public_pem, read_private, read_public
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home

@@ -1,17 +1,27 @@
-"""``tabularium deploy``: a product that runs by itself, on a schedule or when its data arrive."""
+"""``tabularium deploy``: a product that runs by itself; ``notify``: who hears of its runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from tabularium.flows.cli.options import AsJson, HomePath, SameInput, SpecPath
-from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json, working
+from tabularium.flows.cli.terminal import (
+    AsJson,
+    HomePath,
+    SameInput,
+    SpecPath,
+    TerminalReporter,
+    one_line_errors,
+    out,
+    print_json,
+    working,
+)
 
 if TYPE_CHECKING:
-    from tabularium._paying import Paying
+    from tabularium._check import Paying
     from tabularium.flows.operations.deployments.deployment import Wanted
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.tasks.arrival.inboxes import Inbox
@@ -173,7 +183,7 @@ def _foretold(
     spec: ReleaseSpec, home: Home, cron: str | None, timezone: str, period: str | None
 ) -> tuple[Paying | None, Foretold | None]:
     """Return what the account can pay, and what becomes of a schedule that makes periods."""
-    from tabularium._paying import paying, schedule_ahead
+    from tabularium._check import paying, schedule_ahead
     from tabularium.flows.operations.periods import is_template
 
     account = paying(spec, home.path)
@@ -188,9 +198,9 @@ def _make(
     """Make all that belongs to a deployment; return what programs are told of it."""
     from prefect.client.orchestration import get_client
 
-    from tabularium.flows.operations import upkeep_schedules
     from tabularium.flows.operations.deployments.deployment import Triggers, triggers_of
     from tabularium.flows.operations.deployments.deployment import deploy as make
+    from tabularium.flows.operations.deployments.prepare import ensure
     from tabularium.flows.operations.names_in_prefect import FLOW
     from tabularium.flows.operations.prefect_api import connected
     from tabularium.flows.operations.reporting.announcements import set_threshold
@@ -205,7 +215,7 @@ def _make(
         else:
             inbox = inboxes.checked(home, inbox)
         made = make(client, wanted)
-        upkeep_schedules.ensure(home)
+        ensure(home)
         if inbox is not None:  # watched only now: what is announced before there is an automation is lost
             inboxes.add(home, inbox)
     schedule = None if wanted.cron is None else f"{wanted.cron}, {wanted.timezone}"
@@ -239,9 +249,47 @@ def _remove(home: Home, spec: Path) -> dict[str, Any]:
     return {"deployment": f"{FLOW}/{product}", "removed": removed or watched}
 
 
+def notify(
+    file: Annotated[Path, typer.Argument(help="Automations, such as deploy/automations.yaml.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TABULARIUM_NOTIFY",
+            show_envvar=True,
+            help="https://… or mailtos://…, at first; with a password in it, better in the environment.",
+        ),
+    ] = None,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have Prefect's server tell people of what happens; doing it again changes only what differs."""
+    with one_line_errors():
+        from prefect.client.orchestration import get_client
+
+        from tabularium.flows.operations.deployments.notifications import load_automations
+        from tabularium.flows.operations.prefect_api import connected
+        from tabularium.tasks.runtime.home import Home
+
+        with connected(Home.found(home)), get_client(sync_client=True) as client:
+            names = load_automations(client, file, to or "")
+        if as_json:
+            print_json({"automations": names})
+        else:
+            for name in names:
+                out.print(name, soft_wrap=True, markup=False, highlight=False)
+            host = urlsplit(to).hostname if to else None
+            message = (
+                f"Messages go to {host or 'the address given'}." if to else "Messages go where they went."
+            )
+            out.print(message, soft_wrap=True, markup=False, highlight=False)
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command(
         epilog='Example:  tabularium deploy census.yaml --cron "0 6 1 * *" --timezone Europe/Berlin '
         '--period "{previous_month:%Y-%m}"'
     )(deploy)
+    app.command(
+        epilog="Example:  tabularium notify deploy/automations.yaml --to https://hooks.example.org/release"
+    )(notify)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 from rich.markup import escape
 
-from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, table
+from tabularium.flows.cli.terminal import AsJson, err, one_line_errors, out, print_json, table
 from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import typer
 from rich.markup import escape
 
 import tabularium
-from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
+from tabularium.flows.cli.terminal import AsJson, one_line_errors, out, print_json, working
 from tabularium.mechanisms.errors import NotInstalled
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ def test_products_of_one_account_share_what_is_left(tmp_path: Path, monkeypatch:
         def now(cls, tz: tzinfo | None = None) -> Self:
             return cls.fromtimestamp(NOW.timestamp(), tz)
 
-    monkeypatch.setattr("tabularium._paying.datetime", Stopped)
+    monkeypatch.setattr("tabularium._check.datetime", Stopped)
     ahead = tabularium.open_ledger(home.path).ahead("people")
     months = {name: tuple(each and each[0] for each in (found.last, found.unpaid)) for name, found in ahead}
     assert months == {"small": ("2027-03", "2027-04"), "other": ("2027-01", "2027-03")}
