@@ -151,7 +151,7 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
 
 
 def rebuild_lost(request: Request, loaded: Loaded, folder: Path) -> None:
-    """Make the lost folder of a published release anew, where it was published. No data are opened.
+    """Rebuild the lost folder of a published release where it was published. No data are opened.
 
     Raises
     ------
@@ -289,7 +289,7 @@ def _require_accepted(run: Run) -> None:
 
 
 def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
-    """Make the lost folder of a release or of its draft anew from what is stored; no input is needed."""
+    """Rebuild the lost folder of a release or of its draft from what is stored; no input is needed."""
     remade = run.loaded.spec.measurements_of is not None
     measured = take_measurements(run)[0] if remade else measure(run, charge, None)
     _estimate(run, measured)

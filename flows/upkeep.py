@@ -39,7 +39,7 @@ def verify_ledger(home: str | None = None, export_to: str | None = None) -> str:
         Folder for the exports; it must be there. Without one nothing is exported.
     """
     target = None if export_to is None else Path(export_to)
-    return _told("verify-ledger", lambda: verify_and_export(Home.found(home), target))
+    return _reported("verify-ledger", lambda: verify_and_export(Home.found(home), target))
 
 
 @flow(name="restore-drill", persist_result=False, log_prints=False)
@@ -54,7 +54,7 @@ def restore_drill(home: str | None = None, export_to: str | None = None) -> str:
         Where the exports are; without it one is made for the drill.
     """
     target = None if export_to is None else Path(export_to)
-    return _told("restore-drill", lambda: drill_restore(Home.found(home), target))
+    return _reported("restore-drill", lambda: drill_restore(Home.found(home), target))
 
 
 @flow(name="sweep-workspaces", persist_result=False, log_prints=False)
@@ -66,7 +66,7 @@ def sweep(home: str | None = None) -> str:
     home
         Home of the installation.
     """
-    return _told("sweep-workspaces", lambda: sweep_workspaces(Home.at(home)))
+    return _reported("sweep-workspaces", lambda: sweep_workspaces(Home.at(home)))
 
 
 @flow(name="tell-overdue", persist_result=False, log_prints=False)
@@ -78,7 +78,7 @@ def tell_overdue(home: str | None = None) -> str:
     home
         Home of the installation.
     """
-    return _told("tell-overdue", lambda: _tell_overdue(Home.at(home)))
+    return _reported("tell-overdue", lambda: _tell_overdue(Home.at(home)))
 
 
 def _tell_overdue(home: Home) -> str:
@@ -95,7 +95,7 @@ def _tell_overdue(home: Home) -> str:
     return f"overdue: {'; '.join(release.line() for release in missing)}" if missing else "nothing is overdue"
 
 
-def _told(name: str, work: Callable[[], str]) -> str:
+def _reported(name: str, work: Callable[[], str]) -> str:
     """Do the work. Prefect takes a state instead of what a flow returns; its line is what the UI shows."""
     failure: TabulariumError
     one_line_for_each_failure()

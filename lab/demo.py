@@ -139,7 +139,7 @@ def _open_account(home: Home, key: Path) -> None:
 
 
 def deliver(data: Path, inbox: Path, product: str, period: str) -> None:
-    """Put a drop into the inbox, as whoever sends data does, unless it lies there or was put away."""
+    """Put a drop into the inbox, as a sender of data does, unless it lies there or was put away."""
     if not drop_lies_in(inbox).exists():
         drop = put([data], Inbox(product, str(inbox), ""), period, name=_DROP)
         _say(f"{_shown(drop / data.name)}\n{_shown(drop / MANIFEST)}")
@@ -160,7 +160,7 @@ def _ask_again(spec: Path, home: Home) -> Path:
     outcome = run_release(Request.of(spec, home=home.path), TerminalReporter(quiet=True))
     if outcome["status"] != "already published":
         raise InputError(
-            "the release is not published", where=str(spec), hint="remove the folder, begin anew"
+            "the release is not published", where=str(spec), hint="remove the folder, begin again"
         )
     out.print("This release is already published; asking again cost nothing.")
     return Path(outcome["folder"])

@@ -172,7 +172,7 @@ class Charges(Part):
         """Record, before the first random bit, that noise is about to be drawn; return the new fence.
 
         The caller must hold the release (:func:`tabularium.ledger.measurement.release_lock.hold`): a charge
-        that is already in ``drawing`` gets the next fence, which shuts out whoever had the one before.
+        that is already in ``drawing`` gets the next fence, which shuts out the holder of the one before.
 
         ``expected``: the fence that the caller saw (0 while reserved): if it has moved on, nothing is
         written. ``priors``: as for :meth:`reserve`. What is drawn in part is spent, and is finished whatever
@@ -289,9 +289,9 @@ class Charges(Part):
     ) -> Charge:
         """Begin a release that is made from an earlier one's measurements; the same again changes nothing.
 
-        A mistake in post-processing, formats or titles is mended so. Nothing is drawn, so the charge is of
+        This corrects a mistake in post-processing, formats or titles. Nothing is drawn, so the charge is of
         nothing (post-processing; Dwork and Roth 2014, Proposition 2.1). An officer approves its spec, as of
-        every revision: whoever can run releases must not publish a second view of the same numbers unseen.
+        every revision: an operator must not publish a second view of the same numbers unseen.
         Only what was published can be the source, withdrawn or not.
 
         It is ``measured`` at once, with the fence and the digest of those measurements.
@@ -424,5 +424,5 @@ def require_active_release_key(books: IndexedBooks, key: str) -> None:
         raise NotApproved(
             "the key for releases that signed it was revoked meanwhile",
             where=f"key {key}",
-            hint="run again: it is signed anew, with a key that is enrolled; its noise and its charge stay",
+            hint="run again: it is signed again, with a key that is enrolled; its noise and its charge stay",
         )

@@ -2,7 +2,7 @@
 
 An entry is canonical JSON. It holds its own number (``seq``), the hash of the entry before (``prev``), the
 time, and everything there is to know about the account or charge after it, running sums included. Its hash
-is the SHA-256 of that text. Whoever alters, drops or reorders an entry must therefore rewrite all that
+is the SHA-256 of that text. To alter, drop or reorder an entry is therefore to rewrite all that
 follow, and then the last hash differs from the heads that stand in certificates and in the witness file.
 
 Each kind of event is one class, and each field is declared once: its type, whether the signature leaves it
@@ -33,7 +33,7 @@ from tabularium.ledger.terms import validate_terms
 
 #: Every entry says which format it has, so that a later release can tell.
 FORMAT = 1
-#: How far ahead of a reader's clock an entry may be: one of the year 2999 stops whoever comes after it.
+#: How far ahead of a reader's clock an entry may be: one of the year 2999 would stop all that come after it.
 LONGEST_LEAD = timedelta(days=1)
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -431,7 +431,8 @@ class Revocation(_Signed):
 class SpecApproval(_OfAccount, _Signed):
     """An officer approves a spec, up to an amount if one is named.
 
-    It is of one product, unless it was approved by its digest in an account whose products are all alike.
+    It is of one product, unless it was approved by its digest in an account that treats all products the
+    same.
     """
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
@@ -573,8 +574,8 @@ KINDS: Mapping[str, type[Event]] = {
     "restored": LedgerRestored,
     "confirmed": Confirmed,
 }
-#: What favours spending: whoever's clock is behind may not write it. What only records, tightens or stops
-#: must not fail for a clock.
+#: What favours spending: a writer whose clock is behind may not write it. What only records, tightens or
+#: stops must not fail for a clock.
 IN_TIME = frozenset(
     (
         *("account", "acceptance", "approval", "attempts", "disjoint", "drawing"),

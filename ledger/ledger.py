@@ -297,7 +297,7 @@ class Ledger(Views, Accounts, Charges, Officers):
         return self._transactions.read_only
 
     def require_writable(self) -> None:
-        """Raise ``ReadOnly``, with why and what mends it, if no entry is accepted."""
+        """Raise ``ReadOnly``, with the reason and a hint, if no entry is accepted."""
         self._transactions.require_writable()
 
     @property

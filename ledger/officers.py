@@ -55,8 +55,8 @@ class Officers(Part):
     def enrol_key(self, public_key: str, *, officer: str, by: Ed25519PrivateKey) -> Key:
         """Enrol an officer's public key (32 bytes, hexadecimal), signed by a key that is enrolled.
 
-        The first key, and one that is enrolled while none is active, signs for itself: whoever sets up the
-        ledger vouches for it. Enrol two, so that the loss of one can be mended.
+        The first key, and one that is enrolled while none is active, signs for itself: the person who sets up
+        the ledger vouches for it. Enrol two, in case one is lost.
         """
         officer = names.check_label(officer, field="officer")
         key = self._enrol("key", public_key, by, officer=officer)
@@ -334,7 +334,7 @@ class Officers(Part):
     ) -> Separation:
         """Say that nobody is in both populations; or, with ``disjoint`` false, withdraw what was said.
 
-        It holds while its key is enrolled. Where nobody has said so, whoever is in one population may be in
+        It holds while its key is enrolled. Unless this is declared, a member of one population may be in
         the other too, and what both lose is added. The same said again by the same key is no new entry.
         """
         population, other = sorted(

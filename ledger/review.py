@@ -145,7 +145,7 @@ class NotComposable:
 
 
 class ChargeGroup(NamedTuple):
-    """Charges of one account that count and are alike; ``number`` says how many they are."""
+    """Charges of one account that count and are the same; ``number`` says how many there are."""
 
     amount: Fraction
     year: str
@@ -343,7 +343,7 @@ def composed(definition: str, amount: Fraction, number: int, delta: Fraction) ->
 
 
 class _Release(Event):
-    """An event that stands for many alike: what it costs is worked out once."""
+    """An event that stands for several equal ones: its cost is worked out once."""
 
     @cached_property
     def epsilon(self) -> Fraction | None:

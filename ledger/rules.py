@@ -6,7 +6,7 @@ which cannot be an old one used again.
 
 Each rule stands here once, for who appends and for who reads the chain. It raises
 :class:`tabularium.ledger.refusals.RuleBroken`, which has the words for either: the rule, that verification
-names with the number of the entry, and the refusal with its hint, for whoever asked for the entry.
+names with the number of the entry, and the refusal with its hint, for the caller.
 """
 
 from __future__ import annotations

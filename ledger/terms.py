@@ -18,7 +18,7 @@ from tabularium.mechanisms.accounting import PrivacyLoss
 def validate_terms(terms: Terms) -> Terms:
     """Return terms whose values are of the right kind and fit one another, amounts as exact fractions.
 
-    The account's name and its unit are for whoever writes or reads them to judge: they never change.
+    The account's name and its unit never change.
 
     Raises ``BadAmount`` if the quantum is not 1/q, a cap is not a positive multiple of it, or δ is missing,
     needless or not below one. Raises ``BadValue`` if a word is none of those there are, a day is none, the

@@ -35,7 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
-#: Why a ledger that was put back accepts no entry, and what mends that.
+#: Why a restored ledger accepts no entry, and the hint.
 UNCONFIRMED = "it was put back from a backup, and nobody has said that its head is the newest"
 CONFIRM = (
     "hold it against the newest certificate, then say its head, as an officer with --key: "

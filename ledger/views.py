@@ -225,7 +225,7 @@ class Views(Part):
                 limit *= 4  # charges that moved often, or many entries that are about no charge
         return [Charge.of(body) for body in list(result.values())[:number]][::-1]
 
-    def each_charge(self, account: str) -> Iterator[Charge]:
+    def all_charges(self, account: str) -> Iterator[Charge]:
         """Go through an account's charges, the one that moved last at the end.
 
         It holds few of them in memory; a connection is held until it is done.
@@ -237,7 +237,7 @@ class Views(Part):
 
     def charges(self, account: str) -> list[Charge]:
         """Return an account's charges, the one that moved last at the end."""
-        return [*self.each_charge(account)]
+        return [*self.all_charges(account)]
 
     def charge_count(self, account: str) -> int:
         """Return how many charges an account ever had, those of nothing and voided ones too."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Books(Shown):
     """The accounts of a ledger, as they stand when they are asked for. Nothing here changes them.
 
-    Each question opens the ledger anew. Who has many asks them inside ``with open_ledger() as books:``.
+    Each question opens the ledger again; ask many inside ``with open_ledger() as books:``.
     """
 
     @property
@@ -86,7 +86,7 @@ class Books(Shown):
 
     @property
     def warnings(self) -> list[str]:
-        """What whoever relies on this ledger should know: why it is read-only, that nobody witnesses it."""
+        """What a reader should know of this ledger: why it is read-only, that nobody witnesses it."""
         from tabularium.ledger.measurement.store import MeasurementStore
         from tabularium.ledger.witness import ALONE
 
@@ -180,7 +180,7 @@ class Books(Shown):
                     charge.state,
                     charge.revises,
                 )
-                for charge in ledger.each_charge(account)
+                for charge in ledger.all_charges(account)
             ]
         return pd.DataFrame(rows, columns=["release", "product", "period", "amount", "state", "revises"])
 
@@ -330,7 +330,7 @@ class Books(Shown):
         last: dict[str, tuple[str, Fraction]] = {}
         with self._reading() as ledger:
             left = self.account(account).left
-            for charge in ledger.each_charge(account):
+            for charge in ledger.all_charges(account):
                 if charge.state == "voided":
                     continue
                 period, spent = last.get(charge.product, ("", Fraction(0)))
@@ -598,7 +598,7 @@ def _charged(ledger: Ledger, charge: Charge) -> Charged:
 
 def _charges(ledger: Ledger, account: str, last: int | None) -> Iterator[Charge]:
     _see_that_it_is_a_number(last)
-    return ledger.each_charge(account) if last is None else iter(ledger.last_charges(account, last))
+    return ledger.all_charges(account) if last is None else iter(ledger.last_charges(account, last))
 
 
 def _see_that_it_is_a_number(last: int | None) -> None:
@@ -611,7 +611,7 @@ class Forecast(Shown):
 
     Attributes
     ----------
-    each
+    period_cost
         What one more period of every product costs, if each costs what its last one did.
     left
         What is left of the cap.
@@ -621,8 +621,8 @@ class Forecast(Shown):
 
     def __init__(self, account: str, left: Fraction, products: list[tuple[str, str, Fraction]]) -> None:
         self._account, self._products, self.left = account, products, left
-        self.each = sum((amount for _, _, amount in products), Fraction(0))
-        self.more: int | None = left // self.each if self.each else None
+        self.period_cost = sum((amount for _, _, amount in products), Fraction(0))
+        self.more: int | None = left // self.period_cost if self.period_cost else None
 
     def more_of(self, product: str, amount: Fraction) -> tuple[int, int]:
         """Return how many periods of a product at this amount what is left pays for.
@@ -631,9 +631,9 @@ class Forecast(Shown):
         -------
         By itself, and beside every other product of the account, if each costs what its last period did.
         """
-        return self.left // amount, self.left // (amount + self.each_without(product))
+        return self.left // amount, self.left // (amount + self.cost_without(product))
 
-    def each_without(self, product: str) -> Fraction:
+    def cost_without(self, product: str) -> Fraction:
         """Return what one more period of every other product costs."""
         return sum((cost for name, _, cost in self._products if name != product), Fraction(0))
 
@@ -649,7 +649,7 @@ class Forecast(Shown):
             return ""
         some = {0: "not enough for one more period", 1: "enough for 1 more period"}
         periods = some.get(self.more, f"enough for {self.more} more periods")
-        return f"{periods} at {self.each}{' for all products' if len(self._products) > 1 else ''}"
+        return f"{periods} at {self.period_cost}{' for all products' if len(self._products) > 1 else ''}"
 
     def _rows(self) -> DataFrame:
         import pandas as pd

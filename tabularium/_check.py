@@ -99,7 +99,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
     message += f", {_enough(alone)}"
     room = account.terms.left_in("period", periods.get(spec.period))
     most, charged = account.terms.cap_per_period, (charges_of_product["period"] == spec.period).any()
-    if most is not None and cost + forecast.each_without(spec.product) > most:
+    if most is not None and cost + forecast.cost_without(spec.product) > most:
         together = 0
     if together < alone:
         message += f"; beside the other products of the account {_enough(together)}"

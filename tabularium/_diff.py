@@ -28,7 +28,7 @@ _BLANK = "one of the two is left blank"
 _NO_MARGIN = "one of the two has no margin"
 #: Sections of a certificate that say how a release was made; the others are of this release alone.
 _HOW = ("privacy", "spec", "postprocessing", "confidence", "measurements", "software", "code")
-_ITS_OWN = ("digest", "period", "mechanisms", "packages", "bias", "words", "reading")
+_OF_ONE_RELEASE = ("digest", "period", "mechanisms", "packages", "bias", "words", "reading")
 
 
 class SpecDiff(Shown):
@@ -219,7 +219,7 @@ class Changes(Mapping[str, Table], Shown):
         return _as_rows(
             difference
             for difference in differing(one, other)
-            if not set(difference[0].split(".")) & set(_ITS_OWN)
+            if not set(difference[0].split(".")) & set(_OF_ONE_RELEASE)
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def diff(
     Returns
     -------
     SpecDiff or Changes
-        False of specs that are alike, and of one release given twice.
+        False of equal specs, and of one release given twice.
 
     Raises
     ------

@@ -235,7 +235,7 @@ class Decided:
 
 
 class Officer:
-    """Who decides, with a key that is enrolled. Made by :func:`officer`; each decision opens the ledger anew.
+    """Who decides, with a key that is enrolled. Made by :func:`officer`; each opens the ledger again.
 
     A decision that was made before is made once: again, it changes nothing.
     """

@@ -87,7 +87,7 @@ def _named(source: str | os.PathLike[str] | object | None) -> Iterator[str | Non
 
 @dataclass
 class _Notes(NullReporter):
-    """Hands on what whoever runs it should know."""
+    """Hands on what the caller should know."""
 
     tell: Callable[[str], None] = lambda _: None
 

@@ -100,7 +100,7 @@ def folder_of(
 
 def _published(ledger: Ledger, product: str | None = None) -> Iterator[Charge]:
     for account in ledger.accounts():
-        for charge in ledger.each_charge(account.name):
+        for charge in ledger.all_charges(account.name):
             if charge.state == "published" and product in (None, charge.product):
                 yield charge
 

@@ -240,7 +240,7 @@ class Release(Mapping[str, Table], Shown):
 
     @bare_errors
     def report(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
-        """Write the page for people anew: what was published, how sure it is, and what it cost.
+        """Write the page for people again: what was published, how sure it is, and what it cost.
 
         It says at its head what it was compared with, which is neither the signature nor the ledger. Links in
         it lead to the files of the release where the page lies beside them.
@@ -344,7 +344,7 @@ def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
 
     A rehearsal is opened as well; it says everywhere that it is one.
 
-    Whoever may have written the folder: it is read within limits, and no link in it is followed.
+    The folder may come from anybody: it is read within limits, and no link in it is followed.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class Series(Mapping[str, Table], Shown):
         for release in self.releases:
             if name not in release:
                 continue
-            rows = release[name]._whole.unify_dictionaries()
+            rows = release[name]._arrow.unify_dictionaries()
             about = (release.period, release.confidence, release.id)
             for index, (column, value) in enumerate(zip(_COLUMNS, about, strict=True)):
                 if column in rows.column_names:
@@ -113,7 +113,7 @@ class Series(Mapping[str, Table], Shown):
             level.
         """
         file = Path(path)
-        check_place(file, overwrite=overwrite)
+        check_target(file, overwrite=overwrite)
         if file.suffix == ".duckdb":
             if table is not None or level is not None:
                 raise InputError(
@@ -260,7 +260,7 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
 KINDS = (".csv", ".parquet", ".duckdb")
 
 
-def check_place(path: Path, *, overwrite: bool) -> None:
+def check_target(path: Path, *, overwrite: bool) -> None:
     """See, before anything is read, that a file can be written here.
 
     Raises

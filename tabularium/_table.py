@@ -56,13 +56,13 @@ class Table(Shown):
         self._ordered = tuple(ordered)
 
     @cached_property
-    def _whole(self) -> ArrowTable:
+    def _arrow(self) -> ArrowTable:
         return self._read()
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """See the attributes of the class."""
-        table = self._whole
+        table = self._arrow
         return tuple(table[LEVEL].unique().to_pylist()) if LEVEL in table.column_names else ()
 
     def to_arrow(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> ArrowTable:
@@ -81,7 +81,7 @@ class Table(Shown):
         InputError
             There is no such level.
         """
-        table = self._whole
+        table = self._arrow
         if not self.levels and level is not None:
             raise InputError("this table has no levels", where=f"table {self.name}", hint="leave level= away")
         if self.levels:

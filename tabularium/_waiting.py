@@ -124,7 +124,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
     option = "" if home is None else home.option
     asking = {run.spec_digest: f"run {run.name}" for run in runs}
     for account in ledger.accounts():
-        for charge in ledger.each_charge(account.name):
+        for charge in ledger.all_charges(account.name):
             name = charge.release_id
             paid = account.name, charge.product, charge.period, charge.amount
             asks = asking.get(charge.spec_digest, "")
@@ -281,7 +281,7 @@ def _deliveries(ledger: Ledger, home: Home) -> list[Waits]:
     published = {
         (charge.product, charge.period, charge.changed_at)
         for account in ledger.accounts()
-        for charge in ledger.each_charge(account.name)
+        for charge in ledger.all_charges(account.name)
         if charge.state == "published"
     }
     return [

@@ -42,7 +42,7 @@ DATE = r"^ *([0-9]{4})-([0-9]{2})-([0-9]{2})([ T][ -~]*)?$"
 _DAY = r"^ *[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"([01][0-9]|2[0-3])(?::?([0-5][0-9])(?::?([0-5][0-9])(?:[.,][0-9]+)?)?)?"
 _OFFSET = r"(?:Z|z|UTC|GMT|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9])(?::?([0-5][0-9]))?)?)"
-_OWN = ("year", "month", "day")
+_DATE_PARTS = ("year", "month", "day")
 CIVIL = rf"{_DAY}(?:[ T]{_CLOCK})? *$"
 INSTANT = rf"{_DAY}[ T]{_CLOCK} *{_OFFSET} *$"
 
@@ -169,14 +169,14 @@ def _with_civil_dates(table: Any, raw: str, zone: str, mark: str) -> Any:
         return table
     text = table[raw]
     known = text.re_search(INSTANT) | text.re_search(CIVIL)
-    parts = zip(_OWN, _numbers(text), strict=True)
+    parts = zip(_DATE_PARTS, _numbers(text), strict=True)
     components = {f"{mark}{name}": ibis.ifelse(known, part, ibis.null("int64")) for name, part in parts}
     table = table.mutate(**components, **{f"{mark}clock": _utc_clock(text)})
     numbers = [table[name] for name in components]
     when = day_number(*numbers) * DAY + table[f"{mark}clock"]  # of civil time there is none
     table = table.mutate(**{f"{mark}second": ibis.ifelse(_valid(*numbers), when, ibis.null("int64"))})
     table = local_date(table, f"{mark}second", f"{mark}year", zone, mark)
-    pairs = ((f"{mark}{there}", f"{mark}{name}") for there, name in zip(PARTS, _OWN, strict=True))
+    pairs = ((f"{mark}{there}", f"{mark}{name}") for there, name in zip(PARTS, _DATE_PARTS, strict=True))
     return table.mutate(**{there: ibis.coalesce(table[there], table[name]) for there, name in pairs})
 
 
@@ -213,7 +213,7 @@ def _one(condition: Any) -> Any:
 
 
 # A measure adds up the values of a column of the source, and a histogram counts them. Where a table counts
-# by the same column, a cell may hold one value of it, as each year of age has a cell: then whoever knows
+# by the same column, a cell may hold one value of it, as each year of age has a cell: then a reader who knows
 # the cell knows the value. Or a cell holds several, as a group of ages: then the value is neither free nor
 # fixed.
 

@@ -209,9 +209,9 @@ def read_text(
     largest
         Bytes that it may have, whole MiB.
     report
-        Called with the 1-based line (or None), what is wrong, and how to mend it.
+        Called with the 1-based line (or None), what is wrong, and a hint.
     find, shorten
-        How to mend a name at which there is no file, and a file that is too large.
+        Hints for a name at which there is no file, and for a file that is too large.
     """
     try:
         content = read_plain(path, largest, links=True)

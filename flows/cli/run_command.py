@@ -159,7 +159,7 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
                     "Prefect's server ended the run before it began", where=url, hint="see its state there"
                 )
             return {**returned[0], "engine": f"prefect {url}"}
-    # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.
+    # This is the operator's own terminal; Prefect only learns that the run was refused.
     raise for_local_terminal(home, refusal)
 
 

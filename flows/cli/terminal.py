@@ -149,7 +149,7 @@ def print_json(value: Any) -> None:
 
 
 def write(text: str, *, last: bool = False) -> None:
-    """Write to standard output; where whoever reads it has seen enough and gone, end without a word."""
+    """Write to standard output; end without a message where the reader has closed the pipe."""
     try:
         sys.stdout.write(text)
         if last:

@@ -110,7 +110,7 @@ class SigningKey:
             self._opened = None
 
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Review = tuple[list[AccountView], list[UnitView], list[NotComposable]]
 _MOST_KEPT = 200  # results that are looked at again by their address
 
@@ -154,7 +154,7 @@ class Desk:
         self.home, self.folders, self.key = home, folders, key
         self.option = tabularium.open_ledger(home).option
         self._kept: dict[str, object] = {}
-        self._found: dict[str, tuple[int, Any]] = {}
+        self._remembered: dict[str, tuple[int, Any]] = {}
         self._verifications: dict[str, Verification] = {}
         self._lock, self._prefect = threading.Lock(), threading.Lock()
         self._number = 0
@@ -202,12 +202,12 @@ class Desk:
         """Return what was kept, if it is still."""
         return self._kept.get(number)
 
-    def remember(self, about: str, entry: int, find: Callable[[], Found]) -> Found:
+    def remember(self, about: str, entry: int, find: Callable[[], Result]) -> Result:
         """Return what was found about something as of an entry of the ledger; it is found once."""
-        known = self._found.get(about)
+        known = self._remembered.get(about)
         if known is None or known[0] != entry:
-            known = self._found[about] = (entry, find())
-        result: Found = known[1]
+            known = self._remembered[about] = (entry, find())
+        result: Result = known[1]
         return result
 
     def review(self) -> Review:

@@ -1,4 +1,4 @@
-"""Who may speak to the desk: the browser of whoever started it, and no page of anybody else.
+"""Who may use the desk: the browser of the person who started it, and no other page.
 
 It listens on 127.0.0.1 alone. The address that is printed holds a token that opens one session; from then on
 a cookie names it, which no script can read and no other site makes the browser send. A form holds a second
@@ -103,7 +103,7 @@ class Session:
 
 
 class Guard:
-    """Around the whole application: refuses whoever is not the session, and says how pages may be used."""
+    """Middleware: refuses requests from outside the session, and limits what pages may do."""
 
     def __init__(self, inner: ASGIApp, session: Session) -> None:
         self._inner, self._session = inner, session
@@ -131,7 +131,7 @@ class Guard:
         headers = Headers(scope=scope)
         if not is_own(scope["client"], scope["server"]):
             return _plainly(
-                "The desk answers to whoever started it alone, and to no other user of this machine."
+                "The desk answers only to the person who started it, and to no other user of this machine."
             )
         if (why := self._refused(scope["method"], headers)) is not None:
             return _plainly(why)

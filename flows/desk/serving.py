@@ -138,7 +138,7 @@ def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked, path: 
         line, status = error.line(), 400
     except PermissionError as error:
         line, status = (
-            f"{error.filename}: may not be read by whoever started the desk; see its owner, mode",
+            f"{error.filename}: may not be read by the user who started the desk; see its owner, mode",
             400,
         )
     except Exception as error:  # nothing of it is shown: it may hold what is confidential
@@ -183,7 +183,7 @@ def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
     port
         0 for any that is free.
     say
-        Is told each address, which lets in whoever opens it first.
+        Called with each address; the first who opens it is let in.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def serve(desk: Desk, port: int, say: Callable[[str], None]) -> None:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOSTS[0], port))
-        listening.listen()  # whoever is told the address may come before the first page can be made
+        listening.listen()  # a browser may come before the first page can be made
     except OSError as error:
         reason = error.strerror
     else:

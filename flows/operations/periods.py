@@ -81,7 +81,7 @@ def resolve(template: str, scheduled: datetime, timezone: str = "UTC", cron: str
         if name not in times or not codes or set(_CODE.findall(codes)) - _CODES:
             raise _unfit(template, f"{match[0]} is not known")
         # Code by code: %q is none of the C library's own.
-        return _CODE.sub(lambda code: _told(code[1], times[name]), codes)
+        return _CODE.sub(lambda code: _formatted(code[1], times[name]), codes)
 
     period = _WORD.sub(filled, template)
     if _PERIOD.fullmatch(period) is None:
@@ -148,7 +148,7 @@ def _as_written(scheduled: datetime, tz: ZoneInfo, cron: str | None) -> datetime
     return skipped if is_it else there
 
 
-def _told(code: str, when: datetime) -> str:
+def _formatted(code: str, when: datetime) -> str:
     return str((when.month + 2) // 3) if code == "q" else when.strftime(f"%{code}")
 
 

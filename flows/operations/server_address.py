@@ -7,7 +7,7 @@
         password             mode 0600; what clients sign in with, and a person in the UI, whole as it stands
         prefect/             what Prefect keeps: PREFECT_HOME of the server and the worker
 
-Whoever may use the API can have code run as the user of the worker, so it is never open without the password.
+A client of the API can run code as the user of the worker, so it is never open without the password.
 """
 
 from __future__ import annotations

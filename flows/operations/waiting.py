@@ -4,9 +4,9 @@
 
     what stopped it           what becomes of a deployment's flow run
     NotApproved               Suspended, until an officer has decided in the ledger
-    AwaitingReview            Suspended, likewise
+    AwaitingReview            Suspended, too
     InputMissing              AwaitingRetry, with long pauses
-    PlaceClosed               AwaitingRetry, with long pauses, until somebody mends the publication folder
+    PlaceClosed               AwaitingRetry, with long pauses, until the publication folder is repaired
     LockTimeout, StorageFailed AwaitingRetry, with growing pauses and a bounded number
     anything else             Failed, with one line
 
@@ -83,7 +83,7 @@ class Pauses:
 
 #: What passes by itself, most often soon: in all some four hours.
 PASSING = Pauses(5, 3600, most=13)
-#: What somebody delivers, or mends.
+#: What somebody delivers or repairs.
 DELIVERED = Pauses(60, 3600)
 #: A server that restarts: in all some ten minutes.
 RESTARTING = Pauses(0.5, 15, most=45)

@@ -184,7 +184,7 @@ _FOLDER_POLL_SECONDS = 5.0
 _LEAST_PAUSE_SECONDS = 0.3
 _REGISTRY_SECONDS = 1.0
 _CLOCKS_DIFFER_SECONDS = 600.0  # of machines whose runs write down how drops ended
-_TOLD: tuple[State, ...] = ("arrived", "quarantined", "refused", "failed", "published")
+_ANNOUNCED: tuple[State, ...] = ("arrived", "quarantined", "refused", "failed", "published")
 
 
 class Watch:
@@ -196,7 +196,7 @@ class Watch:
         self._home, self._stop = home, threading.Event()
         context = contextvars.copy_context()  # where Prefect keeps which API it speaks with
         self._thread = threading.Thread(target=context.run, args=(self._watch,), daemon=True)
-        self._said, self._since = "", time.time() - _CLOCKS_DIFFER_SECONDS
+        self._problem, self._since = "", time.time() - _CLOCKS_DIFFER_SECONDS
         self._drops: dict[str, State] | None = None
 
     def start(self) -> None:
@@ -231,9 +231,9 @@ class Watch:
                 more |= step(self._home, self.inbox) is True
             except Exception as error:  # the next look goes on; a text of a library's may quote data
                 problem = problem or sanitised(error, f"inbox of {self.inbox.product}").line()
-        if problem != self._said:
+        if problem != self._problem:
             say(problem or f"inbox of {self.inbox.product}: well again")
-        self._said = problem
+        self._problem = problem
         return more
 
     def _tell_of_drops(self, home: Home, inbox: Inbox) -> None:
@@ -242,7 +242,7 @@ class Watch:
         with Claims.at(home) as claims:
             drops = {drop.id: drop.state for drop in claims.recent(inbox.product, self._since)}
         for drop, state in drops.items():
-            if self._drops is not None and state in _TOLD and self._drops.get(drop) != state:
+            if self._drops is not None and state in _ANNOUNCED and self._drops.get(drop) != state:
                 say(f"inbox of {inbox.product}: drop {drop} {state}")
         self._drops, self._since = drops, now - _CLOCKS_DIFFER_SECONDS
 
@@ -278,7 +278,7 @@ class Watch:
 
 
 def say(line: str) -> None:
-    """Tell whoever reads the log of this process."""
+    """Write a line to the log of this process."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 

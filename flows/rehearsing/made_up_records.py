@@ -342,7 +342,7 @@ class MadeUpRecords:
 
     def _dates(self, parts: Mapping[str, DatePart]) -> pa.Array:
         """Return dates whose parts are in the cells of the columns that ask for them, as far as any are."""
-        of = {part.part: self._whole(name) for name, part in parts.items()}
+        of = {part.part: self._integers(name) for name, part in parts.items()}
         draw, year = self._rng.integers, of.get("iso_year", of.get("year", np.full(self.rows, _YEAR)))
         if "iso_week" in of or "iso_year" in of:
             week = of.get("iso_week", draw(1, 53, self.rows)).clip(1, 52)
@@ -364,7 +364,7 @@ class MadeUpRecords:
             return pa.array(np.char.add(np.datetime_as_string(days), "T11:00:00Z"))
         return pa.array(days)
 
-    def _whole(self, name: str) -> Ints:
+    def _integers(self, name: str) -> Ints:
         """Return whole numbers that are in the cells of a column."""
         domain, cells = self.loaded.domains[name], self._cells[name]
         if isinstance(domain, NumberDomain):

@@ -34,17 +34,17 @@ _MOST_CELLS = 1 << 27
 class DataSet:
     """A table of counts that everyone may see; ``says`` why, in words.
 
-    ``place`` is the name of a made-up set; or a path; for a release, folder and table with ``#`` between.
+    ``location`` is the name of a made-up set; or a path; for a release, folder and table with ``#`` between.
     """
 
     name: str
     kind: Literal["made up", "release", "file"]
-    place: str
+    location: str
     says: str
 
     def counts(self) -> Counts:
         """Return the counts, read-only, int64."""
-        return made_up(self.place) if self.kind == "made up" else _loaded(self)
+        return made_up(self.location) if self.kind == "made up" else _loaded(self)
 
 
 def made_up_set(name: str) -> DataSet:
@@ -134,12 +134,12 @@ def _file(path: Path, text: str, because: str | None) -> DataSet:
 
 @lru_cache(maxsize=8)
 def _loaded(data: DataSet) -> Counts:
-    location, _, table = data.place.partition("#")
+    location, _, table = data.location.partition("#")
     table_read = _of_release(Path(location), table) if data.kind == "release" else _of_file(Path(location))
     values = np.asarray(table_read)
     rounded = np.rint(values.astype(np.float64)) if values.dtype.kind == "f" else values
     if rounded.dtype.kind not in "iuf" or (rounded.dtype.kind == "f" and not np.isfinite(rounded).all()):
-        raise InputError("the counts are not numbers", where=data.name, hint="mend the file")
+        raise InputError("the counts are not numbers", where=data.name, hint="correct the file")
     counts = np.maximum(rounded, 0).astype(np.int64)
     if counts.size == 0 or counts.size > _MOST_CELLS:
         raise InputError(f"a table of 1 to {_MOST_CELLS:,} cells is needed", where=data.name, hint="cut it")
@@ -184,7 +184,7 @@ def _csv_column(path: Path) -> Iterator[float]:
                 raise InputError(
                     "this is not a number",
                     where=f"{path.name}, line {number}, column count",
-                    hint="mend the file",
+                    hint="correct the file",
                 ) from None
 
 
@@ -235,7 +235,7 @@ def scattered(rng: np.random.Generator, shape: tuple[int, ...]) -> Field:
 
 
 def patches(rng: np.random.Generator, shape: tuple[int, ...]) -> Field:
-    """A map: neighbours are alike over some bins, with sharp edges between settled and empty land."""
+    """A map: neighbours are similar over some bins, with sharp edges between settled and empty land."""
     from scipy.ndimage import gaussian_filter
 
     field = sum(

@@ -298,11 +298,11 @@ def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
         raise InputError(
             "there is no such kind of sample", where="kind", hint=f"choose one of {', '.join(KINDS)}"
         )
-    if not _whole(rows) or rows < 1:
+    if not _is_integer(rows) or rows < 1:
         raise InputError("the number of rows is not positive", where="rows", hint="ask for at least 1")
-    if not _whole(seed) or seed < 0:
+    if not _is_integer(seed) or seed < 0:
         raise InputError("the seed is not a whole number from 0", where="seed", hint="choose 0, 1, 2, ...")
-    if meshblocks is not None and not (_whole(meshblocks) and 1 <= meshblocks <= MOST_MESHBLOCKS):
+    if meshblocks is not None and not (_is_integer(meshblocks) and 1 <= meshblocks <= MOST_MESHBLOCKS):
         raise InputError(
             "the number of meshblocks is out of range",
             where="meshblocks",
@@ -310,7 +310,7 @@ def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
         )
 
 
-def _whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

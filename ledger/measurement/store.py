@@ -346,7 +346,7 @@ class MeasurementStore:
     def destroy_older_fences(self, release_id: str, fence: int) -> None:
         """Remove, unread, what earlier fences named, and interrupted drafts up to this one's.
 
-        A later fence's file is never touched: whoever asks may have been suspended, and another attempt
+        A later fence's file is never touched: the caller may have been suspended, and another attempt
         may have finished since.
         """
         folder = self.folder / names.release_id(release_id)

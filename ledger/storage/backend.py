@@ -70,7 +70,7 @@ class Backend(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Make the tables of a new ledger, whoever else tries the same at this moment."""
+        """Make the tables of a new ledger, also while another process tries the same."""
 
     @abstractmethod
     def guard(self, connection: Connection) -> None:

@@ -39,7 +39,7 @@ class IndexedBooks:
     ) -> None:
         self.unconfirmed = unconfirmed
         self._connection, self._seq, self._hold = connection, seq, hold
-        self._found: dict[tuple[str, ...], str | None] = {}
+        self._known: dict[tuple[str, ...], str | None] = {}
         self._held: set[str] = set()
 
     @cached_property
@@ -78,9 +78,9 @@ class IndexedBooks:
             "period": ("period", named["account"], named["period"]),
             "product": ("product", named["account"], named["product"]),
         }
-        if not self._found.keys() >= set(keys.values()):
+        if not self._known.keys() >= set(keys.values()):
             bodies = queries.lasts_before(self._connection, self._seq, named)
-            self._found |= {key: bodies[name] for name, key in keys.items()}
+            self._known |= {key: bodies[name] for name, key in keys.items()}
 
     def account(self, name: str) -> AccountState | None:
         """Return an account as its last entry says that it stands."""
@@ -154,9 +154,9 @@ class IndexedBooks:
 
     def _last(self, what: str, **named: str) -> str | None:
         key = (what, *named.values())
-        if key not in self._found:
+        if key not in self._known:
             self.expect(named)
-        text = self._found[key]
+        text = self._known[key]
         if text is not None and what != "terms":
             if what != "charge":
                 Usage.of(_body(text), what)  # one that it has not is told as such

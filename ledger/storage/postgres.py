@@ -7,7 +7,7 @@ entries, the one function that appends among it, is created from
 
 No session has the ledger's schema in its search path: names of tables are written out with it, and functions
 and operators are the server's own. Where others may create objects in that schema, an operator of theirs
-that fits more closely than the server's would otherwise run with the rights of whoever reads the ledger.
+that fits more closely than the server's would otherwise run with the rights of the reader of the ledger.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ TRIGGERS = {
 }
 
 
-#: Every question is one index's to answer, whatever is asked: to plan it anew for each charge is lost time.
+#: One index answers every question, whatever its values: planning it again for each charge is lost time.
 SETTINGS = {
     "search_path": "pg_catalog, pg_temp",
     "plan_cache_mode": "force_generic_plan",
@@ -634,7 +634,7 @@ def _engine(url: URL, wait: float) -> Engine:
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: Any) -> None:
         before, connection.autocommit = connection.autocommit, True
-        # Whoever is suspended with the right to append in hand must not keep it for ever. No BEGIN asks to
+        # A process that is suspended with the right to append must not keep it for ever. No BEGIN asks to
         # write: a standby would refuse it with a state that stands for many faults.
         connection.execute(
             "SET synchronous_commit = on; SET quote_all_identifiers = off;"

@@ -154,7 +154,7 @@ ABOUT = last("account", "subject", among=[DECIDES])
 _FIRST = select(_c.hash).where(_c.seq == 1)
 
 
-def _each(
+def _last_of_each(
     name: str, *fixed: str, among: Sequence[Any] = (), until: Mapping[str, Any] = _AS_CALLED
 ) -> Select[Any]:
     """Return each ``name`` and the last entry of it, where the columns ``fixed`` are as asked.
@@ -169,8 +169,8 @@ def _each(
     return select(names.c.name, hashed_body.label("hashed_body")).where(names.c.name.is_not(None))
 
 
-_PARTS_BEFORE = _each("part", "account", "subject", among=[_c.part.is_not(None)], until=_BEFORE)
-_SCOPES = {scope: _each(scope, "account") for scope in ("period", "product")}
+_PARTS_BEFORE = _last_of_each("part", "account", "subject", among=[_c.part.is_not(None)], until=_BEFORE)
+_SCOPES = {scope: _last_of_each(scope, "account") for scope in ("period", "product")}
 INSERT = entries.insert()
 
 
@@ -339,7 +339,9 @@ REVIEWED = select(HASHED_BODY).where(
     DECIDES, _c.account == bindparam("account"), _c.subject == bindparam("subject")
 )
 _TERMS_STATED = select(HASHED_BODY).where(STATES_TERMS)
-_SAID = select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
+_SEPARATIONS = (
+    select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
+)
 _EVERY_DECISION = select(HASHED_BODY).where(_c.kind.in_(OF_SPECS)).order_by(_c.seq)
 
 
@@ -433,7 +435,7 @@ def separations(connection: Connection) -> dict[tuple[str, str], Separation]:
     """Return the last word on each two populations."""
     result: dict[tuple[str, str], Separation] = {}
     known = keys(connection)
-    for text in connection.execute(_SAID).scalars():
+    for text in connection.execute(_SEPARATIONS).scalars():
         body = checked_body(text)
         disjoint = body["kind"] == "disjoint"
         holds = disjoint and body["by"] in known and known[body["by"]].active

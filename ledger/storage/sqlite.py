@@ -29,9 +29,9 @@ _CAUSES = {
     "SQLITE_FULL": ("has no space left on its disk; nothing was written", "free some space, then run again"),
     "SQLITE_READONLY": (
         "may not be written by this user",
-        "mend the owner and mode of the file and its folder",
+        "correct owner and mode of the file and its folder",
     ),
-    "SQLITE_PERM": ("may not be opened by this user", "mend the owner and mode of the file and its folder"),
+    "SQLITE_PERM": ("may not be opened by this user", "correct owner and mode of the file and its folder"),
     "SQLITE_CANTOPEN": ("cannot be opened", "check the path, and the owner and mode of the folder"),
     "SQLITE_NOTADB": ("is not a database", "check the path, or restore the last good backup"),
     "SQLITE_CORRUPT": ("is damaged", "restore the last good backup"),
@@ -110,7 +110,7 @@ class SQLite(Backend):
         self._opened = _identity(self.path)
 
     def made(self) -> bool:
-        """Tell whether there are tables; whoever made the file may have died before it made them."""
+        """Tell whether there are tables; the process that made the file may have died before it made them."""
         if not (self.path.exists() and self.path.stat().st_size):
             return False
         with self.engine.begin() as connection:

@@ -37,7 +37,7 @@ from tabularium.validations.certificate.value_kinds import (
     Line,
     Number,
     ReleaseId,
-    Said,
+    Section,
     Several,
     Sha256,
     Words,
@@ -51,7 +51,7 @@ from tabularium.validations.release_spec.source import public_name
 # What was settled before the data were read, and what was done after the noise.
 
 
-class LookUp(Said):
+class LookUp(Section):
     """A table in which columns were looked up."""
 
     name: Words
@@ -67,7 +67,7 @@ class LookUp(Said):
     )
 
 
-class Domain(Said):
+class Domain(Section):
     """Where the cells of a column come from."""
 
     kind: Literal["categories", "integer", "hierarchy"]
@@ -80,7 +80,7 @@ class Domain(Said):
     invalid: Literal["reject", "other"]
 
 
-class Rule(Said):
+class Rule(Section):
     """A rule."""
 
     rule: Words
@@ -90,7 +90,7 @@ class Rule(Said):
     outside_the_guarantee: Flag
 
 
-class Validation(Said):
+class Validation(Section):
     """What the input was judged by."""
 
     rules: tuple[Rule, ...]
@@ -98,14 +98,14 @@ class Validation(Said):
     max_rejected_charged: Literal["0"]
 
 
-class TunedOn(Said):
+class TunedOn(Section):
     """A published release by which a spec was tuned."""
 
     release: Words
     certificate: Sha256
 
 
-class Tuning(Said):
+class Tuning(Section):
     """Which data were used to choose mechanisms and parameters."""
 
     data: tuple[TunedOn, ...] = Field(
@@ -114,7 +114,7 @@ class Tuning(Said):
     words: Words
 
 
-class Invariant(Said):
+class Invariant(Section):
     """Numbers that are shown exactly."""
 
     name: Words
@@ -128,7 +128,7 @@ class Invariant(Said):
     beyond_chance: Number
 
 
-class Impossible(Said):
+class Impossible(Section):
     """Values that cannot occur together: their cells are exactly zero and were not measured."""
 
     cells: dict[str, Annotated[tuple[Words, ...], Field(min_length=1)]] = Field(
@@ -153,7 +153,7 @@ StepName = Literal[
 ]
 
 
-class Step(Said):
+class Step(Section):
     """A step, in its order."""
 
     step: StepName
@@ -161,7 +161,7 @@ class Step(Said):
     bias: Words = Field(description="What it does to what is published.")
 
 
-class PostProcessing(Said):
+class PostProcessing(Section):
     """What is done after the noise."""
 
     version: Several = Field(description="Raised whenever the same measurements give other tables.")
@@ -187,7 +187,7 @@ class OtherFormat(Unreadable):
     """A certificate that another version of the program made."""
 
 
-class Certificate(Said):
+class Certificate(Section):
     """What was published, what it cost, and what a reviewer can check without the data."""
 
     format: Annotated[Literal[1], only(int)] = Field(description="The format of this certificate.")
@@ -258,7 +258,7 @@ class Certificate(Said):
 
     @classmethod
     def read(cls, raw: bytes) -> Self:
-        """Read a certificate, whoever may have written it.
+        """Read a certificate, which anybody may have written.
 
         Raises
         ------
@@ -298,7 +298,7 @@ def _field(error: ValidationError) -> str:
 REHEARSAL = "rehearsal.json"
 
 
-class MadeUp(Said):
+class MadeUp(Section):
     """The records of a rehearsal."""
 
     records: Annotated[int, Field(gt=0)] = Field(description="How many were made up.")

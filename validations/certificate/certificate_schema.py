@@ -1,4 +1,4 @@
-"""The JSON Schema of certificates, for whoever reads them with other software.
+"""The JSON Schema of certificates, for readers with other software.
 
 ``certificate.schema.json`` in this package is that schema; ``python -m
 tabularium.validations.certificate.certificate_schema`` prints it as the model gives it.

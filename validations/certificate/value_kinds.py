@@ -35,7 +35,7 @@ _AMOUNT = r"^(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?$"
 _RATIO = r"^(0|[1-9][0-9]*)/[1-9][0-9]*$"
 
 
-class Said(BaseModel):
+class Section(BaseModel):
     """A part of a certificate. What is absent is not written; see :data:`Sometimes`."""
 
     model_config = ConfigDict(
@@ -47,7 +47,7 @@ class Said(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
     @model_serializer(mode="wrap")
-    def _as_it_was_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = written(self)
         if len(document) != len(self.model_fields_set):
             for name in type(self).model_fields.keys() - self.model_fields_set:
@@ -147,7 +147,7 @@ Line = Annotated[str, Field(min_length=1), AfterValidator(_line)]
 """One line, as the ledger keeps them."""
 
 Flag = Annotated[bool, Field(strict=True)]
-Whole = Annotated[int, Field(strict=True)]
+WholeNumber = Annotated[int, Field(strict=True)]
 Number = Annotated[int, Field(strict=True, ge=0)]
 """How many, which may be none."""
 Several = Annotated[int, Field(strict=True, ge=1)]

@@ -169,16 +169,16 @@ def _check_codes(rows: Rows) -> None:
     # One pass in C over all codes; the slow look at each of them only when there is something to say.
     fine = all(codes) and max(map(len, codes)) <= CODE_LENGTH and "".join(codes).isprintable()
     if not fine or any(map(ne, codes, map(str.strip, codes))):
-        rows.add_each((i for i, code in enumerate(codes) if _bad(code)), "code", lambda i: _say_bad(codes[i]))
+        rows.add_all((i for i, code in enumerate(codes) if _bad(code)), "code", lambda i: _say_bad(codes[i]))
     if not "".join(rows.labels).isprintable():
-        rows.add_each(
+        rows.add_all(
             (i for i, label in enumerate(rows.labels) if not label.isprintable()),
             "label",
             lambda _: ("the label has a control character or a line break in it", "remove it"),
         )
     first = dict(zip(reversed(codes), range(len(codes) - 1, -1, -1), strict=True))
     if len(first) < len(codes):
-        rows.add_each(
+        rows.add_all(
             (i for i, code in enumerate(codes) if code and first[code] != i),
             "code",
             lambda i: (
@@ -223,7 +223,7 @@ def _parent_rows(rows: Rows) -> Indices:
         )
         return f"the parent {quoted(parent)} of {quoted(rows.codes[row])} is not a code of this list", guess
 
-    rows.add_each(np.flatnonzero(parents == -2).tolist(), "parent", say)
+    rows.add_all(np.flatnonzero(parents == -2).tolist(), "parent", say)
     return np.maximum(parents, -1)
 
 
@@ -258,7 +258,7 @@ def _check_cycles(parents: Indices, rows: Rows) -> None:
             "give one an empty parent",
         )
 
-    rows.add_each(starts, "parent", say)
+    rows.add_all(starts, "parent", say)
 
 
 def breadth_first(parents: Indices) -> tuple[Indices, Indices]:
@@ -405,7 +405,7 @@ class Rows:
         """Note a problem."""
         self.problems.append(Problem(line, column, what, hint, self.file))
 
-    def add_each(self, rows: Iterable[int], column: str, say: Callable[[int], tuple[str, str]]) -> None:
+    def add_all(self, rows: Iterable[int], column: str, say: Callable[[int], tuple[str, str]]) -> None:
         """Note a problem for each of ``rows``, up to a limit."""
         for count, row in enumerate(rows):
             if count == SHOWN:

@@ -152,11 +152,11 @@ def as_text(column: Any) -> Any:
     if kind.is_string():
         return column
     if kind.is_floating() or kind.is_decimal():
-        return as_whole(column).cast("string")
+        return as_integer(column).cast("string")
     return column.cast("string")
 
 
-def as_whole(column: Any) -> Any:
+def as_integer(column: Any) -> Any:
     """Return a raw column as 64-bit whole numbers; null where it is not one."""
     kind = column.type()
     if kind.is_string():
@@ -174,7 +174,7 @@ def as_whole(column: Any) -> Any:
 def as_steps(column: Any, domain: NumberDomain) -> Any:
     """Return a raw column as the steps of a domain, in 64 bits; null where it is no number, or a huge one."""
     if domain.digits is None and not domain.floor:
-        return as_whole(column)
+        return as_integer(column)
     kind, digits = column.type(), domain.digits or 0
     if kind.is_floating():
         steps = _steps_of_doubles(column, digits)

@@ -1,6 +1,6 @@
 """What a release states exactly, and which inputs its guarantee therefore compares.
 
-A rule that stops a run is a fact about the data once there is a release: whoever reads ``row_count`` with a
+A rule that stops a run is a fact about the data once there is a release: a reader of ``row_count`` with a
 ``min`` and a ``max`` of 600 in a published spec knows n. The same goes for the limit on rejected records and
 for invariants. None of it is charged. So it is listed, and the guarantee is read for neighbouring inputs that
 both satisfy it.
@@ -114,7 +114,7 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     """Return which inputs are the nearest to one another that satisfy the same exact facts.
 
     Replacing m units is removing m and adding m: 2mε or (2m)²ρ under add-remove, mε or m²ρ under replace.
-    What lies between the two inputs need not be allowed: the mechanisms protect all inputs alike, and the
+    What lies between the two inputs need not be allowed: the mechanisms protect all inputs, and the
     facts only choose among them.
 
     The count of :func:`replaced_records` is of records, over columns that may take any values together. Where

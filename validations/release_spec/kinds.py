@@ -246,7 +246,7 @@ Categories = Annotated[
     Annotated[dict[Text, Text], Tag(_CODES)] | Annotated[Text, Tag(_LIST)],
     Discriminator(lambda value: _LIST if isinstance(value, str) else _CODES),
     BeforeValidator(_categories),
-    # a list keeps the order of the cells where a mapping may be sorted by whoever reads the JSON
+    # a list keeps the order of the cells; readers of JSON may sort a mapping
     PlainSerializer(
         lambda value: (
             value if isinstance(value, str) else [{"code": c, "label": n} for c, n in value.items()]

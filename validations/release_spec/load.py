@@ -68,7 +68,7 @@ from tabularium.validations.release_spec.tables import ABOVE, Table
 from tabularium.validations.release_spec.yaml_lines import Document, read_yaml, see_filled_in
 from tabularium.validations.universes.impossible_cells import Bools, impossible_by_level, impossible_in
 
-#: Option -> its key in the file, what it may be, what is said of another, and what mends that.
+#: Option -> its key in the file, what it may be, what is wrong with another value, and the hint.
 _OPTIONS: dict[str, tuple[str, TypeAdapter[str], str, str]] = {
     "--period": (
         *("period", TypeAdapter(PeriodName), "is not a name that fits here"),
@@ -83,10 +83,10 @@ _OPTIONS: dict[str, tuple[str, TypeAdapter[str], str, str]] = {
         "copy all 32 digits and small letters from the name of its folder",
     ),
 }
-_PLACE = ("path", "url", "table", "engine", "master")  # of the source: where the data are
+_LOCATION = ("path", "url", "table", "engine", "master")  # of the source: where the data are
 _READING = {"ignore", "limits"}  # of files: what is left out there, and how much is read
 _NOT_PUBLISHED: Any = {
-    "source": {*_PLACE, *_READING},
+    "source": {*_LOCATION, *_READING},
     "lookups": {"__all__": {"path", *_READING}},
     "publication": {"folder"},
     "workspace": True,
@@ -290,7 +290,7 @@ def _override(document: Document, source: str | None, options: Mapping[str, str 
         return
     engine = written.get("engine")
     if "://" not in source or engine == "spark" or is_in_store(source):
-        kept = {key: value for key, value in written.items() if key not in _PLACE}
+        kept = {key: value for key, value in written.items() if key not in _LOCATION}
         if engine == "spark":
             kept |= {key: written[key] for key in ("engine", "master") if key in written}
         absolute = source if "://" in source else os.path.abspath(source)  # noqa: PTH100 - it may be a glob

@@ -42,7 +42,7 @@ class ParameterOf:
 
 def parameters_of(kind: type[Mechanism]) -> list[ParameterOf]:
     """Return the parameters of a mechanism, in the order of its class."""
-    texts = _said(inspect.getdoc(kind) or "")
+    texts = _descriptions(inspect.getdoc(kind) or "")
     result = []
     for field in fields(kind):  # type: ignore[arg-type]
         required = field.default is MISSING and field.default_factory is MISSING
@@ -75,7 +75,7 @@ def page() -> str:
 
 
 def replaced(text: str) -> str:
-    """Return a page with its generated part made anew.
+    """Return a page with its generated part renewed.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def _first(kind: type[Mechanism]) -> str:
     return "" if first.startswith(f"{kind.__name__}(") else first
 
 
-def _said(text: str) -> dict[str, str]:
+def _descriptions(text: str) -> dict[str, str]:
     """Read the section "Parameters" of a NumPy docstring: name -> meaning; several names may share one."""
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", text, re.MULTILINE | re.DOTALL)
     texts: dict[str, str] = {}

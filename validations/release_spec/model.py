@@ -171,7 +171,7 @@ class ReleaseSpec(SpecParts):
     def losses(self) -> dict[tuple[str, str], Fraction]:
         """What each measurement costs one record, by the name of its table or histogram, and its level.
 
-        Losses under one definition add, so that shares of ε and shares of ρ alike make up the whole.
+        Losses under one definition add, so that shares of ε, or of ρ, make up the whole.
         """
         budgets = {
             (table.name, level): self.table_budget * table.share * share

@@ -253,7 +253,7 @@ def _drop(data: dict[str, Any], path: Path) -> None:
         inner.pop(last, None)
 
 
-# What pydantic found, said as problems: the field, the line, what is wrong, how to mend it.
+# Errors of pydantic as problems: the field, the line, what is wrong, a hint.
 
 
 _QUOTED = re.compile("'([^']*)'")
@@ -346,7 +346,7 @@ def _unknown_key(path: Path, known: list[str]) -> tuple[str, str]:
 
 
 def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
-    """Return what is wrong and how to mend it."""
+    """Return what is wrong and a hint."""
     kind, context, name = entry["type"], entry.get("ctx", {}), path[-1] if path else ""
     key = f"{shown(name)}: " if isinstance(name, str) and name else ""
     if kind == NEEDS_QUOTES:

@@ -1,4 +1,4 @@
-"""What `check` says: every mistake in a spec at once, each with its line, its field and its mend.
+"""What `check` says: every mistake in a spec at once, each with its line, its field and a hint.
 
 A spec and its code lists are public files, so a problem may quote them, unlike errors about data. What is
 quoted is cut short and stripped of control characters, because it ends up on terminals and in logs.
@@ -71,7 +71,7 @@ class SpecProblems(SpecError):
 
 
 def format_problems(problems: Iterable[Problem]) -> str:
-    """Return one line per problem: ``spec.yaml:12: tables[0].share: what is wrong; how to mend it``."""
+    """Return one line per problem: ``spec.yaml:12: tables[0].share: what is wrong; a hint``."""
     return "\n".join(str(problem) for problem in problems)
 
 

@@ -1,4 +1,4 @@
-"""Publication formats by name: what the spec, and whoever reads a release folder, must know of each.
+"""Publication formats by name: what the spec, and readers of a release folder, must know of each.
 
 A format is a class below `tabularium.tasks.publish.formats.base.TableFormat`, imported when it is first asked
 for. Ours are named here; a package adds its own by an entry point of the group ``tabularium.formats``, whose
@@ -155,7 +155,7 @@ def _format(name: str) -> PublicationFormat:
         raise InputError(
             f"the format {quoted(name)} cannot be loaded ({type(error).__name__})",
             where=entry.value,
-            hint="install the package that brings it anew, or take it out of publication.formats",
+            hint="install the package that brings it again, or take it out of publication.formats",
         ) from None
     kinds = getattr(instance, "kinds", ())
     complete = (

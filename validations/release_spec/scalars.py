@@ -21,7 +21,7 @@ from tabularium.validations.release_spec.problems import quoted
 
 TERM_LIMIT = 10**12  # largest numerator and denominator: the ledger's quantum
 TEXT_LIMIT = 40  # characters of a fraction
-WHOLE_LIMIT = 10**18  # fits a 64-bit integer with room to spare
+INTEGER_LIMIT = 10**18  # fits a 64-bit integer with room to spare
 NEEDS_QUOTES = "needs_quotes"  # the error whose hint quotes the value as it stands in the file
 
 _FRACTION = re.compile(r"(?P<top>\d+(\.\d+)?)(/(?P<bottom>\d+))?(?P<percent>\s?%)?", re.ASCII)
@@ -30,7 +30,7 @@ _SCHEMA = r"^\d+(\.\d+)?(/\d+)?"  # the same for editors, without the percent si
 
 
 def refuse(what: str, hint: str, kind: str = "refused") -> PydanticCustomError:
-    """Return the error that a validator raises: what is wrong, how to mend it."""
+    """Return the error that a validator raises: what is wrong, and a hint."""
     return PydanticCustomError(kind, "{what}", {"what": what, "hint": hint})
 
 
@@ -57,7 +57,9 @@ def fraction(value: object, *, percent: bool = True, example: str = '"1/3"') -> 
         raise refuse("is a YAML float, which is not exact", "", NEEDS_QUOTES)
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise refuse("must be an exact number", f"write a fraction in quotes, for instance {example}")
-    long = not isinstance(value, str) and abs(value) > WHOLE_LIMIT  # not written out: it may have any length
+    long = (
+        not isinstance(value, str) and abs(value) > INTEGER_LIMIT
+    )  # not written out: it may have any length
     text = "" if long else str(value).strip()
     if long or len(text) > TEXT_LIMIT:
         raise refuse("is too long for a fraction", "use at most twelve digits above and below the line")
@@ -158,7 +160,7 @@ Change = Annotated[
 def _reject_limit(value: object) -> int | Fraction:
     """Read a count (int) or a part of the rows (percentage)."""
     if isinstance(value, int) and not isinstance(value, bool):
-        if 0 <= value <= WHOLE_LIMIT:
+        if 0 <= value <= INTEGER_LIMIT:
             return value
         raise refuse("must be zero or more", 'write a count of rows, or a percentage such as "1%"')
     if isinstance(value, str) and not value.rstrip().endswith("%"):
@@ -188,7 +190,7 @@ RejectLimit = Annotated[
 def _quality_limit(value: object) -> int | Fraction:
     """Read an absolute margin (int), or one that is a part of the count (percentage)."""
     if isinstance(value, int) and not isinstance(value, bool):
-        if 0 < value <= WHOLE_LIMIT:
+        if 0 < value <= INTEGER_LIMIT:
             return value
         raise refuse("must be above zero", 'write a margin such as 50, or a part of the count such as "30%"')
     if isinstance(value, str) and not value.rstrip().endswith("%"):
@@ -293,12 +295,12 @@ ColumnName = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_m
 """The name of a column of the source."""
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
         raise refuse("is text", "write the whole number without quotes")
     if isinstance(value, bool) or not isinstance(value, int):
         raise refuse("must be a whole number", "write digits only, without quotes")
-    if abs(value) > WHOLE_LIMIT:
+    if abs(value) > INTEGER_LIMIT:
         raise refuse("is too large", "write a whole number of at most 18 digits")
     return value
 
@@ -314,9 +316,9 @@ def _number(value: object) -> int | Decimal:
     elif isinstance(value, float) and math.isfinite(value):
         value = Decimal(repr(value))  # the shortest text, which is what was written in up to 15 digits
     if not isinstance(value, Decimal):
-        return _whole(value)
+        return _integer(value)
     if value == value.to_integral_value():
-        return _whole(int(value))
+        return _integer(int(value))
     plain = value.normalize()
     shift = max(plain.adjusted() + 1, 0) - int(plain.as_tuple().exponent)
     if shift > DIGITS:
@@ -356,10 +358,14 @@ def _at_least(low: int) -> tuple[BeforeValidator, AfterValidator, WithJsonSchema
             raise refuse(f"must be {low} or more", f"write a whole number from {low} up")
         return value
 
-    return BeforeValidator(_whole), AfterValidator(check), WithJsonSchema({"type": "integer", "minimum": low})
+    return (
+        BeforeValidator(_integer),
+        AfterValidator(check),
+        WithJsonSchema({"type": "integer", "minimum": low}),
+    )
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+WholeNumber = Annotated[int, BeforeValidator(_integer)]
 """A 64-bit whole number."""
 Count = Annotated[int, *_at_least(0)]
 """A whole number from zero up."""

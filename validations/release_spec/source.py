@@ -44,7 +44,7 @@ class Limits(Part):
 
 
 def url_problem(url: str) -> tuple[str, str] | None:
-    """Return what is wrong with a database URL and how to mend it, without quoting it; None if nothing is."""
+    """Return what is wrong with a database URL and a hint, without quoting it; None if nothing is."""
     try:
         parts = urlsplit(url)
         secret = parts.password is not None
@@ -60,7 +60,7 @@ def url_problem(url: str) -> tuple[str, str] | None:
 
 
 def way_problem(url: str) -> tuple[str, str] | None:
-    """Return what is unsafe about the way to a server and how to mend it; None if nothing is.
+    """Return what is unsafe about the connection to a server and a hint; None if nothing is.
 
     A socket of this machine is safe; over the network the server must prove who it is.
     """
@@ -84,7 +84,7 @@ def way_problem(url: str) -> tuple[str, str] | None:
 
 
 def _checked(problem: Callable[[str], tuple[str, str] | None]) -> AfterValidator:
-    """Return what refuses a text for which ``problem`` says what is wrong and how to mend it."""
+    """Return a validator that refuses a text for which ``problem`` gives what is wrong and a hint."""
 
     def check(text: str) -> str:
         wrong = problem(text)
@@ -387,7 +387,7 @@ def secret_problem(address: str) -> tuple[str, str] | None:
 
 
 def store_problem(address: str) -> tuple[str, str] | None:
-    """Return what is wrong with an address in a store and how to mend it; None if nothing is."""
+    """Return what is wrong with an address in a store and a hint; None if nothing is."""
     bucket, _, key = address.partition("://")[2].partition("/")
     if "::" in address:
         return "`::` joins file systems, and some keep copies", "write the address in the store alone"

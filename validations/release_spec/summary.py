@@ -29,7 +29,7 @@ from tabularium.validations.release_spec.privacy import CUT_UNITS, LEFT_OUT, Tal
 from tabularium.validations.release_spec.problems import Problem, listed
 from tabularium.validations.release_spec.publication_formats import FORMATS
 from tabularium.validations.release_spec.tables import Table
-from tabularium.validations.universes.impossible_cells import said_of_impossible
+from tabularium.validations.universes.impossible_cells import impossible_notes
 from tabularium.validations.universes.universe import in_plain_words, tested_columns
 
 _LARGE_DELTA = Fraction(1, 10_000)
@@ -324,7 +324,7 @@ def _advice(loaded: Loaded) -> list[str]:
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")
     advice += in_plain_words(spec, loaded.domains)
-    advice += said_of_impossible(spec, loaded.domains)
+    advice += impossible_notes(spec, loaded.domains)
     advice += coding_notes(spec.columns, loaded.domains, [table.dimensions for table in spec.tables])
     advice += [
         f"table {table.name} spends {float(100 * table.margin_share):g} % of its budget to measure its error"

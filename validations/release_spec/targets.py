@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, Tag
 
 from tabularium.validations.release_spec.kinds import LevelName, Part, TableName, kind_by_key
-from tabularium.validations.release_spec.scalars import Portion, Positive, Text, Whole, matching, refuse
+from tabularium.validations.release_spec.scalars import Portion, Positive, Text, WholeNumber, matching, refuse
 from tabularium.validations.release_spec.tables import array_name
 
 Digest = Annotated[Text, *matching("[0-9a-f]{64}", "write the SHA-256 as 64 hexadecimal digits")]
@@ -48,7 +48,7 @@ class MarginTarget(TargetBase):
     unreliable: ClassVar[None] = None
     margin: Positive = Field(description="The largest margin of error of a cell.")
     at: Positive | None = Field(default=None, description=_AT)
-    value: Whole | None = Field(
+    value: WholeNumber | None = Field(
         default=None, description="Of a mean or rate: the one at which it is meant; the worst when absent."
     )
 

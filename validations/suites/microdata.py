@@ -348,7 +348,7 @@ def stop_if_failed(
     failed = [result.name for result in results if result.severity == "stop" and not result.passed]
     if not failed:
         return
-    hint = "mend the source, or change the rules of the spec"
+    hint = "correct the source, or change the rules of the spec"
     if REJECTED in failed:
         hint = (
             "see that the codes and ranges under `columns` are those of the source, send nulls and invalid "
@@ -407,7 +407,7 @@ def around(last: int, change: Fraction) -> tuple[int, int]:
 #: The names of the limits that are no rules of their own.
 REJECTED = "max_rejected"
 CHANGE = "change_from_last"
-_NULL, _FOREIGN, _NO_WHOLE, _OUTSIDE = "null", "not in the code list", "not a whole number", "out of range"
+_NULL, _FOREIGN, _NOT_INTEGER, _OUTSIDE = "null", "not in the code list", "not a whole number", "out of range"
 _NO_NUMBER = "not a number"
 _IMPOSSIBLE = "impossible together"
 
@@ -519,7 +519,7 @@ def _invalid(domain: Domain, numbers: ColumnMetrics, metrics: Metrics) -> Iterat
         return
     unread = metrics.rows - numbers.nulls - (numbers.read or 0)
     if unread:
-        yield _NO_WHOLE if domain.digits is None and not domain.floor else _NO_NUMBER
+        yield _NOT_INTEGER if domain.digits is None and not domain.floor else _NO_NUMBER
     if numbers.invalid > unread:
         yield _OUTSIDE
 

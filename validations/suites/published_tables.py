@@ -30,7 +30,7 @@ MOST = 20
 """Cells of one check that are named; the others are counted."""
 
 NO_NUMBER = "no number"
-NOT_WHOLE = "not a whole number"
+NOT_INTEGERS = "not a whole number"
 NEGATIVE = "negative"
 NOT_THE_SUM = "not the sum of its parts"
 NO_MARGIN = "no margin of error"
@@ -129,7 +129,7 @@ def failing_cells(
         finite = np.isfinite(some)
         yield NO_NUMBER, nodes, ~finite
         if promised.rounding:
-            yield NOT_WHOLE, nodes, finite & (some != np.rint(some))
+            yield NOT_INTEGERS, nodes, finite & (some != np.rint(some))
         if promised.nonnegativity:
             yield NEGATIVE, nodes, finite & (some < 0)
     if promised.consistency:
@@ -150,7 +150,7 @@ def differing(one: NDArray[Any], other: NDArray[Any], slack: ArrayLike) -> NDArr
 
     What is not a number differs from everything.
     """
-    if _are_whole(one) and _are_whole(other):
+    if _are_integers(one) and _are_integers(other):
         slack = 0
     with np.errstate(invalid="ignore"):
         near: NDArray[np.bool_] = np.abs(one - other) <= slack
@@ -169,13 +169,13 @@ def _not_the_sum(
         yield NOT_THE_SUM, block.parents, differing(sums, values[block.parents], slack)
 
 
-def _are_whole(values: NDArray[Any]) -> bool:
+def _are_integers(values: NDArray[Any]) -> bool:
     if not np.issubdtype(values.dtype, np.floating):
         return True
     return bool(((values == np.rint(values)) & (np.abs(values) < _EXACT)).all())
 
 
-_RULES = {NOT_WHOLE: "integral", NEGATIVE: "non-negative", NOT_THE_SUM: "additive"}
+_RULES = {NOT_INTEGERS: "integral", NEGATIVE: "non-negative", NOT_THE_SUM: "additive"}
 
 
 def check_table(

@@ -94,7 +94,7 @@ def impossible_in(spec: ReleaseSpec, domains: Mapping[str, Domain], table: Table
     return np.repeat(masks, table.measured.parts, axis=1)
 
 
-def said_of_impossible(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str]:
+def impossible_notes(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str]:
     """Return what `check` says of impossible cells: how many a table has, and facts that no table shows."""
     notes, shown = [], set()
     for table in spec.tables if spec.impossible else ():

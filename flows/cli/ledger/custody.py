@@ -76,7 +76,7 @@ def verify(
         if not as_json:
             _say_unconfirmed(ledger, Home.found(home))
         if not (certificate or as_json or ledger.witnessed_elsewhere):
-            say(f"There is {ALONE}.", style="yellow", whole=False)
+            say(f"There is {ALONE}.", style="yellow", soft_wrap=False)
             say("Whether it is the newest was not checked: give the newest --certificate.", style="yellow")
 
 

@@ -110,15 +110,15 @@ def _say_resumed(resumed: Collection[str], resume_error: str = "") -> None:
         say(f"{len(resumed)} waiting {'run goes' if len(resumed) == 1 else 'runs go'} on.")
 
 
-def say(text: str, *, style: str = "", whole: bool = True) -> None:
+def say(text: str, *, style: str = "", soft_wrap: bool = True) -> None:
     """Print a line as it is: names in it are no markup and no emoji, whatever they hold.
 
     Parameters
     ----------
-    whole
+    soft_wrap
         Whether the line stays one line however narrow the terminal is, so that it can be copied.
     """
-    out.print(Text(text, style=style), soft_wrap=whole)
+    out.print(Text(text, style=style), soft_wrap=soft_wrap)
 
 
 def resume_waiting_runs(
@@ -191,10 +191,10 @@ def print_rows(rows: Iterable[list[Text]], heading: Table) -> None:
         out.print(piece)
 
 
-def print_each(values: Iterable[Any]) -> None:
+def print_json_list(values: Iterable[Any]) -> None:
     """Print a list of values for programs, one at a time, as it would be printed at once.
 
-    Where whoever reads has seen enough and gone, the command ends, without a word.
+    Where the reader has closed the pipe, the command ends without a message.
     """
     before = "["
     for value in values:

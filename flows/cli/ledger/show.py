@@ -20,7 +20,7 @@ from tabularium.flows.cli.ledger.shared_options import (
     cells,
     exact_or_none,
     open_books,
-    print_each,
+    print_json_list,
     print_rows,
     say,
 )
@@ -60,10 +60,10 @@ def show(
     with open_books(home, export) as books:
         most = (last or None) if charges else 0
         if as_json:
-            print_each(books.as_dicts(account, last=most))
+            print_json_list(books.as_dicts(account, last=most))
             return
         for warning in books.warnings:
-            say(warning, style="yellow", whole=False)
+            say(warning, style="yellow", soft_wrap=False)
         accounts = [books.account(account)] if account else books.accounts
         if not accounts:
             command = f"tabularium ledger open NAME --cap 1{books.key_option}"
@@ -73,7 +73,7 @@ def show(
             if charges:
                 _show_charges(books, entry, last or None)
                 if words := books.forecast(entry.name).words:
-                    say(f"  What is left is {words}.", whole=False)
+                    say(f"  What is left is {words}.", soft_wrap=False)
 
 
 def _show_account(books: Books, entry: Account) -> None:
@@ -82,7 +82,7 @@ def _show_account(books: Books, entry: Account) -> None:
     out.print(Text.assemble((entry.name, "bold"), f"  {what}"), soft_wrap=True)
     full = bar(entry.cap - entry.left, entry.cap)
     sums = f"spent {entry.spent} and reserved {entry.reserved} of {entry.cap}, left {entry.left}"
-    say(f"  {full}  {sums}", whole=False)
+    say(f"  {full}  {sums}", soft_wrap=False)
     notes = [*(["retired: it takes no charges"] if entry.retired else []), *_days(entry)]
     if terms.approvals > 1:
         notes.append(f"every spec and every draft needs {terms.approvals} officers")
@@ -94,7 +94,7 @@ def _show_account(books: Books, entry: Account) -> None:
         f"specs and drafts of {name} need {number} officers" for name, number in terms.approvals_by_product
     ]
     if notes:
-        say("  " + "; ".join(notes), whole=False)
+        say("  " + "; ".join(notes), soft_wrap=False)
     _show_scope("period", books.sums(entry.name, by="period"), terms, symbol)
     _show_scope("product", books.sums(entry.name, by="product"), terms, symbol)
 
@@ -160,7 +160,7 @@ def history(
     with open_books(home, export) as books:
         entries = books.entries(account, last=last or None)
         if as_json:
-            print_each(entries)
+            print_json_list(entries)
             return
         heading = table(">entry", "time (UTC)", "what", "about")
         heading.columns[0].no_wrap = heading.columns[2].no_wrap = True
@@ -218,8 +218,8 @@ def review(
         if units:
             _show_units(units)
             for some in apart:
-                say(some.why, whole=False)
-        say(BOTH_FIGURES_HOLD, whole=False)
+                say(some.why, soft_wrap=False)
+        say(BOTH_FIGURES_HOLD, soft_wrap=False)
 
 
 @app.command("plot", epilog="Example:  tabularium ledger plot census spending.svg")
@@ -262,7 +262,10 @@ def _show_units(units: list[UnitView]) -> None:
         )
     out.print(rows)
     if len({(unit.unit, unit.relation) for unit in units}) < len(units):
-        say("Rows of one unit are about disjoint populations: it is in those of one row only.", whole=False)
+        say(
+            "Rows of one unit are about disjoint populations: it is in those of one row only.",
+            soft_wrap=False,
+        )
     for unit in units:
         _show_losses(unit)
 
@@ -273,7 +276,7 @@ def _show_losses(unit: UnitView) -> None:
     if not years:
         return
     what = f"Spent and reserved on one {unit.unit} of {', '.join(unit.populations)} under {_relation(unit)}"
-    say(f"{what}, by year and by product, plainly added:", whole=False)
+    say(f"{what}, by year and by product, plainly added:", soft_wrap=False)
     symbol, most = unit.symbol, max(years.values())
     rows = table("year", "", f">{symbol}", f">{symbol} so far")
     for (year, loss), so_far in zip(years.items(), accumulate(years.values()), strict=True):

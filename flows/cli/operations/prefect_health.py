@@ -152,7 +152,7 @@ def _runs(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
     retried = trying_again(client)
     if retried:
         checks.append(
-            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is mended")
+            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is repaired")
         )
     number, since = late(client)
     if number:

@@ -104,7 +104,7 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
                 raise InputError(
                     f"the pool of runs and the upkeep cannot be made ({message})",
                     where=installation.url,
-                    hint="mend that, then run again",
+                    hint="repair that, then run again",
                 )
             keeper.start(installation.worker())
             keeper.start(installation.watcher())

@@ -258,7 +258,7 @@ def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
 
     about = load_spec(spec).spec
     with open_ledger(home, reading=True) as ledger:
-        charges = [charge for account in ledger.accounts() for charge in ledger.each_charge(account.name)]
+        charges = [charge for account in ledger.accounts() for charge in ledger.all_charges(account.name)]
     for charge in charges:
         base = published_in(Home.at(home), charge.release_id)  # none of tallies, which lie with their release
         if charge.product == about.product and charge.state == "published" and base is not None:

@@ -115,13 +115,15 @@ def set_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
     automations = client.read_automations_by_name(wanted.name)
     if not automations:
         client.create_automation(wanted)
-    elif _said(automations[0]) != _said(wanted):  # replacing it would forget what it has seen and waits for
+    elif _definition(automations[0]) != _definition(
+        wanted
+    ):  # replacing it would forget what it has seen and waits for
         client.update_automation(automations[0].id, wanted)
     for other in automations[1:]:
         client.delete_automation(other.id)
 
 
-def _said(automation: AutomationCore) -> dict[str, Any]:
+def _definition(automation: AutomationCore) -> dict[str, Any]:
     """Return what an automation is to do, without what the server adds to it."""
     document = automation.model_dump(mode="json", include={"name", "description", "enabled", "actions"})
     return {**document, "trigger": automation.trigger.model_dump(mode="json", exclude={"id"})}

@@ -91,7 +91,7 @@ def _ensure(
     name = f"{wanted.flow}/{NAME}"
     parameters = {"home": str(home.path)}
     if wanted.exports:
-        before = _said_before(client, name) if export_to is None else str(export_to.absolute())
+        before = _earlier_target(client, name) if export_to is None else str(export_to.absolute())
         parameters |= {} if before is None else {"export_to": before}
     client.create_deployment(
         flow_id=client.create_flow_from_name(wanted.flow),
@@ -113,7 +113,7 @@ def _ensure(
     return name
 
 
-def _said_before(client: SyncPrefectClient, name: str) -> str | None:
+def _earlier_target(client: SyncPrefectClient, name: str) -> str | None:
     from prefect.exceptions import ObjectNotFound
 
     try:

@@ -65,15 +65,15 @@ def emit_now(event: Event, resource: str, **about: str) -> None:
         later in this process, and loses it in the end.
     """
     from prefect.client.orchestration import get_client
-    from prefect.events import Event as Told
+    from prefect.events import Event as PrefectEvent
     from prefect.types._datetime import now
 
     named = {"prefect.resource.id": resource}
-    event_told = Told.model_validate(
+    prefect_event = PrefectEvent.model_validate(
         {"event": event, "occurred": now("UTC"), "resource": named, "payload": about}
     )
     with get_client(sync_client=True) as client:
-        client.request("POST", "/events", json=[event_told.model_dump(mode="json")])
+        client.request("POST", "/events", json=[prefect_event.model_dump(mode="json")])
 
 
 # When to tell that an account runs low: a share of its cap, for each account, kept in the home.
@@ -143,7 +143,7 @@ def _all(home: Home) -> dict[str, str]:
 
 @contextlib.contextmanager
 def telling() -> Iterator[None]:
-    """Let what the block tells Prefect fail: a release that is published is so, whoever has heard of it."""
+    """Ignore failures of the block: failing to notify Prefect does not undo a publication."""
     from prefect.logging import get_run_logger
 
     try:

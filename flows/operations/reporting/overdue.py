@@ -99,7 +99,7 @@ def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdu
     ended: set[tuple[str, str]] = set()  # withheld ones are never published, and an officer has said so
     with Ledger.connect(home.ledger_url, make=False) as ledger:
         for account in ledger.accounts():
-            charges = ledger.each_charge(account.name)
+            charges = ledger.all_charges(account.name)
             ended |= {(c.product, c.period) for c in charges if c.state in ("published", "withheld")}
     missing = [expected for name, expected in wanted.items() if name not in ended]
     if any(release.inbox for release in missing):  # what became of data that arrived, others tell
@@ -156,7 +156,7 @@ def waiting_for_officers(client: SyncPrefectClient) -> list[str]:
 
 def trying_again(client: SyncPrefectClient) -> list[str]:
     """Return, of each run that waits to try again, product and period, and why it waits."""
-    return sorted({_told(run) for run in _in_state(client, "AwaitingRetry")})
+    return sorted({_run_summary(run) for run in _in_state(client, "AwaitingRetry")})
 
 
 def late(client: SyncPrefectClient) -> tuple[int, timedelta]:
@@ -170,11 +170,12 @@ def late(client: SyncPrefectClient) -> tuple[int, timedelta]:
 def ended_badly(client: SyncPrefectClient) -> dict[str, list[str]]:
     """Return which runs crashed or failed in the last days and why, the last first, by name of the state."""
     return {
-        name: [_told(run) for run in _in_state(client, name, days=DAYS)] for name in ("Crashed", "Failed")
+        name: [_run_summary(run) for run in _in_state(client, name, days=DAYS)]
+        for name in ("Crashed", "Failed")
     }
 
 
-def _told(run: FlowRun) -> str:
+def _run_summary(run: FlowRun) -> str:
     message = (run.state and run.state.message) or "it gave no reason"
     return f"{named(run)}: {message.splitlines()[0]}"
 

@@ -289,7 +289,7 @@ def test_the_papers_suites_are_well_formed(name: str) -> None:
     for experiment in suite.experiments:
         cells = set()
         for data in experiment.data:
-            assert data.place in MADE_UP, "a suite runs anywhere"
+            assert data.location in MADE_UP, "a suite runs anywhere"
             taking_part = experiment.taking_part(data)
             assert len({one.label for one in taking_part}) == len(taking_part)
             for one in taking_part:

@@ -22,7 +22,7 @@ from tabularium.validations.release_spec.scalars import (
     Share,
     Switch,
     Text,
-    Whole,
+    WholeNumber,
     fraction,
 )
 
@@ -151,19 +151,19 @@ def test_a_reject_limit_is_a_count_or_a_percentage() -> None:
 
 
 def test_whole_numbers() -> None:
-    assert read(Whole, -5) == -5
+    assert read(WholeNumber, -5) == -5
     assert read(Count, 0) == 0
     assert read(Positive, 1) == 1
     for kind, value in [
-        (Whole, 1.0),
-        (Whole, True),
-        (Whole, None),
-        (Whole, 10**19),
+        (WholeNumber, 1.0),
+        (WholeNumber, True),
+        (WholeNumber, None),
+        (WholeNumber, 10**19),
         (Count, -1),
         (Positive, 0),
     ]:
         refused(kind, value)
-    assert refused(Whole, "5") == "is text"
+    assert refused(WholeNumber, "5") == "is text"
 
 
 def test_text_and_switches() -> None:

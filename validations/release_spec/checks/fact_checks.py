@@ -302,7 +302,7 @@ def check_test(partial: PartialSpec, path: Path, text: str, *, undeclared: bool 
             at = error.where.removeprefix("query").removeprefix(", ")
             partial.add(path, f"{at}: {error.what}" if at else error.what, error.hint)
         return
-    hint = f"mend them, or remove the {'measure' if undeclared else 'table'}"
+    hint = f"correct them, or remove the {'measure' if undeclared else 'table'}"
     for name in universe.about:
         if not all(mask.any() for mask in universe.masks(name)):
             partial.add(path, f"no value of {quoted(name)} passes its tests", hint)
@@ -431,7 +431,7 @@ def _check_invariants(partial: PartialSpec) -> None:
         wrong = int((known.values[masks if known.nodes is None else masks[known.nodes]] > 0).sum())
         if wrong:
             what = f"holds {wrong} cell{'' if wrong == 1 else 's'} above zero that `impossible` says is empty"
-            hint = "mend its numbers, or the values under impossible"
+            hint = "correct its numbers, or the values under impossible"
             partial.add(("invariants", places[known.name]), what, hint)
 
 

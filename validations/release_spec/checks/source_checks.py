@@ -67,7 +67,7 @@ def _check_spark(partial: PartialSpec, source: SparkFiles) -> None:
 def check_files(
     partial: PartialSpec, path: Path, files: Files, hint: str = "write the path of a file"
 ) -> None:
-    """Check that files can be opened as what they are; ``hint`` mends a URL in their place."""
+    """Check that files can be opened as what they are; ``hint`` is for a URL in their place."""
     written, mark = files.path or "", files.delimiter
     wrong = _address_problem(files, hint) if "://" in written else None
     if wrong is not None:

@@ -42,14 +42,14 @@ LARGEST_CHANGE = (
 )  # steps from zero, times the largest weight: of 9 · 10^8 records a double holds the sum exactly
 MOST_NUMBERS = 10**8  # of one array
 LARGEST_SCALE = {"pure": 1 << 40, "zcdp": 1 << 26}  # of the samplers
-_OWN = ("level", "count", "margin", "measured", "quality", PART)
+_RESERVED = ("level", "count", "margin", "measured", "quality", PART)
 
 
 def check_measures(partial: PartialSpec, path: Path, table: TableEntry) -> None:
     """Check the measures of one table."""
     path = (*path, "measures")
     taken = {
-        *_OWN,
+        *_RESERVED,
         *(name_taken for name in table.dimensions for name_taken in (name.casefold(), f"{name}_label")),
     }
     if table.measures and PART in table.dimensions:
@@ -161,7 +161,7 @@ def check_arrays(partial: PartialSpec, spec: ReleaseSpec, cells: Mapping[str, in
 
 
 DIMENSION_LIMIT = 16
-OWN_COLUMNS = ("level", "count", "margin", "measured")  # columns that a published table has of its own
+RESERVED_COLUMNS = ("level", "count", "margin", "measured")  # columns that a published table has of its own
 QUALITY = "quality"  # and with quality rules
 
 
@@ -211,7 +211,7 @@ def _check_dimensions(partial: PartialSpec, path: Path, table: TableEntry) -> No
     partial.check_dimensions(path, table.dimensions)
     judged = partial.publication is not None and partial.publication.quality is not None
     levels = {
-        *OWN_COLUMNS,
+        *RESERVED_COLUMNS,
         *([QUALITY] if judged else []),
         *(f"{name}_label".casefold() for name in table.dimensions),
     }
@@ -560,14 +560,14 @@ def error_source(
         What the mechanism refuses for public reasons.
     """
     text = repr(sorted(parameters.items()))
-    sources = {_dry_run_found(name, text, definition, shape) for shape in dict.fromkeys(shapes.values())}
+    sources = {_dry_run_source(name, text, definition, shape) for shape in dict.fromkeys(shapes.values())}
     if "none" in sources:
         return "none"
     return "risk" if "risk" in sources else "exact"
 
 
 @lru_cache(maxsize=256)
-def _dry_run_found(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
+def _dry_run_source(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
     """Rehearse on a smaller table; only where that is refused on the whole one, which may be why."""
     small = shrunk(shape)
     try:

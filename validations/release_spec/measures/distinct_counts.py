@@ -1,16 +1,16 @@
 """Distinct counts: how many different values of a column, such as patients among stays, a cell has.
 
-A record that is added brings its value into its cell, or finds it there: the number of its cell grows by 1
-or by 0, and that of no other cell of the level changes. So one record changes the numbers of a level by at
-most 1, in L1 and in L2, whoever else has its value. A privacy unit with c kept records is added record by
+A record that is added brings its value into its cell, or finds it there: the number of its cell grows by 1 or
+by 0, and that of no other cell of the level changes. So one record changes the numbers of a level by at most
+1, in L1 and in L2, whichever others have its value. A privacy unit with c kept records is added record by
 record, and changes them by at most c (group privacy); where the values are the privacy units themselves, by 1
 in each of at most c cells. Each level is measured by itself, with its own part of the budget, as levels of
 counts are: a record pays for all of them together.
 
 Values of cells have records in common, so that numbers do not add up: those of several cells, of a level
-above, or of another table are counted and measured anew, and made to agree with nothing. The largest of them
-is no more than that of all together, and their sum is no less; noise may contradict either, and neither is
-used, so that every number has the error of one measurement.
+above, or of another table are counted and measured separately, and made to agree with nothing. The largest of
+them is no more than that of all together, and their sum is no less; noise may contradict either, and neither
+is used, so that every number has the error of one measurement.
 """
 
 from __future__ import annotations

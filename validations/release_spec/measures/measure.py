@@ -393,7 +393,7 @@ class Measure(Part, ABC):
 
     @property
     def reads_shared_array(self) -> bool:
-        """Whether measures that count alike are read off one array."""
+        """Whether measures that count the same are read off one array."""
         return False
 
     @property

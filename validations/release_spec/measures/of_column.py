@@ -16,7 +16,7 @@ from tabularium.mechanisms.histograms.quantile_choices import LARGEST_DENOMINATO
 from tabularium.mechanisms.queries.attributes import shown_number
 from tabularium.validations.release_spec.kinds import BOUND_TAGS, Part
 from tabularium.validations.release_spec.measures.measure import Answer, Measure, Numbers, Problem
-from tabularium.validations.release_spec.scalars import ColumnName, Share, Step, Text, Whole
+from tabularium.validations.release_spec.scalars import ColumnName, Share, Step, Text, WholeNumber
 
 EXACT = 1 << 53  # up to here every whole number is a double
 _VALUE, _GROUPS = BOUND_TAGS
@@ -26,11 +26,11 @@ class ByGroup(Part):
     """A bound for each value of a column that the table is crossed by."""
 
     by: ColumnName = Field(description="The column: a dimension of the table, and no hierarchy.")
-    values: dict[Text, Whole] = Field(description="The bound for each of its codes, all of them.")
+    values: dict[Text, WholeNumber] = Field(description="The bound for each of its codes, all of them.")
 
 
 Bound = Annotated[
-    Annotated[Whole, Tag(_VALUE)] | Annotated[ByGroup, Tag(_GROUPS)],
+    Annotated[WholeNumber, Tag(_VALUE)] | Annotated[ByGroup, Tag(_GROUPS)],
     Discriminator(lambda bound: _GROUPS if isinstance(bound, dict | ByGroup) else _VALUE),
 ]
 """One bound for all records, or one for each group."""

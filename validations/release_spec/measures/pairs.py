@@ -96,7 +96,7 @@ class Pair(Measure, ABC):
         steps, width = at * self.width, max(self.spans)
         if value is None:
             return width * min(1.0, quantile(level) * math.sqrt(variance) / steps)
-        position = self._place(value)
+        position = self._position(value)
         parts, spread = steps * np.array([[position, 1 - position]]), np.full((1, 2), variance)
         low, high = ratio_interval(parts, spread, level)
         steady = steady_half(parts[:, 0], parts[:, 1], spread[:, 0], spread[:, 1], level, over=False)
@@ -106,10 +106,10 @@ class Pair(Measure, ABC):
     def planned_variance(self, half: float, level: float, at: float, value: float | None) -> float:
         steps, reach, most = at * self.width, half / max(self.spans), 1.0
         if value is not None:
-            position = self._place(value)
+            position = self._position(value)
             ends = [end for end in (position - reach, position, position + reach) if 0 <= end <= 1]
             most = max((1 - end) ** 2 + end**2 for end in ends)
         return (reach * steps / quantile(level)) ** 2 / most
 
-    def _place(self, value: float) -> float:
+    def _position(self, value: float) -> float:
         return (value - self.bottom) / max(self.spans)

@@ -167,20 +167,20 @@ class RateOver(OfTest):
         np.add.at(array, cells, powers[1])
 
     def estimate(self, numbers: Numbers) -> Floats:
-        return self.span * quotient_of(numbers.parts[..., 0], self._whole(numbers))
+        return self.span * quotient_of(numbers.parts[..., 0], self._denominators(numbers))
 
     def compared(self, numbers: Numbers) -> tuple[Floats, Floats]:
-        return self._whole(numbers), numbers.spread_whole
+        return self._denominators(numbers), numbers.spread_whole
 
     def reach(self, at: Floats, numbers: Numbers, level: float) -> Floats:
-        part, spread, total = numbers.parts[..., 0], numbers.spread[..., 0], self._whole(numbers)
+        part, spread, total = numbers.parts[..., 0], numbers.spread[..., 0], self._denominators(numbers)
         low, high = quotient_interval(part, total, spread, numbers.spread_whole, level)
         steady = steady_half(part, total, spread, numbers.spread_whole, level, over=True)
         unit = float(self.span)
         widths: Floats = np.maximum(at - unit * low, unit * high - at)
         return np.maximum(np.maximum(widths, unit * steady), 0.0)
 
-    def _whole(self, numbers: Numbers) -> Floats:
+    def _denominators(self, numbers: Numbers) -> Floats:
         assert numbers.whole is not None  # noqa: S101 - the caller has looked
         return numbers.whole
 
