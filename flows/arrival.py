@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def announce(home: Home, inbox: Inbox) -> int:
     """Have Prefect run the drops that arrived, and tell it of those in quarantine; return how many are news.
 
-    Of drops in quarantine people are told, better twice than never. A run that was cancelled or given up
+    A drop in quarantine is announced, better twice than never. A run that was cancelled or given up
     tells nobody how it ended: its drop counts as failed, so that it may be taken away. One that is run by
     hand meanwhile does as well; that it was published is written down all the same.
 
@@ -93,7 +93,7 @@ def _is_busy(run: FlowRun) -> bool:
 
 
 def _start(client: SyncPrefectClient, claims: Claims, drop: Drop) -> bool:
-    """Make the run of a drop; return whether it lives. Of one that ended before it began the drop failed."""
+    """Make the run of a drop; return whether it lives. The drop failed if its run ended before it began."""
     from prefect.exceptions import ObjectNotFound
 
     try:

@@ -1,6 +1,6 @@
 """The main flow as Prefect runs it; what it does stands in :mod:`tabularium.flows.release_chain`.
 
-What is told to Prefect on the way (tags, artifacts, events) ends no run: the ledger and the published folder
+A failing report to Prefect (tags, artifacts, events) ends no run: the ledger and the published folder
 are what counts.
 """
 
@@ -73,7 +73,7 @@ def release(
     revises
         Why what was published before is published again.
     timezone
-        Where the days and months of a period are told.
+        The time zone of the days and months of a period.
     same_input
         Whether the input may be one that was released for another period of the product.
     measurements_of

@@ -81,7 +81,7 @@ def improve_file(
     value
         The column that holds the noisy numbers.
     scale
-        Of the noise, as text: ``10``, ``0.5`` or ``10/3``.
+        Scale of the noise, as text: ``10``, ``0.5`` or ``10/3``.
     out
         A file that does not exist yet; its ending says the format.
     column

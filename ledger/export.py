@@ -127,7 +127,7 @@ def restore(
     (:meth:`tabularium.ledger.Ledger.confirm`).
 
     ``scratch``: whether it is to be thrown away, as in a drill: then second witnesses are neither asked nor
-    told, and nothing is added.
+    reported, and nothing is added.
 
     Raises ``ChainBroken``: as :func:`verify_export`; nothing is written then. Raises ``Conflict`` if the
     database holds entries.

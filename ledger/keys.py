@@ -37,7 +37,7 @@ def statement(ledger: str, kind: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def is_signed(public_key: str, signature: str, ledger: str, kind: str, fields: Mapping[str, Any]) -> bool:
-    """Whether ``signature`` is that of ``fields`` under ``public_key`` (both hexadecimal)."""
+    """Whether ``signature`` signs ``fields`` under ``public_key`` (both hexadecimal)."""
     if not (_KEY.fullmatch(public_key) and _SIGNATURE.fullmatch(signature)):
         return False
     try:

@@ -82,7 +82,7 @@ class Accounts(Part):
         quantum
             ``1/q``, ``q <= 10**12``; every amount must be a multiple of it.
         delta
-            For ``"zcdp"`` alone, where it is needed: the δ at which (ε, δ) is reported.
+            For ``"zcdp"`` only, where it is needed: the δ at which (ε, δ) is reported.
         opens_on, closes_on
             The first day on which charges are taken, and the first on which no longer (``YYYY-MM-DD``, UTC).
         needs_approval

@@ -138,7 +138,7 @@ class Officers(Part):
         one was taken back; ``signers`` of what is returned are those.
 
         ``amount``: the most that one charge for it may cost; ``None`` for any. ``product``: the spec's; the
-        approval is for this product alone. It may be ``None`` only where no product asks for more officers
+        approval is for this product only. It may be ``None`` only where no product asks for more officers
         than the account.
         """
         return self._decide_on_spec("approval", account, spec_digest, by, amount, reason, product)

@@ -400,7 +400,7 @@ class Approval:
         return None if len(self.signed_by(needed)) >= needed else "signers"
 
     def signed_by(self, needed: int) -> tuple[Signer, ...]:
-        """Return who counts where so many officers must approve; of one alone, who approved last."""
+        """Return who counts where so many officers must approve; where one is enough, who approved last."""
         return tuple(signer for signer in self.signers if needed > 1 or signer.key == self.key)
 
 

@@ -196,7 +196,7 @@ class Reviewer:
 
         It may be in every data set of one cluster of populations, whose accounts compose in sequence; each
         cluster has views of its own, and an entity's total is the largest. An entity with accounts of both
-        relations has a view of the add-remove ones alone, and one of all its accounts under ``"replace"``:
+        relations has a view of only the add-remove ones, and one of all its accounts under ``"replace"``:
         that is its total. The years and products are plain sums of the amounts, ε or ρ as their accounts
         have them, under the view's relation.
         """

@@ -95,7 +95,7 @@ def require_sums(event: Any, after: RunningSums) -> None:
 
 
 def follow(books: Books, event: Any) -> None:
-    """Hold an entry about an account against its step, its caps and its sums alone.
+    """Hold an entry about an account against only its step, its caps and its sums.
 
     It is what a few steps of an index tell; signatures, approvals and reviews are left to :func:`apply`.
     """
@@ -157,7 +157,7 @@ def _take_step(books: Books, entry: ChargeStep) -> tuple[_NeedsSignature | None,
 def _continued(books: Books, entry: ChargeStep) -> tuple[AccountState, ChargeState | None]:
     """Return the account and the charge, whose state and other fields must allow the step.
 
-    Most fields of a charge never change; each of the others is set by one step alone.
+    Most fields of a charge never change; each of the others is set by one step only.
     """
     account = require_account(books, entry.account)
     before, step = books.charge(entry.release_id), entry.kind
@@ -596,7 +596,7 @@ def _may_withhold(books: Books, entry: events.Withholding) -> None:
     """An officer withholds a draft that was not accepted, by one of its criteria."""
     charge = require_charge(books, entry.release_id)
     draft = require_draft(books, charge, entry.release_id, entry.draft)
-    if draft.accepted:  # until then one officer alone may withhold it
+    if draft.accepted:  # until then a single officer may withhold it
         fail(
             "withholds a draft that was accepted",
             WrongState(

@@ -146,7 +146,7 @@ class Transactions:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Hold one consistent view of the entries; what a rule refuses is told with its hint."""
+        """Hold one consistent view of the entries; a rule's refusal comes with its hint."""
         with _refusing(), self.database.read() as connection:
             yield connection
 
@@ -187,7 +187,7 @@ class Transactions:
 
     def unconfirmed(self) -> str | None:
         """Return why no entry is accepted after it was put back from a backup, or ``None``."""
-        with suppress(ChainBroken), self.reading() as connection:  # who reads or appends will be told
+        with suppress(ChainBroken), self.reading() as connection:  # readers and writers will get the error
             return None if queries.unconfirmed(connection) is None else UNCONFIRMED
         return None
 

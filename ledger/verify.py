@@ -55,7 +55,7 @@ class Verification:
     Parameters
     ----------
     latest
-        The latest time that the reader's clock allows; the first entry after it is told of in the result.
+        The latest time that the reader's clock allows; the result names the first entry after it.
     """
 
     def __init__(self, latest: str = ANY_TIME) -> None:

@@ -65,7 +65,7 @@ class Answer(Shown):
     def advice(self) -> str:
         """Which of ``value`` and ``published`` to quote, in a sentence; empty where there is one of them.
 
-        Of a rehearsal nothing is to be quoted.
+        Nothing of a rehearsal is to be quoted.
         """
         return "" if self.is_rehearsal else advice(self._answer)
 

@@ -26,7 +26,7 @@ _NUMBERS = ("count", "margin")
 _ONLY_IN = {"after": "the previous period has no such cell", "before": "this period has no such cell"}
 _BLANK = "one of the two is left blank"
 _NO_MARGIN = "one of the two has no margin"
-#: Sections of a certificate that say how a release was made; the others are of this release alone.
+#: Sections of a certificate that say how a release was made; the others are specific to this release.
 _HOW = ("privacy", "spec", "postprocessing", "confidence", "measurements", "software", "code")
 _OF_ONE_RELEASE = ("digest", "period", "mechanisms", "packages", "bias", "words", "reading")
 
@@ -164,7 +164,7 @@ class Changes(Mapping[str, Table], Shown):
     def _by_cell(self, name: str, *, level: str | Sequence[str] | None) -> DataFrame:
         """Return codes, ``count`` afterwards, its ``change``, ``margin``, and the ``reason`` why not.
 
-        Of a table that cannot be compared the reason alone.
+        For a table that cannot be compared, only the reason.
         """
         import pandas as pd
 
@@ -189,7 +189,7 @@ class Changes(Mapping[str, Table], Shown):
 
         ``table``, ``level``, ``cells`` in both, how many were ``compared`` with a margin, how many of these
         go ``beyond`` it, and how many would ``by_chance`` if nothing had changed; ``came`` and ``went`` are
-        the cells of one release alone.
+        the cells that only one release has.
         """
         import pandas as pd
 

@@ -222,7 +222,7 @@ class Decided:
     resumed
         Digests of the specs of the flow runs that go on.
     resume_error
-        Why runs that wait could not be told; they go on by themselves once the server runs. Else empty.
+        Why waiting runs could not be resumed; they go on by themselves once the server runs. Else empty.
     current
         After a withdrawal: the release that is offered for the period now; empty if there is none, or this
         home did not publish it.
@@ -321,7 +321,7 @@ class Officer:
         Parameters
         ----------
         draft
-            SHA-256 of the certificate that was looked at; that of the draft that lies there unless said.
+            SHA-256 of the certificate that was looked at; by default, of the draft that lies there.
         consulted_confidential
             Whether confidential figures were consulted.
         copy

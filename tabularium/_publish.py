@@ -115,8 +115,8 @@ def rehearse(
     """Try a spec on made-up records, through the whole chain: noise, post-processing, margins, files, report.
 
     It opens no source, no private look-up, no earlier release and no home, and spends nothing. What comes out
-    says everywhere that it is a rehearsal. The noise is that of a release, and so are margins that hang on
-    noise alone; what hangs on counts (shares of small cells, rates, mechanisms that look for clusters) is as
+    says everywhere that it is a rehearsal. The noise is like in a release, and so are margins that depend on
+    noise only; what depends on counts (shares of small cells, rates, mechanisms that look for clusters) is as
     good as the records are like the real ones.
 
     Parameters

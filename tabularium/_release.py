@@ -120,7 +120,7 @@ class Release(Mapping[str, Table], Shown):
     def measurements(self) -> Mapping[str, Table]:
         """The noisy measurements as they were drawn, by the name of their table.
 
-        Of each cell of each measured level ``measured``, and the ``variance`` of its noise where that is
+        For each cell of each measured level ``measured``, and the ``variance`` of its noise where that is
         known. Nothing was made to agree: levels contradict each other by their noise.
         """
         of = f"{self._of}, as measured"
@@ -183,7 +183,7 @@ class Release(Mapping[str, Table], Shown):
         table
             Only this table.
         confidence
-            Of the intervals, between 0 and 1; that of the release unless said.
+            Confidence of the intervals, between 0 and 1; by default, as in the release.
         source
             Answer from the noisy measurements or from the published tables; from what is better known unless
             said.

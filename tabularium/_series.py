@@ -140,7 +140,7 @@ class Series(Mapping[str, Table], Shown):
         Parameters
         ----------
         table
-            One alone, or a measure of it as ``TABLE.MEASURE``; all tables unless said.
+            Only this one, or a measure of it as ``TABLE.MEASURE``; by default, all tables.
         level
             As :meth:`Table.to_pandas` takes it.
 
@@ -150,7 +150,7 @@ class Series(Mapping[str, Table], Shown):
             ``period`` and the ``previous`` one, ``table``, the codes, ``count`` in the period (of a measure
             its number), ``change`` since the previous one, and the ``margin`` of the change. ``reason`` says
             of a row why it has no margin, or no change: a cell that one of them does not have, or left blank.
-            Two periods that cannot be compared are one row of a reason alone.
+            Two periods that cannot be compared give one row with only the reason.
 
         Raises
         ------
@@ -284,7 +284,7 @@ def write_series(tables: Mapping[str, pa.Table], path: Path) -> None:
     Parameters
     ----------
     tables
-        By name; one alone for ``.csv`` and ``.parquet``.
+        By name; only one for ``.csv`` and ``.parquet``.
 
     Raises
     ------

@@ -24,7 +24,7 @@ class Shown(ABC):
         """Return the rows below it; of many the first and the last are shown."""
 
     def beginning(self, rows: int = 5) -> str:
-        """Return the sentence with the first rows alone."""
+        """Return the sentence with only the first rows."""
         return f"{self._headline()}\n{self._rows().head(rows).to_string(index=False)}"
 
     def __repr__(self) -> str:

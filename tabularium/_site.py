@@ -79,7 +79,7 @@ def site(
 ) -> Site:
     """Write a web site over releases: products, periods, search, downloads, feeds, budget over time.
 
-    Certificates and indexes alone are read. The same releases give the same bytes.
+    Only certificates and indexes are read. The same releases give the same bytes.
 
     Parameters
     ----------

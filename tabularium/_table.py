@@ -126,7 +126,7 @@ class Table(Shown):
         """Return estimates of counts and sums that are right on average: to add up, and to compute with.
 
         They agree with each other as the published counts do, and were neither kept from falling below zero
-        nor made whole. Beside each ``estimate`` of a count stands its ``variance``, of the noise alone; where
+        nor made whole. Each ``estimate`` of a count comes with its ``variance``, of the noise only; where
         many tables were made to agree it is an estimate itself. A sum or distinct count has its estimate
         under its name, and ``NAME_variance``; means, rates and quantiles are no sums of what was measured,
         and have none. It costs no budget: they are made of the noisy measurements in the release.
@@ -164,12 +164,12 @@ class Table(Shown):
         where
             Columns whose names are no words of Python, or ``confidence`` or ``source``, with their codes.
         confidence
-            Of the interval, between 0 and 1; that of the release unless said.
+            Confidence of the interval, between 0 and 1; by default, as in the release.
         source
             ``"measurements"``: the best sum. ``"tables"``: the sum of the published cells, with an interval
             of its own. What is better known unless said.
         **codes
-            Of each column a code or several; of one with a hierarchy those of any level, each counted once.
+            A code or several for each column; for a hierarchy, codes of any level, each counted once.
             All of a column that is left out.
 
         Returns

@@ -96,7 +96,7 @@ def waiting(ledger: Ledger, home: Home | None) -> tuple[list[Waits], tuple[str, 
     Parameters
     ----------
     home
-        Of the installation; None for an export, which tells of its ledger alone.
+        Of the installation; None for an export, which holds only its ledger.
     """
     if home is None:
         rows = list(_decisions(ledger, None, []))

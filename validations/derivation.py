@@ -163,7 +163,7 @@ def _numbers(raw: Any) -> tuple[Any, ...]:
 def _with_civil_dates(table: Any, raw: str, zone: str, mark: str) -> Any:
     """Return ``table`` with the dates of a raw text in a zone: of an instant there, of civil time its own.
 
-    Of a column of dates, or of times that say no zone, nothing is added.
+    Nothing is added for a column of dates, or of times without a zone.
     """
     if not table[raw].type().is_string():
         return table
@@ -298,7 +298,7 @@ class Chain:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The names of the axes: that of the coarsest column, then of each column in the one before."""
+        """The names of the axes: of the coarsest column, then of each column in the one before."""
         return (self.names[0], *(f"{b} in {a}" for a, b in zip(self.names, self.names[1:], strict=False)))
 
     def code(self, place_codes: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Files that somebody else may have written: plain ones alone are opened, at once, and read within limits.
+"""Files that somebody else may have written: only plain ones are opened, at once, and read within limits.
 
 Nothing is looked at by name first and opened afterwards: the file is opened without waiting and without
 following a link, and what was opened is judged.

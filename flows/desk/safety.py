@@ -1,6 +1,6 @@
 """Who may use the desk: the browser of the person who started it, and no other page.
 
-It listens on 127.0.0.1 alone. The address that is printed holds a token that opens one session; from then on
+It listens on 127.0.0.1 only. The address that is printed holds a token that opens one session; from then on
 a cookie names it, which no script can read and no other site makes the browser send. A form holds a second
 secret of the session. A request that names another host is refused, so that no name that leads to 127.0.0.1
 makes another site's page ours; so is one that comes from another origin.
@@ -33,7 +33,7 @@ POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; frame-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
-#: Of the report of a draft: whatever it holds, it runs nothing, asks for nothing and leads nowhere.
+#: For the report of a draft: whatever it holds, it runs no script, sends no request and has no links.
 REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; "
     "frame-ancestors 'self'; base-uri 'none'"

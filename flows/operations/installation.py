@@ -176,7 +176,7 @@ def wait_until_ready(installation: Installation, server: ManagedProcess) -> None
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is reached from this machine alone."""
+    """Tell whether an address can be reached only from this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -62,7 +62,7 @@ def listening_while_served() -> Iterator[socket.socket]:
         for listener_socket in (guard, listener):
             listener_socket.setsockopt(
                 socket.SOL_SOCKET, socket.SO_REUSEPORT, 1
-            )  # shared by sockets of one user alone
+            )  # shared only by sockets of one user
         guard.bind((LOOPBACK, 0))
         listener.bind(guard.getsockname())
         listener.listen(_BACKLOG)
@@ -96,7 +96,7 @@ def _guard(url: str) -> socket.socket | None:
     """Return a socket at the port of ``url`` that does not listen; None where another user's does."""
     address = urlsplit(url)
     guard = socket.socket(socket.AF_INET6 if ":" in str(address.hostname) else socket.AF_INET)
-    guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # shared by sockets of one user alone
+    guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # shared only by sockets of one user
     try:
         guard.bind((address.hostname, address.port))
     except OSError:

@@ -6,7 +6,7 @@ for an officer, or is tried again still has its period.
 
 Clocks that are set forward skip times, at midnight in some zones. Prefect's server fires for such a time as
 if the clocks had been set before: what is written as midnight fires at 23:00 of the day before, and is of the
-day that is written all the same. Of times that come twice it fires at the first.
+day that is written all the same. Where a time comes twice, it fires at the first.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def resolve(template: str, scheduled: datetime, timezone: str = "UTC", cron: str
     scheduled
         When the run was to start; without a time zone it is UTC.
     timezone
-        Where the day and the month are told, such as ``Europe/Berlin``.
+        The time zone of day and month, such as ``Europe/Berlin``.
     cron
         The schedule that fired, by which a time that clocks skipped is known from the one at which the server
         fires for it; without one the clock's counts.

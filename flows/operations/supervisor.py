@@ -122,12 +122,12 @@ class ManagedProcess:
 
 @dataclass
 class Supervisor:
-    """Keeps processes running until it is told to stop.
+    """Keeps processes running until it is stopped.
 
     Attributes
     ----------
     say
-        Where what happens to them is told, a line at a time.
+        Called with a line for each thing that happens to them.
     on_stop
         What is done at the end when only the first process is left, on which the others hang.
     """

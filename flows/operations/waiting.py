@@ -267,7 +267,7 @@ def resume_waiting(
     Parameters
     ----------
     release_id, spec_digests
-        Those of this release or these specs alone; all of them where neither is given.
+        Only those of this release or these specs; all of them where neither is given.
 
     Returns
     -------

@@ -253,7 +253,7 @@ class Watch:
             waits = "arrived" in (self._drops or {}).values()  # one that began may wait for days
             (self._busy.add if waits else self._busy.discard)(self.inbox.product)
             soon = self.inbox.is_folder or waits  # it runs when the one before it has ended
-            # Of many that wait for a place in the pool each is asked for more rarely: one a second in all.
+            # When many wait for a place in the pool, each is polled more rarely: one a second in all.
             pause = max(_FOLDER_POLL_SECONDS, len(self._busy) * waits)
             pause = min(self.inbox.poll, pause) if soon else self.inbox.poll
             if self.inbox.is_folder:

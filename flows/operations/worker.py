@@ -4,7 +4,7 @@
 
 A worker that is killed between taking a run and starting its process leaves it Pending, and nobody else takes
 it; a process that ends while the server answers nothing leaves its run Running, and that keeps a place of the
-pool. From another machine both are found by their silence alone, after 90 s
+pool. On another machine both are noticed only by their silence, after 90 s
 (:mod:`tabularium.flows.operations.watcher`). Runs whose process lives, although their worker died, are
 left alone.
 """

@@ -154,7 +154,7 @@ def _finds(published: Ints | None) -> bool:
 def _published_cell(domain: Domain, codes: tuple[str, ...]) -> Ints:
     """Return, for each cell of a domain, the place of its code among published ones; -1 where there is none.
 
-    Of a hierarchy the code of a leaf, or of what is above it.
+    For a hierarchy, the code of a leaf or of an ancestor.
     """
     index = {code: at for at, code in enumerate(codes)}
     if not isinstance(domain, HierarchyDomain):

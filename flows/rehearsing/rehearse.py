@@ -185,7 +185,7 @@ class _JsonLines(NullReporter):
 
 
 def _publish(spec: Path, home: Path) -> Path:
-    """Publish a spec under a new home whose account can pay for this release alone."""
+    """Publish a spec under a new home whose account can pay for this release only."""
     from tabularium.flows.release_chain import release_tables
     from tabularium.ledger import Ledger
     from tabularium.tasks.runtime.run import Request, load

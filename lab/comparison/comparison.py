@@ -124,7 +124,7 @@ def run_suite(
     Parameters
     ----------
     runs
-        Of each mechanism; None: what the experiments say.
+        For each mechanism; None: what the experiments say.
     seed
         Of the first run; run i has seed + i, the same for all mechanisms.
     done

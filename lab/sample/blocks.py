@@ -61,7 +61,7 @@ def length(block: Block) -> int:
 def first_rows(blocks: Iterator[Blocks], rows: int) -> Iterator[Blocks]:
     """Yield blocks until ``rows`` rows of the first file have passed, the last ones cut short.
 
-    Of the other files no row is left whose key the first one does not come to.
+    In the other files, rows whose key the first one never reaches are left out.
     """
     for parts in blocks:
         main, *others = parts
@@ -118,9 +118,9 @@ def split_ending(out: Path) -> tuple[str, str]:
 def write_rows(
     paths: Sequence[Path], ending: str, blocks: Iterable[Blocks], progress: Callable[[int], None]
 ) -> None:
-    """Write ``blocks`` to ``paths`` in the format of ``ending``; the bytes depend on the rows alone.
+    """Write ``blocks`` to ``paths`` in the format of ``ending``; the bytes depend only on the rows.
 
-    ``progress`` is called with the rows of the first file written so far. Of each file at most about
+    ``progress`` is called with the rows of the first file written so far. At most about
     ``ROWS_PER_GROUP`` rows are in memory, and one block.
 
     Raises

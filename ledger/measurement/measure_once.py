@@ -175,7 +175,7 @@ class _Attempt:
         store.destroy_older_fences(self._release, self._fence)
 
     def part(self, name: str, draw: Draw) -> str:
-        """Return the digest of one part: the stored one's, or else that of a new draw."""
+        """Return the digest of one part: of the stored one, or else of a new draw."""
         if self._store.has_part(self._release, name):
             return self._stored_part(name)
         self._prepare(name)

@@ -176,7 +176,7 @@ def _pieces(header: bytes, payload: Payload) -> Iterator[bytes | memoryview]:
 
 
 def _digest(descriptor: int) -> str | None:
-    """Return the digest of the open file, or ``None`` if its trailer is not that of what precedes it."""
+    """Return the digest of the open file, or ``None`` if its trailer does not fit what precedes it."""
     body = os.fstat(descriptor).st_size - _TRAILER
     if body < len(MAGIC):
         return None

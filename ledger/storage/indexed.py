@@ -159,7 +159,7 @@ class IndexedBooks:
         text = self._known[key]
         if text is not None and what != "terms":
             if what != "charge":
-                Usage.of(_body(text), what)  # one that it has not is told as such
+                Usage.of(_body(text), what)  # a missing one is reported as such
             self._follow([text])
         return text
 

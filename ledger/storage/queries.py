@@ -85,7 +85,7 @@ def last(
     named
         What is asked, where it is not the parameter of the column's name.
     among
-        The entries that alone stand in the index.
+        The only entries in the index.
     order
         The columns of the index between ``names`` and ``seq``.
     until
@@ -113,7 +113,7 @@ def column(selected: Select[tuple[str]], label: str) -> Any:
 
 
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-#: Of the kinds "account" and "terms" the latter comes last in the alphabet, and so in the index.
+#: "terms" comes after "account" in the alphabet, and so in the index.
 _TERMS = last("account", among=[STATES_TERMS], order=["kind"])
 _CHARGE = last("release_id")
 _IN_ACCOUNT = last("account")

@@ -125,7 +125,7 @@ class Replayed(Section):
 
 
 class ShownByRuns(Section):
-    """What outputs alone give away."""
+    """What the outputs show by themselves."""
 
     runs: Several
     budget: Amount

@@ -62,7 +62,7 @@ class SimulatedReleases(Section):
 
 
 class Sampled(Section):
-    """Of large tables every simulated release had a part, other families of the hierarchy each time."""
+    """For large tables, every simulated release had a sample of the families of the hierarchy."""
 
     part_of_cells: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
         description="The part of all cells, on average."

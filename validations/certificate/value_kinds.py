@@ -56,7 +56,7 @@ class Section(BaseModel):
 
 
 class _NeverNull:
-    """Of a field that may be absent: null is something else."""
+    """For a field that may be absent: null is something else."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_not_null, handler(source))

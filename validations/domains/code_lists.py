@@ -49,7 +49,7 @@ class CodeList:
     digest
         SHA-256 of the list as it is published (:func:`published_text`), hexadecimal.
     languages
-        Of the label of each node, empty where it is that of the release; () where all are.
+        Language of the label of each node, empty where it is the release's; () where all are.
     """
 
     codes: tuple[str, ...]
@@ -380,7 +380,7 @@ class Rows:
     file
         Name of the file, for messages.
     languages
-        Of each label, where it is not that of the release, otherwise empty; none where all labels are in it.
+        Language of each label, empty where it is the release's; none where all are.
     lines
         Returns the line where each row is; called when there is something to say. None where the file has
         no lines that tell anything.
@@ -481,7 +481,7 @@ def _data_message(line: int | None) -> _NotSdmxError:
 def read_sdmx(text: str, wanted: str, rows: Rows, language: str) -> None:
     """Find the code list ``wanted`` in a structure message; that there is not exactly one is a problem.
 
-    Of labels in several languages those in ``language`` are taken, or else in English, or the first.
+    From labels in several languages, those in ``language`` are taken, or else English, or the first.
     """
     match = _WANTED.fullmatch(wanted)
     parts = () if match is None else tuple(match.group("agency", "id", "version"))

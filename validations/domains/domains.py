@@ -34,7 +34,7 @@ class CategoryDomain:
     nulls: Treatment = "reject"
     invalid: Treatment = "reject"
     other: str | None = None  # one of ``codes``: where nulls or invalid values go
-    languages: tuple[str, ...] = ()  # of each label, empty where it is that of the release; () where all are
+    languages: tuple[str, ...] = ()  # of each label, empty where it is the release's; () where all are
 
     @property
     def size(self) -> int:
@@ -46,7 +46,7 @@ class CategoryDomain:
 class NumberDomain:
     """Numbers cut into bins, counted in steps: bin i holds ``edges[i] <= step < edges[i + 1]``.
 
-    Of whole numbers a step is 1. Of decimals there are two steps for each 10^-digits: an even one is a number
+    For whole numbers a step is 1. Decimals have two steps for each 10^-digits: an even one is a number
     of so many digits, and an odd one is all that lies between two of these. So every comparison with an edge
     is one of whole numbers, and exact; the last edge is the step after the largest value.
 
@@ -126,7 +126,7 @@ class HierarchyDomain:
     nulls: Treatment = "reject"
     invalid: Treatment = "reject"
     other: str | None = None  # code of a leaf
-    languages: tuple[str, ...] = ()  # of each label, empty where it is that of the release; () where all are
+    languages: tuple[str, ...] = ()  # of each label, empty where it is the release's; () where all are
 
     @cached_property
     def leaves(self) -> NDArray[np.int64]:

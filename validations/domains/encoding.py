@@ -290,8 +290,8 @@ def _where(condition: Any, value: Any) -> Any:
     return ibis.ifelse(condition, value, ibis.null(value.type()))
 
 
-# A number has as many digits as it likes. What a double could not hold is told by its digits alone: numbers
-# of more than 150 digits before the point, or whose exponent has three digits or more, are as good as
+# A number has as many digits as it likes. What a double could not hold is recognised by its digits only:
+# numbers of more than 150 digits before the point, or whose exponent has three digits or more, are as good as
 # infinite, or zero; so whatever is cast is within the reach of a double.
 
 FAR = 1e300
@@ -380,7 +380,7 @@ def number_of(table: Any, raw: str) -> Any:
 
 
 def of_group(group: Any | None, bounds: Sequence[int], kind: str) -> Any:
-    """Return the bound of each record: that of its group, a code from 0 on, or the one of all."""
+    """Return the bound of each record: of its group, a code from 0 on, or the one of all."""
     if group is None:
         return ibis.literal(bounds[0], type=kind)
     *named, last = (ibis.literal(bound, type=kind) for bound in bounds)

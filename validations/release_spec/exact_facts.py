@@ -82,7 +82,7 @@ class Neighbours:
         How many units the smallest allowed change adds, removes or replaces; 0 where the invariants leave no
         other input, None where it cannot be stated.
     loss
-        What this change costs; that of one unit replaced where ``units`` is None or 0.
+        What this change costs; the cost of one unit replaced where ``units`` is None or 0.
     fixed
         What the facts fix: nothing, a total, or marginals, which count a unit's values.
     """
@@ -283,8 +283,8 @@ def facts_of_release(
     tallies
         The same of each charge for tallies; each was made for another input.
     withheld
-        Of each draft of the account that was withheld before: the criterion, and whether confidential figures
-        were consulted.
+        For each draft of the account that was withheld before: the criterion, and whether confidential
+        figures were consulted.
     """
     facts = [
         ExactFact(
@@ -396,8 +396,8 @@ def _percent(part: Fraction) -> str:
 # not zero. In every slice each marginal over k - 2 of the other columns is zero, so each of the two has
 # 2^(k-1) such entries.
 #
-# A fixed total alone gives k = 1, one record replaced by any other. Where one invariant sees every column,
-# no other input is allowed at all.
+# A fixed total by itself gives k = 1, one record replaced by any other. Where one invariant sees every
+# column, no other input is allowed at all.
 
 
 def replaced_records(columns: Iterable[str], seen: Collection[frozenset[str]]) -> int:

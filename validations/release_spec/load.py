@@ -90,7 +90,7 @@ _NOT_PUBLISHED: Any = {
     "lookups": {"__all__": {"path", *_READING}},
     "publication": {"folder"},
     "workspace": True,
-    # Expected numbers of records serve `check` alone; a true one, written by mistake, goes nowhere.
+    # Expected numbers of records serve only `check`; a true one, written by mistake, goes nowhere.
     "size": True,
     "tables": {"__all__": {"size"}},
 }
@@ -383,7 +383,7 @@ def published(spec: ReleaseSpec) -> dict[str, Any]:
 def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[str, Any]:
     """Return what of a spec decides what is measured and how, as plain JSON values.
 
-    Two specs with the same plan differ in what is done with the measurements alone: in post-processing,
+    Two specs with the same plan differ only in what is done with the measurements: in post-processing,
     publication, the public figures that rates are over, titles and units, and what is said of the product,
     and of the plan itself.
     """

@@ -71,7 +71,7 @@ class PartialSpec:
     columns, lookups
         Every declared one; None where its declaration does not read.
     tables, histograms, invariants, figures, impossible, rules, targets
-        The readable ones, with their place in the file. Of a table, keys that do not read are left out.
+        The readable ones, with their place in the file. A table's keys that do not read are left out.
     unread
         The paths of the keys that were left out.
     language
@@ -158,7 +158,7 @@ class PartialSpec:
                     self.add((f"{kind}s", index, "name"), what, f"give every {kind} its own name")
 
     def check_dimensions(self, path: Path, names: tuple[str, ...]) -> None:
-        """Check that every name under ``path`` is that of a declared column, and stands there once."""
+        """Check that every name under ``path`` names a declared column, and only once."""
         for index, name in enumerate(names):
             if name in names[:index]:
                 self.add((*path, index), f"{quoted(name)} is here twice", "name every column once")
@@ -283,7 +283,7 @@ def explain(error: ValidationError, model: type[BaseModel], document: Document) 
         document.add(path, what, hint)
 
 
-#: What other programs call a key -> the key, and under what it stands where that is one place alone.
+#: What other programs call a key -> the key, and its parent where it has only one.
 _OTHER_WORDS = {
     **dict.fromkeys(("epsilon", "eps", "rho"), "privacy.budget"),
     **dict.fromkeys(("sep", "separator"), "source.delimiter"),

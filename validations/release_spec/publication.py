@@ -141,7 +141,7 @@ class Region(Part):
 
 
 class About(Part):
-    """What people and catalogues are told of the product; all of it is published."""
+    """Descriptions of the product for people and catalogues; all of it is published."""
 
     title: Text | None = Field(default=None, description="The title; the name of the product when absent.")
     description: Text | None = Field(default=None, description="What it is, in a few sentences.")

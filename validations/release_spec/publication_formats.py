@@ -2,7 +2,7 @@
 
 A format is a class below `tabularium.tasks.publish.formats.base.TableFormat`, imported when it is first asked
 for. Ours are named here; a package adds its own by an entry point of the group ``tabularium.formats``, whose
-name is that of the format and whose value is the class.
+name is the format's and whose value is the class.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class PublicationFormat:
     summary
         One line of Markdown for people: which files it writes.
     kinds
-        Every kind of file that it may write, that of a table's rows first.
+        Every kind of file that it may write, the rows of a table first.
     complete
-        Whether every row and column is in its files exactly, so that all readers can do with it alone.
+        Whether every row and column is in its files exactly, so that readers need no other format.
     seekable
         Whether rows can be read without those before them.
     """

@@ -1,6 +1,6 @@
 """What `tabularium check` answers: every problem of a spec, or what it will publish, at what price, how well.
 
-The expected accuracy is that of the measurements before post-processing, and stated only for mechanisms
+The expected accuracy holds for the measurements before post-processing, and stated only for mechanisms
 whose noise does not depend on the data.
 """
 
@@ -361,7 +361,7 @@ def array_noise(
     part, folds = measure.noise_terms(loss, definition)
     scale, margin = noise_of(plain, part, confidence, largest=measure.sensitivities[group] * folds)
     in_unit = None if margin is None else math.ceil(margin * measure.noise_unit)
-    # Of any other no number of its array is published.
+    # No number of any other array is published.
     return (scale or 0) * float(measure.noise_unit), in_unit if measure.linear else None
 
 

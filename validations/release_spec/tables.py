@@ -89,9 +89,9 @@ class Table(TableEntry):
     """A table with everything filled in.
 
     ``levels`` names each measured level of ``along`` with its share of the table's budget; it is empty, and
-    ``along`` None, when no dimension is a hierarchy. ``margin_share`` is None where no part of the
-    budget measures the error. Of an array, ``measured`` is the measure that it was made for, and ``measures``
-    are those that are read off it.
+    ``along`` None, when no dimension is a hierarchy. ``margin_share`` is None where no part of the budget
+    measures the error. For an array, ``measured`` is the measure that it was made for, and ``measures`` are
+    those that are read off it.
     """
 
     share: Share
@@ -101,7 +101,7 @@ class Table(TableEntry):
 
     @property
     def mechanism_in_words(self) -> str:
-        """The mechanism as people are told of it: ``denoise``, ``denoise per region``."""
+        """The mechanism in words: ``denoise``, ``denoise per region``."""
         if self.per is None or self.mechanism in PLAIN:
             return self.mechanism
         name = self.parameters["mechanism"] if self.mechanism == PER_REGION else self.mechanism

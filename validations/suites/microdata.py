@@ -1,6 +1,6 @@
 """The metrics table: one row of numbers about the microdata, computed in one pass of the engine.
 
-Rules are checked on these numbers alone (:mod:`tabularium.validations.suites.microdata`), so that no
+Rules are checked only on these numbers (:mod:`tabularium.validations.suites.microdata`), so that no
 tool that checks them ever sees a record. The numbers are exact and confidential: they stay in the secure
 workspace.
 """
@@ -443,7 +443,7 @@ def findings(
 
 
 def all_numbers(spec: ReleaseSpec) -> list[NumbersRule]:
-    """Return the rules that hold without being written: measured columns hold numbers and nulls alone."""
+    """Return the rules that hold without being written: measured columns hold only numbers and nulls."""
     watched = {rule.column for rule in spec.rules if isinstance(rule, NumbersRule)}
     unwatched = (name for name in spec.measured_columns if name not in watched)
     return [NumbersRule(rule="numbers", column=name, at_most=Fraction(0)) for name in unwatched]

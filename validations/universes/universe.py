@@ -2,7 +2,7 @@
 
 A test is about declared columns and their public domains, in the language of queries
 (:mod:`tabularium.mechanisms.queries.grammar`), so that a reader of the spec can ask the published tables the
-same. It says of each column in which cells it holds; a record is judged by its own cells alone. Where a
+same. It says of each column in which cells it holds; a record is judged only by its own cells. Where a
 column is null, a test of its values neither holds nor fails, also where nulls are counted as ``other``: null
 is not a value. ``and`` and ``or`` go by that (Kleene's three values, as in SQL), and ``is null`` and ``is not
 null`` are always one or the other. A table counts the records of which all is true. A rate is of those of

@@ -195,7 +195,7 @@ def _foretold(
 def _make(
     home: Home, wanted: Wanted, inbox: Inbox | None, account: str, warn_below: str | None
 ) -> dict[str, Any]:
-    """Make all that belongs to a deployment; return what programs are told of it."""
+    """Make all that belongs to a deployment; return its description for programs."""
     from prefect.client.orchestration import get_client
 
     from tabularium.flows.operations.deployments.deployment import Triggers, triggers_of
@@ -241,7 +241,7 @@ def _remove(home: Home, spec: Path) -> dict[str, Any]:
     from tabularium.tasks.arrival import inboxes
     from tabularium.validations.release_spec.load import load_spec
 
-    # Of a spec that is gone the product's name is enough.
+    # For a spec that is gone, the product's name is enough.
     product = load_spec(spec).spec.product if spec.exists() or spec.suffix else str(spec)
     with connected(home), get_client(sync_client=True) as client:
         removed = remove(client, product)

@@ -1,4 +1,4 @@
-"""``tabularium query``: ask a published release, and be told how far the answer may be off."""
+"""``tabularium query``: ask a published release; answers come with their margins."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _numbers(row: Row, width: float | None) -> list[str]:
     if row.low is not None and row.high is not None:
         width = row.high - row.low
     texts = [_written(number, width) for number in (row.value, row.low, row.high, row.published)]
-    error = row.standard_error  # where numbers are known up to bins alone it is far below the interval
+    error = row.standard_error  # where numbers are known only up to bins it is far below the interval
     return [texts[0], _written(error, None if error is None else 2 * error), *texts[1:]]
 
 

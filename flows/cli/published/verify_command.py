@@ -1,4 +1,4 @@
-"""``tabularium verify``: whether a release is what it says, from its folder alone, offline."""
+"""``tabularium verify``: whether a release is what it says, offline and from its folder only."""
 
 from __future__ import annotations
 

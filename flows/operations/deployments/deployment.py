@@ -226,7 +226,7 @@ class Timing:
     following
         When its schedule fires next; None without one.
     period
-        Of a run at that time, or now; None if it is the spec's own.
+        The period of a run at that time, or now; None if it is the spec's own.
     """
 
     following: datetime | None

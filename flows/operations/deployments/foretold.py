@@ -54,7 +54,7 @@ class Foretold:
     symbol: str
 
     def sentences(self) -> list[str]:
-        """Return what a person is told."""
+        """Return the forecast as sentences."""
         lines = []
         if self.unpaid is not None:
             period, at = self.unpaid
@@ -137,7 +137,7 @@ def paid_together(left: Fraction, schedules: Sequence[tuple[Fraction, int, Comin
     left
         Of the account.
     schedules
-        Of each: what a period costs, how many are paid for at most, and what comes.
+        For each: what a period costs, how many are paid for at most, and what comes.
     """
     numbers, refused = [0 for _ in schedules], [False for _ in schedules]
     runs = [(at, index) for index, (_, _, schedule) in enumerate(schedules) for _, at in schedule.periods]

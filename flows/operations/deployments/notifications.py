@@ -1,4 +1,4 @@
-"""Automations from a file: who is told what, by a mail or a call of a webhook."""
+"""Automations from a file: who is notified of what, by mail or a webhook."""
 
 from __future__ import annotations
 

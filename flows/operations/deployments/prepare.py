@@ -41,7 +41,7 @@ class Upkeep:
     function
         Its name in the module.
     exports
-        Whether it is told where exports go.
+        Whether it takes the folder of exports.
     """
 
     flow: str

@@ -1,6 +1,6 @@
-"""What Prefect is told of a release: the tags of its run, and the events that people and programs wait for.
+"""Reports of a release to Prefect: tags of its run, and events for people and programs that wait.
 
-Outside a flow run nobody is told anything. Nothing here knows the data: products, periods, release ids,
+Outside a flow run nothing is reported. Nothing here knows the data: products, periods, release ids,
 and what stands in published folders and in the ledger.
 """
 
@@ -40,7 +40,7 @@ Event = Literal[
 
 
 def emit(event: Event, resource: str, **about: str) -> None:
-    """Tell the Prefect API of this process; without one nobody is told.
+    """Report to the Prefect API of this process, if there is one.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def telling() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        kind = type(error).__name__  # its text may quote what was to be told
+        kind = type(error).__name__  # its text may quote what was to be reported
         get_run_logger().warning("Prefect could not be told all of this run: %s", kind)
 
 

@@ -150,7 +150,7 @@ def _bullets(texts: list[str]) -> list[str]:
 
 # How far a run is, as Prefect's UI shows it: one artifact that says stages and cells of public tables.
 #
-# What is said follows from the spec and the ledger alone. Of the input it says no more than that it is
+# The text follows from the spec and the ledger only. About the input it says no more than that it is
 # being read: neither rows nor bytes, nor what of it is looked at.
 
 

@@ -140,7 +140,7 @@ def _of_spec(deployment: DeploymentResponse) -> str | None:
     return None
 
 
-# What runs of products are at, told at a terminal: which wait and for what, which ended badly and why.
+# States of the runs of products, for a terminal: which wait and for what, which ended badly and why.
 
 
 #: So far back runs that ended badly are counted.

@@ -391,7 +391,7 @@ def _check_cases(partial: PartialSpec, path: Path, column: Column, domain: Domai
     if isinstance(domain, NumberDomain):
         partial.add((*path, "integer"), "cases give codes, not numbers", "write categories")
         return
-    # Of what does not read, or is made by cases itself, no case can be made.
+    # No case can be made of a column that does not read, or is made by cases itself.
     known = {
         name: partial.domains[name]
         for name, other in partial.columns.items()

@@ -1,6 +1,6 @@
 """Tables that are drawn towards an earlier release, or the level above: is there what they need?
 
-Of the earlier release only its certificate is read here; the numbers are read, and held against the digest in
+Only the certificate of the earlier release is read here; the numbers are read, and held against the digest in
 it, when a table is drawn. That it was published is for the ledger to say.
 """
 

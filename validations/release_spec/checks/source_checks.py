@@ -312,7 +312,7 @@ def _check_kind(partial: PartialSpec, path: Path, look: LookUp) -> None:
 
 
 def _check_public(partial: PartialSpec, path: Path, look: LookUp, folder: FilePath) -> None:
-    """Take the digest of a public look-up: its content is a part of the spec, as that of a code list."""
+    """Take the digest of a public look-up: its content is a part of the spec, as with a code list."""
     period = partial.document.data.get("period")
     if look.path is None or "://" in look.path or not isinstance(period, str):
         return

@@ -459,7 +459,7 @@ def check_parameters(
     Parameters
     ----------
     path
-        Of what holds the parameters: a table or a histogram.
+        Of the table or histogram that holds the parameters.
     name
         Of the mechanism.
     given

@@ -1,4 +1,4 @@
-"""Quantiles by choice: one value of the grid is drawn by the exponential mechanism, and no count is told.
+"""Quantiles by choice: one value of the grid is drawn by the exponential mechanism; no count is published.
 
 A record adds 1 to the cell of its value in a histogram of which nothing is released but the choice and sums
 beside it, which measure its margin.

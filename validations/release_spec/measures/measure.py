@@ -83,12 +83,12 @@ class Noise:
     Attributes
     ----------
     variance
-        Of each of them, in steps, after tables and levels were made to agree.
+        Variance of each, in steps, after tables and levels were made to agree.
     alone
         Scale (discrete Laplace) or σ (Gaussian) where the number is a single measurement, by its name in
         :func:`~tabularium.mechanisms.inference.margins_of_error.half_widths.margins`.
     rate
-        Of a choice, how fast it becomes unlikely with each record that it misses by.
+        For a choice, how fast it becomes unlikely with each record that it misses by.
     over
         Variance of what a rate is over; 0 where it is public.
     """
@@ -143,7 +143,7 @@ class Measure(Part, ABC):
     written_with: ClassVar[str | None] = None
     """What else is written where several kinds have the same keys."""
     linear: ClassVar[bool] = False
-    """The number is that of its array, in steps: it is rounded, and has a margin, like a count."""
+    """The number is the array's, in steps: it is rounded, and has a margin, like a count."""
     adds_up: ClassVar[bool] = True
     """Numbers of cells make that of all of them together, and are made to agree with other tables.
 
@@ -156,7 +156,7 @@ class Measure(Part, ABC):
     powers: ClassVar[int] = 1
     """Up to which power values are added up, where they are."""
     margin_method: ClassVar[str | None] = None
-    """How its margin is found, by the names of the certificate; None as that of a count."""
+    """How its margin is found, by the names of the certificate; None: as for a count."""
     quality_rules: ClassVar[QualityRules] = "means"
     """Under which heading of the spec the limits for its quality stand."""
     answers: ClassVar[tuple[Answer, ...]]
@@ -431,7 +431,7 @@ class Measure(Part, ABC):
         """Return what is published, (nodes, cells), in the unit of its column; NaN where there is nothing."""
 
     def compared(self, numbers: Numbers) -> tuple[Floats, Floats] | None:
-        """Return what must be told from zero for a number to be shown, and its variance; None if nothing."""
+        """Return what must differ from zero for a number to be shown, and its variance; None if nothing."""
         return None
 
     def reach(self, at: Floats, numbers: Numbers, level: float) -> Floats:

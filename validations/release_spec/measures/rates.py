@@ -1,6 +1,6 @@
 """Rates: how many records pass a test, of those of which it is true or false, or of other numbers.
 
-Of its own records a rate is a mean of 1 and 0, and one record changes its pair by 1. Of numbers that are
+A rate of its own records is a mean of 1 and 0, and one record changes its pair by 1. Over numbers that are
 known otherwise, those of a table, an invariant or public figures, it has one number, the records that pass.
 """
 
@@ -188,7 +188,7 @@ class RateOver(OfTest):
         return records, noise.over
 
     def expected_half(self, records: float, noise: Noise, level: float) -> float:
-        """Return that of a rate of all that it is over, where it is widest."""
+        """Return the widest margin of a rate of all that it is over."""
         part, total, spread, spread_whole = map(np.array, (records, records, noise.variance, noise.over))
         low, high = quotient_interval(part, total, spread, spread_whole, level)
         return self.span * max(1.0 - float(low), float(high) - 1.0)

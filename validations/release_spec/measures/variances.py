@@ -11,7 +11,7 @@ the variance, with the number of records as the divisor,
 
     v = (b0·b2 - b1²/4)/(N·T²)²    in parts of (T steps)².
 
-Of true numbers b1² is at most 4·b0·b2 (Cauchy-Schwarz); where noise made it more, v is 0. The interval holds
+For true numbers b1² is at most 4·b0·b2 (Cauchy-Schwarz); where noise made it more, v is 0. The interval holds
 every v that fits the intervals of both means, each of which is made at half the allowed error.
 """
 
@@ -126,7 +126,7 @@ def interval_of_largest(parts: Floats, variances: Floats, level: float) -> tuple
     part_level = (1 + level) / 2  # both intervals hold at once at the level
     mean_low, mean_high = ratio_interval(
         np.stack([above + both / 2, below + both / 2], axis=-1),
-        # Their errors have that of `both` in common; without it the test is only the wider for it.
+        # Their errors share the error of `both`; leaving it out makes the test wider.
         np.stack([noise[2] + noise[1] / 4, noise[0] + noise[1] / 4], axis=-1),
         part_level,
     )
