@@ -84,8 +84,6 @@ def improve_file(
         Scale of the noise, as text: ``10``, ``0.5`` or ``10/3``.
     out
         A file that does not exist yet; its ending says the format.
-    column
-        Name of the new column.
     delimiter
         Of CSV files, read and written.
     options

@@ -68,8 +68,6 @@ class Accounts(Part):
 
         Parameters
         ----------
-        name
-            The dataset.
         unit
             The privacy unit: the entity that the amounts protect, such as ``"person"``. A name that ends in
             ``-period`` is a unit in one period.

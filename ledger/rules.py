@@ -206,33 +206,30 @@ def _before_the_first(books: Books, entry: ChargeStep) -> ChargeState:
 
 def require_source(books: Books, release: str, account: str, product: str, period: str) -> Measurement:
     """Return what was measured for a release, if another one of the account may be made from it."""
-    measurement, where = books.measurement(release), f"release {release}"
+    source, where = books.measurement(release), f"release {release}"
     refusal: LedgerError
-    if measurement is None:
+    if source is None:
         refusal = unknown_release(release)
-    elif measurement.made_from is not None:
+    elif source.made_from is not None:
         refusal = WrongState(
             "has no measurements of its own: it was itself made from another's",
             where=where,
-            hint=f"name that one: {measurement.made_from}",
+            hint=f"name that one: {source.made_from}",
         )
-    elif (measurement.account, measurement.product, measurement.period) != (account, product, period):
+    elif (source.account, source.product, source.period) != (account, product, period):
         refusal = WrongState(
-            f"is of account {measurement.account}, product {measurement.product}, "
-            f"period {measurement.period}",
+            f"is of account {source.account}, product {source.product}, period {source.period}",
             where=where,
             hint="name a release of the same account, product and period: tabularium ledger show",
         )
-    elif measurement.state != "published":
+    elif source.state != "published":
         refusal = WrongState(
-            f"is {measurement.state}, and only what was published is made again from its measurements",
+            f"is {source.state}, and only what was published is made again from its measurements",
             where=where,
-            hint="publish it first"
-            if measurement.state == "measured"
-            else "publish a revision with a charge",
+            hint="publish it first" if source.state == "measured" else "publish a revision with a charge",
         )
     else:
-        return measurement
+        return source
     fail("is made from measurements of what was not published for its product and period", refusal)
 
 

@@ -79,8 +79,6 @@ class Append:
         ----------
         fields
             What it says, its running sums apart.
-        by
-            The key that signs it.
         in_time
             Whether the clock may not be behind; ``None``: as its kind needs it.
 

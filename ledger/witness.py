@@ -159,8 +159,6 @@ class Witness:
 
     Parameters
     ----------
-    path
-        The file of the place.
     chains
         The folder of the chains' files, if they are kept.
     wait

@@ -19,10 +19,6 @@ class Answer(Shown):
 
     Attributes
     ----------
-    query
-        The question.
-    confidence
-        Of the intervals.
     table
         The table that it was answered from.
     is_rehearsal

@@ -189,8 +189,6 @@ class Books(Shown):
 
         Parameters
         ----------
-        account
-            One alone.
         last
             How many charges of each, those that moved last; all unless said, and no field for none if 0.
 
@@ -228,8 +226,6 @@ class Books(Shown):
 
         Parameters
         ----------
-        account
-            Of one alone.
         last
             Only so many, the newest; all unless said.
 
@@ -368,8 +364,6 @@ class Books(Shown):
 
         Parameters
         ----------
-        spec
-            The YAML file.
         period, revises, measurements_of
             As they are approved.
         folders
@@ -435,13 +429,7 @@ class Books(Shown):
     def newest_releases(
         self, *, folders: Sequence[str | os.PathLike[str]] = ()
     ) -> list[tuple[Published, int]]:
-        """Return the newest release of each product, and how many releases it has; sorted by product.
-
-        Parameters
-        ----------
-        folders
-            As for :meth:`releases`.
-        """
+        """Return the newest release of each product, and how many releases it has; sorted by product."""
         from tabularium._published import newest_releases
 
         with self._reading() as ledger:
@@ -525,8 +513,6 @@ class Point:
 
     Attributes
     ----------
-    at
-        When, in UTC.
     cap, used, spent
         The cap, all that was reserved and spent of it, and what was spent.
     """
@@ -543,8 +529,6 @@ class Charged:
 
     Attributes
     ----------
-    charge
-        As the ledger has it.
     draft
         Of a release that was to be reviewed: its digest and criteria, and whether it is accepted.
     withdrawal
@@ -613,8 +597,6 @@ class Forecast(Shown):
     ----------
     period_cost
         What one more period of every product costs, if each costs what its last one did.
-    left
-        What is left of the cap.
     more
         How many such periods that pays for; None where nothing was charged yet.
     """

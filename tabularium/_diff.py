@@ -32,13 +32,7 @@ _OF_ONE_RELEASE = ("digest", "period", "mechanisms", "packages", "bias", "words"
 
 
 class SpecDiff(Shown):
-    """What differs between two specs. Made by :func:`diff`.
-
-    Attributes
-    ----------
-    before, after
-        The specs.
-    """
+    """What differs between two specs. Made by :func:`diff`."""
 
     def __init__(self, before: Spec, after: Spec) -> None:
         self.before, self.after = before, after
@@ -96,11 +90,6 @@ class Changes(Mapping[str, Table], Shown):
     the difference, and whether it goes ``beyond`` it. A margin stands where the noise of both is independent
     and of a known distribution. A cell that is ``only_in`` one release, or was left blank in one, has no
     difference.
-
-    Attributes
-    ----------
-    before, after
-        The releases.
     """
 
     def __init__(self, before: Release, after: Release) -> None:

@@ -45,8 +45,6 @@ class Decision:
         That the spec states.
     cost
         The same; 0 where it is paid for already, or made from measurements that are.
-    left, left_after
-        Of the account, before and after.
     room
         What the account pays at most for this product and period: caps of either may leave less.
     closed
@@ -322,8 +320,6 @@ class Officer:
         ----------
         draft
             SHA-256 of the certificate that was looked at; by default, of the draft that lies there.
-        consulted_confidential
-            Whether confidential figures were consulted.
         copy
             A copy of the draft's folder, for where another home laid it out: then it is published there.
 
@@ -375,8 +371,6 @@ class Officer:
         ----------
         criterion
             For what: one of its own.
-        draft, consulted_confidential
-            As for :meth:`accept`.
 
         Raises
         ------
@@ -528,8 +522,6 @@ def officer(
 
     Parameters
     ----------
-    home
-        As for :func:`open_ledger`.
     key
         The PEM file of the private key.
     passphrase

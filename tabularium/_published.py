@@ -20,12 +20,8 @@ class Published:
 
     Attributes
     ----------
-    release, product, period, account
-        What it is.
     amount
         What all its charges cost.
-    at
-        When, in UTC.
     state
         ``current``, ``superseded`` by a later one of its period, or ``withdrawn``.
     reason

@@ -33,8 +33,6 @@ class Release(Mapping[str, Table], Shown):
 
     Attributes
     ----------
-    folder
-        Where it lies.
     verified
         Whether every file was compared with its digest in the certificate. That the certificate is the
         agency's own is another question: :func:`tabularium.verify`.
@@ -180,8 +178,6 @@ class Release(Mapping[str, Table], Shown):
         ----------
         query
             A line in the language of docs/reference/query-language.md.
-        table
-            Only this table.
         confidence
             Confidence of the intervals, between 0 and 1; by default, as in the release.
         source
@@ -247,8 +243,6 @@ class Release(Mapping[str, Table], Shown):
 
         Parameters
         ----------
-        path
-            A new file.
         last
             The release of an earlier period to compare with.
 
@@ -278,8 +272,6 @@ class Release(Mapping[str, Table], Shown):
 
         Parameters
         ----------
-        path
-            A new file.
         last
             A release of an earlier period, which says that the product has many releases.
 

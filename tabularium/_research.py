@@ -23,8 +23,6 @@ class Study:
 
         Parameters
         ----------
-        counts
-            Whole numbers that are public.
         epsilon
             The privacy loss, exact: ``"1/10"``.
         seed

@@ -39,8 +39,6 @@ class Series(Mapping[str, Table], Shown):
     ----------
     folder
         Where they lie: it holds ``PERIOD/RELEASE``.
-    releases
-        One for each period.
     """
 
     def __init__(self, folder: Path, releases: list[Release]) -> None:

@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 
 class Site(Shown):
-    """Pages that were written. Made by :func:`site`.
-
-    Attributes
-    ----------
-    folder
-        Where they lie.
-    index
-        The first page.
-    """
+    """Pages that were written. Made by :func:`site`."""
 
     def __init__(self, folder: Path, release_catalogue: ReleaseCatalogue) -> None:
         self.folder, self.index, self._shelf = folder, folder / "index.html", release_catalogue

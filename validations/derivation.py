@@ -65,8 +65,6 @@ def coded_columns(
 
     Parameters
     ----------
-    table
-        Ibis table with the raw columns.
     raw
         Column of the source -> its name in ``table``.
     columns
@@ -279,12 +277,8 @@ class Chain:
 
     Attributes
     ----------
-    domains
-        The codings.
     places
         Of the i-th coding, (cells, i + 1): where each of its cells lies along the first i + 1 axes.
-    sizes
-        Of the axes.
     """
 
     domains: tuple[Domain, ...]
@@ -555,8 +549,6 @@ def local_date(table: Any, second: str, year: str, zone: str, mark: str) -> Any:
 
     Parameters
     ----------
-    table
-        Ibis table.
     second
         The column of the instants, seconds as in this module.
     year

@@ -28,10 +28,6 @@ class SigningKey:
 
     Parameters
     ----------
-    home
-        As for :func:`tabularium.officer`.
-    file
-        The PEM file.
     idle
         Seconds after which it closes unless it is used.
     """
@@ -142,8 +138,6 @@ class Desk:
 
     Parameters
     ----------
-    home
-        As for :func:`tabularium.open_ledger`.
     folders
         Copies of publication folders, or of folders of drafts: in each lies ``PRODUCT/PERIOD/RELEASE``.
     key

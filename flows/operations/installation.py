@@ -43,8 +43,6 @@ class Installation:
 
     Attributes
     ----------
-    host, port
-        Where the server listens.
     database
         URL of the server's database; a file of the home where there is none.
     runs

@@ -233,8 +233,6 @@ class OwnServer:
 
     Attributes
     ----------
-    url
-        Its API.
     sign_in
         What it asks for, ``user:password``; worth nothing once it has ended.
     """

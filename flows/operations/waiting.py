@@ -367,8 +367,6 @@ class WaitingRun:
 
     Attributes
     ----------
-    name
-        As Prefect calls it.
     spec, revises, measurements_of
         What it was asked for.
     unapproved

@@ -178,8 +178,6 @@ class MadeUpRecords:
 
     Attributes
     ----------
-    rows
-        How many.
     keys
         Public look-up -> the values of its key.
     like

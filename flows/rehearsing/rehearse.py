@@ -64,10 +64,6 @@ def released_apart(written: Path, home: Path, spec: Path) -> Path:
 
     Parameters
     ----------
-    written
-        The spec of the rehearsal.
-    home
-        The new home.
     spec
         The spec that is rehearsed: problems name it.
 

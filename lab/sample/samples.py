@@ -262,8 +262,6 @@ def write_sample(
         others know districts only, whose number grows with the square root.
     progress
         Called from time to time with the number of rows written so far.
-    overwrite
-        Replace files that are there.
 
     Raises
     ------

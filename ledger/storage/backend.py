@@ -43,8 +43,6 @@ class Backend(ABC):
         What to call the database in messages; never a URL, which may hold a password.
     identity
         Tells this ledger from every other that this process may have open.
-    engine
-        The SQLAlchemy engine.
     readers, writers
         The same engine for transactions that see one state of the ledger, and that write.
     locks

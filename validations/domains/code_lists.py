@@ -377,8 +377,6 @@ class Rows:
 
     Attributes
     ----------
-    file
-        Name of the file, for messages.
     languages
         Language of each label, empty where it is the release's; none where all are.
     lines

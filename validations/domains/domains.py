@@ -208,8 +208,6 @@ def positions(domain: HierarchyDomain, nodes: NDArray[np.int64], level: str) -> 
 
     Parameters
     ----------
-    domain
-        The code list.
     nodes
         (m,) node indices, each in or below the cut.
     level

@@ -88,8 +88,6 @@ def coded(
 
     Parameters
     ----------
-    table
-        Ibis table with the raw columns.
     raw
         Declared column -> its name in ``table``.
     domains

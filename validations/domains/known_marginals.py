@@ -195,8 +195,6 @@ class PriorTable:
 
     Attributes
     ----------
-    release
-        Its id.
     folder
         Where it lies, or a copy of its certificate and of this file.
     certificate

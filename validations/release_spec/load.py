@@ -109,8 +109,6 @@ class Loaded:
 
     Attributes
     ----------
-    spec
-        The spec with everything filled in.
     path, folder
         The spec file and its folder, absolute.
     domains
@@ -203,8 +201,6 @@ def load_spec(
 
     Parameters
     ----------
-    path
-        The YAML file.
     source
         Read this instead of the spec's source: a file, glob or folder (relative to the current folder), an
         address, or a database URL, for which the spec names the table.

@@ -102,11 +102,6 @@ class PublicationFormat:
     def read_codes(self, path: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
         """Return columns of codes, as text, and one of numbers, of a file that any release may have written.
 
-        Parameters
-        ----------
-        most
-            How many rows it may have.
-
         Raises
         ------
         Unreadable, OSError, pyarrow.ArrowException, KeyError

@@ -46,12 +46,8 @@ class LevelSummary:
     ----------
     level
         Name of the level; "" for a table without a hierarchy.
-    cells
-        Number of cells.
     loss
         Privacy loss for one record: ε, or ρ.
-    definition
-        Which of the two.
     scale, margin
         Scale of the noise in records, or in the unit of a measure, and an m (for Laplace noise the smallest)
         such that a measured cell is within ±m of the truth at the spec's level of confidence; None when they

@@ -48,8 +48,6 @@ def check_suite(
 
     Parameters
     ----------
-    name
-        Name of the suite.
     numbers
         Column -> one number per row.
     expected

@@ -81,8 +81,6 @@ class Metrics:
 
     Attributes
     ----------
-    rows
-        Number of records.
     kept
         Number of records in which every declared column has a cell, and the privacy unit is known.
     counted
@@ -285,8 +283,6 @@ def check_microdata(
     spec
         With ``rules`` and ``source.max_rejected``, which is a rule of severity stop. So is that all
         values of a measured column are numbers or null, where no rule says otherwise.
-    metrics
-        What the engine counted.
     last_total
         The total published for the period before; None if there is none, and the comparison passes.
     results

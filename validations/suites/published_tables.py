@@ -91,8 +91,6 @@ def table_faults(
 
     Parameters
     ----------
-    table
-        Its name.
     parents
         (nodes,) parent of each node, -1 for a root.
     values
@@ -233,8 +231,6 @@ def check_agreement(differences: int, *, named: int, results: Path | None = None
         Shared numbers, over all pairs of tables, on which the two differ.
     named
         How many of them rounding could not avoid, and has named.
-    results
-        As for a table.
 
     Returns
     -------
@@ -322,8 +318,6 @@ def check_sums(
         Array -> the most that one record adds.
     tables, sums
         (table, level) and (array, level) -> what was counted.
-    results
-        As for counts.
 
     Raises
     ------

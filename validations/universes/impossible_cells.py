@@ -45,8 +45,6 @@ class _Pieces:
         (pieces,) the cell of each, ascending; every cell has one.
     inside
         Number of a fact -> (pieces,) whether a piece has its values; facts that say nothing here are absent.
-    cells
-        How many cells there are.
     """
 
     cell: Cells
@@ -138,12 +136,8 @@ def impossible_cells(
     ----------
     facts
         For each, column -> (cells,) the values that cannot occur with those of its other columns.
-    columns, domains
-        Of all declared columns.
     along, nodes
         The hierarchy whose nodes are the rows, of which the first ``nodes`` are; one row without it.
-    others
-        The other dimensions.
 
     Returns
     -------

@@ -114,8 +114,6 @@ class Universe:
         ----------
         records
             Ibis table of kept records, with what :func:`tabularium.validations.domains.encoding.coded` added.
-        domains
-            Of all declared columns.
         raw
             Column of the source -> its name in ``records``, for those that are not declared.
         """

@@ -109,8 +109,6 @@ def coming(
         Cron, time zone, and the template of the period.
     charged
         Periods of the product that are paid for already.
-    terms
-        Of the account.
     """
     cron, timezone, template = schedule
     end, at, known = now.replace(year=now.year + YEARS, day=min(now.day, 28)), now, set(charged)
@@ -134,8 +132,6 @@ def paid_together(left: Fraction, schedules: Sequence[tuple[Fraction, int, Comin
 
     Parameters
     ----------
-    left
-        Of the account.
     schedules
         For each: what a period costs, how many are paid for at most, and what comes.
     """
@@ -155,12 +151,8 @@ def foretold(spec: ReleaseSpec, runs: Coming, *, pays_for: int, terms: Terms) ->
 
     Parameters
     ----------
-    found
-        Its periods.
     pays_for
         How many of them the account pays for.
-    terms
-        Of the account.
     """
     from tabularium.ledger.review import DELTA, composed
 

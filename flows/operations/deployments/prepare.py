@@ -38,8 +38,6 @@ class Upkeep:
 
     Attributes
     ----------
-    function
-        Its name in the module.
     exports
         Whether it takes the folder of exports.
     """

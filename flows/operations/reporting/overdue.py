@@ -62,8 +62,6 @@ def due(
     ----------
     period
         The template of the schedule's periods, or one period.
-    since
-        When it was deployed.
     now
         What was scheduled less than :data:`PATIENCE` before is not due yet.
     """

@@ -460,8 +460,6 @@ def check_parameters(
     ----------
     path
         Of the table or histogram that holds the parameters.
-    name
-        Of the mechanism.
     given
         The parameters as the spec has them.
     unwritten
