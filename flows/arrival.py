@@ -1,4 +1,4 @@
-"""What comes of drops: one flow run for each that arrived, and the events that people wait for.
+"""Flow runs of drops: one for each that arrived, and the events that people wait for.
 
 ::
 

@@ -98,7 +98,7 @@ def next_time(now: datetime, last: str, tolerance: timedelta | None) -> str:
 
 
 class Mark(Enum):
-    """What is declared of a field beside its type."""
+    """What is declared of a field besides its type."""
 
     UNSIGNED = "no signature covers it"
     SET_BY_A_STEP = "one of a charge's steps sets it; what has no such mark never changes"
@@ -229,7 +229,7 @@ class Event(_Strict):
 
     @classmethod
     def marks(cls) -> dict[str, set[Mark]]:
-        """Return the marks of each field that an entry of this kind may have beside the chain's own."""
+        """Return the marks of each field that an entry of this kind may have besides the chain's own."""
         groups = dict(OPTIONAL_GROUPS.values())
         result: dict[str, set[Mark]] = {}
         for name, field in cls.model_fields.items():
@@ -600,7 +600,7 @@ COLUMNS = ("kind", "account", "release_id", "product", "period", "subject", "par
 
 
 def columns(body: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """Return what the columns :data:`COLUMNS` must hold beside an entry that says ``body``."""
+    """Return what the columns :data:`COLUMNS` must hold for an entry with this ``body``."""
     indexed = {"account": "", **body, "subject": subject_of(body)}
     return tuple(indexed.get(name) for name in COLUMNS)
 

@@ -1,4 +1,4 @@
-"""What a name, a digest or a reason in the ledger may look like."""
+"""Forms of names, digests and reasons in the ledger."""
 
 from __future__ import annotations
 

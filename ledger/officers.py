@@ -1,4 +1,4 @@
-"""What disclosure officers decide, each signed: keys, specs, attempts, drafts, withdrawals and populations.
+"""Signed decisions of disclosure officers: keys, specs, attempts, drafts, withdrawals and populations.
 
 Every decision is one entry: what its kind says, what its signature covers, and how many decisions on the
 same thing came before it (its turn) is declared in :mod:`tabularium.ledger.events`. The same decision again
@@ -74,7 +74,7 @@ class Officers(Part):
     def enrol_release_key(self, public_key: str, *, agency: str, by: Ed25519PrivateKey) -> ReleaseKey:
         """Enrol a key with which the ``agency`` signs releases (32 bytes, hexadecimal).
 
-        It may sign from then on; a key that is enrolled already goes on beside it. Its private half lies
+        It may sign from then on; keys that are enrolled already stay valid. Its private half lies
         where releases are published.
         """
         agency = names.check_label(agency, field="agency")

@@ -1,4 +1,4 @@
-"""What the ledger refuses, and why.
+"""Errors of the ledger.
 
 ::
 

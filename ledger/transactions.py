@@ -1,4 +1,4 @@
-"""How a ledger is read and appended to: one consistent view, or the one right to append and the witness."""
+"""Transactions of a ledger: one consistent view to read, or the one right to append, with the witness."""
 
 from __future__ import annotations
 

@@ -367,7 +367,8 @@ class Books(Shown):
         period, revises, measurements_of
             As they are approved.
         folders
-            Copies of publication folders, beside those of the home: what is published there is compared with.
+            Copies of publication folders, besides those of the home: what is published there is compared
+            with.
 
         Raises
         ------
@@ -419,7 +420,7 @@ class Books(Shown):
         Parameters
         ----------
         folders
-            Copies of publication folders, beside those of the home: in each lies ``PRODUCT/PERIOD/RELEASE``.
+            Copies of publication folders, besides those of the home: in each lies ``PRODUCT/PERIOD/RELEASE``.
         """
         from tabularium._published import releases_of
 
@@ -611,7 +612,8 @@ class Forecast(Shown):
 
         Returns
         -------
-        By itself, and beside every other product of the account, if each costs what its last period did.
+        By itself, and together with every other product of the account, if each costs what its last period
+        did.
         """
         return self.left // amount, self.left // (amount + self.cost_without(product))
 

@@ -1,4 +1,4 @@
-"""What a spec would publish and cost and how accurate it would be, or everything that is wrong with it."""
+"""Check of a spec: what it would publish and cost, how accurately, and whether its account can pay."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Paying:
     left
         Of its cap; None where it cannot pay at all.
     periods, with_others
-        Of the spec that this pays for: by itself, and beside the account's other products.
+        Of the spec that this pays for: by itself, and together with the account's other products.
     charged
         Periods of the product that are paid for.
     terms
@@ -119,7 +119,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
 
 
 def schedule_ahead(spec: ReleaseSpec, pays: Paying | None, schedule: tuple[str, str, str]) -> Foretold | None:
-    """Return what becomes of a schedule beside which nothing is charged; None where no account would pay."""
+    """Return what becomes of a schedule if nothing else is charged; None where no account would pay."""
     from tabularium.flows.operations.deployments.foretold import coming, foretold
 
     if pays is None or pays.terms is None:

@@ -1,4 +1,4 @@
-"""What differs: of two specs and what it does to cost and margins, or of two releases of a product."""
+"""Differences between two specs, with cost and margins, or between two releases of a product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was published, as the ledger has it, and where it lies."""
+"""Published releases as the ledger has them, and their folders."""
 
 from __future__ import annotations
 

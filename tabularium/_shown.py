@@ -1,4 +1,4 @@
-"""How results look in a terminal and in a notebook: a sentence, and rows below it."""
+"""Display of results in a terminal and in a notebook: a sentence, and rows below it."""
 
 from __future__ import annotations
 

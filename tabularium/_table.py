@@ -22,7 +22,7 @@ _LABEL = "_label"
 
 
 class Table(Shown):
-    """The numbers of a table as they were published: a row for each cell, with a margin beside each number.
+    """The numbers of a table as they were published: a row for each cell, each number with its margin.
 
     What takes Arrow's C stream (Polars, DuckDB, pandas) takes a table as it is.
 
@@ -74,7 +74,7 @@ class Table(Shown):
             One of ``levels``, or several, which get a column ``level``; the last one unless said. Rows of
             several levels count the same people again and must not be added up.
         labels
-            Whether the columns of labels are wanted beside those of codes.
+            Whether columns of labels are wanted in addition to codes.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Whether a release is what it says."""
+"""Verification of a release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a person: approvals, drafts, attempts, refused deliveries, and what is overdue."""
+"""Open decisions of people: approvals, drafts, attempts, refused deliveries, and what is overdue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Waiting(DataFrame):
 class Waits:
     """One thing that waits for a person.
 
-    A release that waits for an officer, or whose delivery was refused, is not listed as overdue beside that.
+    A release that waits for an officer, or whose delivery was refused, is not also listed as overdue.
 
     Attributes
     ----------

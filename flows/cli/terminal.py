@@ -1,4 +1,4 @@
-"""What commands share: arguments and options, progress, tables, one-line errors."""
+"""Shared parts of commands: arguments and options, progress, tables, one-line errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a desk knows: the home, its ledger, copies of folders, the key, and what it has done so far."""
+"""State of a desk: the home, its ledger, copies of folders, the officer's key, and what was done so far."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def _usable(release: tabularium.Published) -> bool:
 
 
 def _changed(draft: tabularium.Release, before: tabularium.Published) -> dict[str, Any] | None:
-    """Return how many cells changed by more than their margin, beside those expected by chance."""
+    """Return how many cells changed by more than their margin, and how many would by chance."""
     try:
         changes = tabularium.diff(tabularium.open(before.folder or ""), draft)
         assert isinstance(changes, tabularium.Changes)  # noqa: S101 - of two releases
@@ -200,7 +200,7 @@ def _changed(draft: tabularium.Release, before: tabularium.Published) -> dict[st
 
 
 def _largest(changes: tabularium.Changes, name: str) -> list[dict[str, Any]]:
-    """Return the cells of a table that changed most beside their margins."""
+    """Return the cells of a table that changed most, relative to their margins."""
     frame = changes[name].to_pandas(level=changes[name].levels or None)
     frame = frame[frame["difference"].notna() & frame["margin"].notna() & (frame["margin"] > 0)]
     ratio = (frame["difference"].astype(float).abs() / frame["margin"].astype(float)).sort_values()

@@ -1,4 +1,4 @@
-"""What waits for a person, and the history of the ledger in words."""
+"""Pages that only show: what waits for a person, the ledger's history, accounts, published releases."""
 
 from __future__ import annotations
 

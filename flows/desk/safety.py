@@ -1,4 +1,4 @@
-"""Who may use the desk: the browser of the person who started it, and no other page.
+"""Access to the desk: only for the browser of the person who started it.
 
 It listens on 127.0.0.1 only. The address that is printed holds a token that opens one session; from then on
 a cookie names it, which no script can read and no other site makes the browser send. A form holds a second

@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine: no password goes to a process that only took a server's place.
+"""Listeners on ports of this machine: no password goes to a process that only took a server's place.
 
 A server gets a socket that listens already from the process that starts it, so that no other process can
 ever answer in its place. Who only finds a server looks up which process holds its socket.

@@ -1,4 +1,4 @@
-"""Where flow runs go: the Prefect API that is configured, the one that ``tabularium up`` runs for the home,
+"""The API of flow runs: the Prefect API that is configured, the one that ``tabularium up`` runs for the home,
 or a server of this command's own.
 
 Nothing here imports Prefect unless a flow is to run or a setting of Prefect's might name an API: the library

@@ -1,4 +1,4 @@
-"""Where the server of a home is, and the password it asks for: both are files of the home.
+"""Address and password of the server of a home: both are files of the home.
 
 ::
 

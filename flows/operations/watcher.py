@@ -2,7 +2,7 @@
 
 Each inbox has a thread of its own, so that a large drop in one, or a store that does not answer, keeps no
 other waiting. One more has runs go on whose process died. Folders tell of their changes where the system
-can; beside that, and of object stores, it looks again and again. It holds nothing in memory that it could
+can; it also polls, and object stores it only polls. It holds nothing in memory that it could
 not find again, may be killed at any time, and several may run at once.
 """
 

@@ -240,7 +240,7 @@ def write_rehearsed(loaded: Loaded, target: Path, *, source: Path, lookups: Mapp
     Parameters
     ----------
     target
-        The file, beside which its releases go into ``releases``.
+        The file; its releases go into ``releases`` in the same folder.
     source, lookups
         The made-up records, and those of every private look-up.
     """

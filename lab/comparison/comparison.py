@@ -1,4 +1,4 @@
-"""``tabularium compare``: mechanisms beside each other on data that everyone may see."""
+"""``tabularium compare``: mechanisms compared on data that everyone may see."""
 
 from __future__ import annotations
 

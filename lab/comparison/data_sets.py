@@ -1,4 +1,4 @@
-"""What mechanisms may be compared on: made-up data, published releases, and files that are declared public.
+"""Data sets of comparisons: made-up data, published releases, and files that are declared public.
 
 A comparison prints true errors, so it must never see confidential counts. What is refused: specs and
 microdata, anything in a workspace or in an installation's home, files that their mode keeps from other

@@ -1,4 +1,4 @@
-"""How far a release is from the truth, in the measures of the literature. For public data only."""
+"""Measures of error from the literature: how far a release is from the truth. For public data only."""
 
 from __future__ import annotations
 

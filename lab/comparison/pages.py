@@ -1,4 +1,4 @@
-"""The page of a comparison: one HTML file that needs nothing beside it, plots included."""
+"""The page of a comparison: one HTML file, plots included."""
 
 from __future__ import annotations
 

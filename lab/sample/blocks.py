@@ -211,7 +211,7 @@ def _parquet(raw: IO[bytes]) -> Iterator[Callable[[list[Any]], None]]:
         table = pa.Table.from_batches(batches)
         if writer is None:
             repeated = [name for name in table.column_names if not name.endswith("_id")]
-            # Without Arrow's own schema beside it, every reader sees plain texts.
+            # Without Arrow's own schema, every reader sees plain texts.
             writer = pq.ParquetWriter(
                 raw, table.schema, compression="zstd", use_dictionary=repeated, store_schema=False
             )

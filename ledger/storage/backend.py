@@ -1,4 +1,4 @@
-"""What the two database engines have in common, as the ledger sees them.
+"""Interface of the two database engines.
 
 Everything is SQLAlchemy Core in :mod:`tabularium.ledger.storage.queries`; an engine adds only what
 differs: how a writer takes the one right to append, what guards the tables, how a release is held, and what

@@ -284,7 +284,7 @@ _ONLY = {
     "entries_subject": " WHERE ((subject IS NOT NULL) AND (part IS NULL))",
     "entries_part": " WHERE (part IS NOT NULL)",
 }
-#: What ``roles.sql`` gives beside SELECT.
+#: What ``roles.sql`` grants besides SELECT.
 _GRANTED = {
     (WRITER, "UPDATE on locks.name"),
     (WRITER, "EXECUTE on ledger_append"),
@@ -314,7 +314,7 @@ def fault(connection: Connection, schema: str) -> str | None:
 
 
 def exposed(connection: Connection, schema: str) -> str | None:
-    """Return who may put, or has put, objects of his own beside the ledger's, or ``None``.
+    """Return who may put, or has put, other objects into the ledger's schema, or ``None``.
 
     By default PostgreSQL 13 and 14, and databases upgraded from them, let everybody create in ``public``.
     """

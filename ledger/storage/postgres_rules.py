@@ -72,7 +72,7 @@ def _body(hashed_body: str) -> str:
 
 
 def _types(annotation: Any) -> list[str]:
-    """Return the names of the types that a field may have, whatever is declared of it beside its type."""
+    """Return the names of the types that a field may have, whatever else is declared of it."""
     if get_origin(annotation) is Annotated:
         plain, *metadata = get_args(annotation)
         rules = [rule for rule in metadata if not isinstance(rule, events.Mark)]

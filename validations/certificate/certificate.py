@@ -251,7 +251,7 @@ class Certificate(Section):
 
     @property
     def public_look_ups(self) -> dict[str, str]:
-        """The digests of public look-ups, by what these go by beside other public files."""
+        """The digests of public look-ups, by their names among other public files."""
         return {
             public_name(lookup.name): lookup.sha256 for lookup in self.lookups if lookup.sha256 is not None
         }

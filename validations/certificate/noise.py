@@ -1,4 +1,4 @@
-"""How the noise was drawn, what each draw cost, and what a release rests on beside its mathematics."""
+"""Noise in a certificate: how it was drawn, what each draw cost, and what else the guarantee rests on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised, what is outside of it, who allowed it, and what it cost."""
+"""Promise and cost in a certificate: the guarantee, what is outside of it, approvals and charges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of each table: its size, its total, and how its margins of error are known."""
+"""Tables in a certificate: size, total, and how the margins of error are known."""
 
 from __future__ import annotations
 

@@ -212,5 +212,5 @@ class PriorTable:
 
 
 def public_prior(release: str) -> str:
-    """Return what the digest of a release's certificate goes by, beside those of code lists."""
+    """Return the name of the digest of a release's certificate among public files."""
     return f"{FOLDER}.{release}"

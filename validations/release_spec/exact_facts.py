@@ -1,4 +1,4 @@
-"""What a release states exactly, and which inputs its guarantee therefore compares.
+"""Exact facts of a release, and which inputs its guarantee therefore compares.
 
 A rule that stops a run is a fact about the data once there is a release: a reader of ``row_count`` with a
 ``min`` and a ``max`` of 600 in a published spec knows n. The same goes for the limit on rejected records and
@@ -131,7 +131,7 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     if not (spec.invariants or _rows_are_fixed(spec)):
         return Neighbours(privacy.relation, 1, privacy.loss)
     cells = _cells(spec, domains)
-    # No invariant tells apart what is read beside the cells, as far as these leave it open.
+    # No invariant distinguishes columns that are read besides the cells, where these leave them open.
     beside, bound = open_values(_read(spec), cells, spec.columns, domains)
     columns = {name for name, size in cells.items() if size > 1} | {f"value of {name}" for name in beside}
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]

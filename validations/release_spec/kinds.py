@@ -130,7 +130,7 @@ IGNORED = (
     *("_SUCCESS", "_metadata", "_common_metadata", "_started_*", "_committed_*", ".*.crc"),
     *(".DS_Store", "._*", "Thumbs.db", "desktop.ini"),
 )
-"""What programs and desktops put beside data, and what holds no records."""
+"""Files without records that programs and desktops put into a folder of data."""
 
 
 def is_ignored(name: str, ignore: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Who is protected, against what change, at what price; and the rules that microdata must meet."""
+"""Privacy in a spec: the unit, the relation, the budget; and the rules that microdata must meet."""
 
 from __future__ import annotations
 

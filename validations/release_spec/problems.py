@@ -1,4 +1,4 @@
-"""What `check` says: every mistake in a spec at once, each with its line, its field and a hint.
+"""Problems of a spec: every mistake at once, each with its line, its field and a hint.
 
 A spec and its code lists are public files, so a problem may quote them, unlike errors about data. What is
 quoted is cut short and stripped of control characters, because it ends up on terminals and in logs.

@@ -1,4 +1,4 @@
-"""What a release spec says of its output: post-processing, publication, and the secure folder of a run."""
+"""Output in a spec: post-processing, publication, and the secure folder of a run."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ PartLimit = Annotated[
     PlainSerializer(lambda limit: f"{limit * 100}%", when_used="json"),
     WithJsonSchema({"type": "string", "pattern": _SCHEMA + r"\s?%$", "maxLength": TEXT_LIMIT}),
 ]
-"""A margin of error as a part of the number that it stands beside, or of all that this may be."""
+"""A margin of error relative to its number, or to the number's whole range."""
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Where the microdata are, what is looked up beside them, and addresses in object stores."""
+"""Sources in a spec: the microdata, look-ups, and addresses in object stores."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ def located(path: str, period: str, folder: Path) -> str:
 
 
 def public_name(name: str) -> str:
-    """Return what the digest of a public look-up goes by, beside those of code lists."""
+    """Return the name of the digest of a public look-up among public files."""
     return f"lookups.{name}"
 
 

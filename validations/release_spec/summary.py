@@ -1,4 +1,4 @@
-"""What `tabularium check` answers: every problem of a spec, or what it will publish, at what price, how well.
+"""Summary of a spec: every problem, or what it will publish, at what price, how accurately.
 
 The expected accuracy holds for the measurements before post-processing, and stated only for mechanisms
 whose noise does not depend on the data.

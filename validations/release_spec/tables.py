@@ -1,4 +1,4 @@
-"""What is published: tables, histograms, public numbers shown exactly, and cells that nobody can be in."""
+"""Tables in a spec: tables, histograms, public numbers shown exactly, impossible cells, and noisy arrays."""
 
 from __future__ import annotations
 

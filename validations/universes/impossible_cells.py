@@ -1,4 +1,4 @@
-"""Which cells of a table are zero because nobody can be in them: structural zeros, from public facts only.
+"""Structural zeros: cells of a table that nobody can be in, from public facts only.
 
 A fact names values of columns that cannot occur together. A cell of a table lies in it if the cell says of
 each of these columns that it has one of the values: because the column is a dimension, or a finer or coarser

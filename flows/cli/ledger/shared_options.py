@@ -1,4 +1,4 @@
-"""What every ``tabularium ledger …`` command shares."""
+"""Options and output of every ``tabularium ledger …`` command."""
 
 from __future__ import annotations
 

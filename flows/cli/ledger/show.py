@@ -1,4 +1,4 @@
-"""What accounts have spent and have left: ``tabularium ledger show|history|review|plot``."""
+"""Spending of accounts, and what is left: ``tabularium ledger show|history|review|plot``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the Prefect part of an installation is well: server, work pool, worker, deployments."""
+"""Health of the Prefect part of an installation: server, work pool, worker, deployments."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Wanted:
     pool, queue
         From where its runs are taken: Tabularium's own pool, or one that somebody has made.
     tags
-        Of the deployment and its runs, beside Tabularium's own.
+        Tags of the deployment and its runs, besides Tabularium's own.
     """
 
     product: str

@@ -1,4 +1,4 @@
-"""What a schedule will cost: until when an account pays for it, and what ten years of it come to."""
+"""Cost of a schedule: until when an account pays for it, and what ten years of it come to."""
 
 from __future__ import annotations
 

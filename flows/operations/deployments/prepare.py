@@ -1,4 +1,4 @@
-"""What an installation needs on its server: the pool, upkeep, and its runs of last time, which go on.
+"""Preparation of a server: the work pool, upkeep, and runs of last time, which go on.
 
     python -m tabularium.flows.operations.deployments.prepare --home HOME --runs N [--export-to FOLDER]
     python -m tabularium.flows.operations.deployments.prepare --home HOME --stopping

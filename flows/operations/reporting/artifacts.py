@@ -1,4 +1,4 @@
-"""What Prefect's UI shows of a published release.
+"""Artifacts in Prefect's UI: a published release, and the progress of a run.
 
 All of it stands in the published folder, which is public, or is what the ledger says of the account. The
 notes of a run are not among it: whether a rule that only warns held is for the operators at home.

@@ -1,4 +1,4 @@
-"""Silence: releases that a schedule should have published by now, and data that should have arrived."""
+"""Overdue releases and deliveries, and runs that wait or ended badly."""
 
 from __future__ import annotations
 

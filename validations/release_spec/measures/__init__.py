@@ -1,1 +1,1 @@
-"""Measures of a table: numbers beside its counts, a class for each kind."""
+"""Measures of a table: numbers besides its counts, a class for each kind."""

@@ -90,7 +90,7 @@ class ChosenQuantile(OfRank):
         return loss * (1 - self.margin_part), 2 * float(max(self.rank, 1 - self.rank))
 
     def cell_noise(self, variance: float, loss: Fraction, definition: Definition, group: int) -> Noise:
-        """Return how far it misses, and the variance of the counts beside it."""
+        """Return how far it misses, and the variance of the counts measured with it."""
         part, folds = self.noise_terms(loss, definition)
         scale = noise_scale(definition, part, self.sensitivities[group] * folds)
         curve = NoiseCurve(definition, float(self.heaviest))

@@ -1,4 +1,4 @@
-"""The interface of a measure: a number of every cell beside its count, and the array it is measured by.
+"""The interface of a measure: a number of every cell besides its count, and the array it is measured by.
 
 A value is clamped to public bounds and put on a public grid of whole steps. Each kind of measure says what
 one record then adds to its array, by how much that changes the array, and what is published of the numbers;
@@ -124,7 +124,7 @@ Problem = tuple[tuple[str, ...], str, str]
 
 
 class Measure(Part, ABC):
-    """A number of every cell beside its count."""
+    """A number of every cell besides its count."""
 
     weight: Weight | None = Field(
         default=None,
