@@ -535,16 +535,16 @@ class PostgreSQL(Backend):
 
     def guard(self, connection: Connection) -> None:
         """Create the functions and triggers, where nobody else's operators could become part of them."""
-        schema = _schema(connection)
-        reason = exposed(connection, schema)
+        schema_name = _schema(connection)
+        reason = exposed(connection, schema_name)
         if reason is not None:
             raise StorageFailed(
                 f"cannot hold a ledger: {reason}",
                 where=self.name,
-                hint=f"as a superuser: REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC "
+                hint=f"as a superuser: REVOKE CREATE ON SCHEMA {schema_name} FROM PUBLIC "
                 "(see docs/how-to/move-to-postgresql.md)",
             )
-        for statement in statements(schema):
+        for statement in statements(schema_name):
             connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
 
     def guard_fault(self, connection: Connection) -> str | None:
@@ -558,9 +558,9 @@ class PostgreSQL(Backend):
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append through the one function that may, which works out the columns."""
         del columns
-        schema = quoted(_schema(connection)).replace("%", "%%")
+        schema_name = quoted(_schema(connection)).replace("%", "%%")
         values = {"body": entry.text, "hash": entry.hash}
-        connection.exec_driver_sql(_APPEND.replace("{schema}", schema), values)
+        connection.exec_driver_sql(_APPEND.replace("{schema}", schema_name), values)
 
     def open_witness(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""

@@ -89,11 +89,11 @@ def show(
 ) -> None:
     """Print a public key (PEM), to be published in another place than the releases."""
     with open_ledger(home, reading=True) as ledger:
-        release_key = ledger.release_keys().get(name)
-        if release_key is None:
+        enrolled = ledger.release_keys().get(name)
+        if enrolled is None:
             raise InputError(
                 "was never enrolled for releases",
                 where=f"key {name}",
                 hint="give all 32 digits, as in: tabularium ledger release-key",
             )
-        out.print(public_pem(release_key.public_key), end="", markup=False, soft_wrap=True)
+        out.print(public_pem(enrolled.public_key), end="", markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from tabularium.flows.cli.operations.doctor import _runs
+from tabularium.flows.cli.operations.prefect_health import _runs
 from tabularium.flows.operations.deployments.deployment import Wanted, deploy
 from tabularium.flows.operations.prefect_api import OwnServer, settings_of
 from tabularium.flows.operations.waiting import last_entry, resume_decided, resume_waiting, suspended_runs
