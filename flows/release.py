@@ -79,7 +79,7 @@ def release(
     measurements_of
         The earlier release from whose measurements a revision is made, without data and free.
     cron
-        The schedule of the deployment, from which a period is made where clocks skip the time in it.
+        The schedule of the deployment, for times that clocks skip.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def release(
 def _stopped(
     failure: TabulariumError, request: Request | None, loaded: Loaded | None, seen: Head
 ) -> dict[str, str | None]:
-    """Have the run wait, which ends its process, or return the state in which it fails."""
+    """Have the run wait, which ends its process, or return its failed state."""
     until_the_server_answers()
     state = state_for(failure, request, loaded, seen)
     about = ("", "") if loaded is None else (loaded.spec.product, loaded.spec.period)

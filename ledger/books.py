@@ -152,7 +152,7 @@ class Books(Protocol):
 
     @property
     def disjoint(self) -> set[tuple[str, str]]:
-        """The pairs of populations of which an officer says that nobody is in both."""
+        """The pairs of populations that an officer declared disjoint."""
 
     def account(self, name: str) -> AccountState | None:
         """Return an account."""

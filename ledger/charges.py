@@ -45,8 +45,8 @@ from tabularium.ledger.views import (
 class Charges(Part):
     """Charges, from ``reserved`` to their last step, and those of what is made again from measurements.
 
-    What a call is refused for, and with which error and hint, stands with its rule in
-    :mod:`tabularium.ledger.rules`. Beside that ``UnknownRelease`` names what was never reserved,
+    Refusals, with their errors and hints, stand with their rules in
+    :mod:`tabularium.ledger.rules`. Besides, ``UnknownRelease`` names what was never reserved,
     ``StaleFence`` an attempt that another has overtaken, ``UnitMismatch`` an amount that is about another
     unit than its account, ``PriorUnavailable`` an earlier release that is not, or no more, offered, and
     ``Conflict`` a release id that stands for something else.
@@ -418,7 +418,7 @@ def _require_offered(
 
 
 def require_active_release_key(books: IndexedBooks, key: str) -> None:
-    """Refuse a key for releases with which nothing may be published any more."""
+    """Refuse a key for releases that may not publish any more."""
     known = books.release_keys.get(key)
     if known is None or not known.active:
         raise NotApproved(

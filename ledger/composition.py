@@ -32,7 +32,7 @@ Parts = tuple[int, dict[str, Quanta]]
 
 @dataclass(frozen=True)
 class Partition:
-    """Which part of which assignment a release is about.
+    """The part of an assignment that a release is about.
 
     Attributes
     ----------

@@ -35,8 +35,8 @@ _KEEP: Any = object()  # "leave it as it is", where None means "none"
 class Accounts(Part):
     """Accounts, opened and changed by disclosure officers.
 
-    ``by`` is the enrolled key that signs. What a call is refused for, and with which error and hint, stands
-    with its rule in :mod:`tabularium.ledger.rules` (``NotApproved`` if a signature is needed and there is
+    ``by`` is the enrolled key that signs. Refusals, with their errors and hints, stand
+    with their rules in :mod:`tabularium.ledger.rules` (``NotApproved`` if a signature is needed and there is
     none, or ``by`` is not an enrolled key), and of terms in :mod:`tabularium.ledger.terms`.
     """
 

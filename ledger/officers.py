@@ -204,7 +204,7 @@ class Officers(Part):
             return charge.fence + ATTEMPTS
 
     def ask_for_evidence(self, charge: Charge, *, by: Ed25519PrivateKey, reason: str | None = None) -> None:
-        """Record that an officer asks from which input a release was made."""
+        """Record that an officer inquires about the input of a release."""
         reason = None if reason is None else _reason(reason)
         with self._appending() as append:
             fields = {"account": charge.account, "of_release": charge.release_id, "reason": reason}

@@ -238,7 +238,7 @@ class Reviewer:
         return self._read[name]
 
     def _epsilon(self, losses: Losses, delta: Fraction) -> float:
-        """Compose losses of which there are many: equal ones are one event, repeated."""
+        """Compose many losses: equal ones are one event, repeated."""
         asked = frozenset((kind, amount, number) for (kind, amount), number in losses.items()), delta
         if asked not in self._known:
             events = [event for loss, number in losses.items() for event in [_event(*loss)] * number]

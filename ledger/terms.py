@@ -62,7 +62,7 @@ def raised(before: Terms, approvals: int, by_product: Mapping[str, int]) -> Term
 
 
 def fewer_officers(where: str) -> BadValue:
-    """Return the refusal of terms by which fewer officers would have to sign."""
+    """Return the refusal of terms that would let fewer officers sign."""
     return BadValue("can be raised, not lowered", where=where, hint="open another account, with its own cap")
 
 

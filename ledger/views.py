@@ -107,7 +107,7 @@ class Views(Part):
             return get_account(connection, name)
 
     def accounts(self) -> list[Account]:
-        """Return every account, in the order in which they were opened; refuses as :meth:`account` does."""
+        """Return every account, in order of opening; refuses as :meth:`account` does."""
         with self._reading() as connection:
             self._transactions.require_continued(connection)
             return [get_account(connection, name) for name in queries.account_names(connection)]
@@ -260,7 +260,7 @@ class Views(Part):
         return [charge for charge in charges if charge.publication_digest not in gone]
 
     def published_in(self, account: str, product: str, period: str) -> list[Charge]:
-        """Return a product's published charges for a period, in the order in which they were published."""
+        """Return a product's published charges for a period, in order of publication."""
         asked = {**_named(account), "product": product, "period": period}
         with self._reading() as connection:
             return [*_charges(connection, _PUBLISHED_IN, **asked)]

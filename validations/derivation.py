@@ -422,7 +422,7 @@ def laid_out(domains: list[Domain], parents: list[Cells]) -> Chain:
     Parameters
     ----------
     parents
-        Of each coding but the first, (cells,) the cell of the one before in which each of its cells lies.
+        For each coding but the first, (cells,) the cell of the one before that holds each of its cells.
     """
     places = [np.arange(domains[0].size)[:, None]]
     sizes = [domains[0].size]
@@ -552,7 +552,7 @@ def local_date(table: Any, second: str, year: str, zone: str, mark: str) -> Any:
     second
         The column of the instants, seconds as in this module.
     year
-        That of a year in which the instants are, by any clock.
+        Of a year that the instants are in, by any clock.
     zone
         The name of a zone.
     mark

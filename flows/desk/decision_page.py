@@ -155,7 +155,7 @@ def _decision(desk: Desk, asked: Asked) -> tabularium.Decision:
 
 
 def address_of(asked: Asked) -> str:
-    """Return the address of the page on which the spec that is asked for is looked at."""
+    """Return the address of the page that shows the spec."""
     return f"/approve?{urlencode(_named(asked))}"
 
 

@@ -59,7 +59,7 @@ def look(desk: Desk, asked: Asked) -> Page:
 
 
 def report(desk: Desk, asked: Asked) -> Document:
-    """Return the report of a draft, for a frame in which nothing of it runs."""
+    """Return the report of a draft, for a frame without scripts."""
     name = asked.path["release"]
     with desk.books() as books:
         laid_out = books.charged(name).draft
@@ -170,7 +170,7 @@ def _of_folder(folder: Path, digest: str, since: list[tabularium.Published], per
 
 
 def _opened(folder: Path, digest: str) -> tabularium.Release:
-    """Open a draft, every file of which is as it was laid out."""
+    """Open a draft whose files are all unchanged."""
     draft = tabularium.open(folder)
     if draft._released.digest != digest:
         raise PublicationError(

@@ -150,7 +150,7 @@ def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked, path: 
 
 
 def _page_of_form(asked: Asked, path: str) -> str:
-    """Return the address of the page on which a form stands that was sent to this path."""
+    """Return the address of the page with the form that was sent to this path."""
     if path == "/unlock":
         return decision_page.own_address(asked.value("back"))
     if path == "/approve":

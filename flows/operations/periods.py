@@ -139,7 +139,7 @@ def _change(moment: datetime, tz: ZoneInfo, within: timedelta = _DAY) -> timedel
 
 
 def _as_written(scheduled: datetime, tz: ZoneInfo, cron: str | None) -> datetime:
-    """Return the time of a schedule for which the server fired, by the clock on the wall."""
+    """Return the scheduled time that the server fired for, in local time."""
     there = _on_the_wall(scheduled, tz)
     if cron is None or _croniter().match(cron, there):
         return there

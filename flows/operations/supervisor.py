@@ -129,7 +129,7 @@ class Supervisor:
     say
         Called with a line for each thing that happens to them.
     on_stop
-        What is done at the end when only the first process is left, on which the others hang.
+        What is done at the end when only the first process is left, which the others need.
     """
 
     say: Callable[[str], None]

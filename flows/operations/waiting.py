@@ -135,7 +135,7 @@ def state_for(
 
 
 def enter(state: State[Any], home: Home) -> Never:
-    """Put the flow run of this process into a state in which it waits, and end the process.
+    """Put the flow run of this process into a waiting state, and end the process.
 
     Raises
     ------
@@ -342,7 +342,7 @@ def _decided(home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]) -> list[uu
 
 
 def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:
-    """Return the entries after that one by which officers decided, and about which spec; None for any."""
+    """Return officers' decisions after that entry, each with the spec it is about; None for any."""
     number = PAGE
     while True:
         entries = ledger.last_entries(number)

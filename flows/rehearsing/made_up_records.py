@@ -169,7 +169,7 @@ def _published_cell(domain: Domain, codes: tuple[str, ...]) -> Ints:
 _YEAR = 2024  # of dates whose year no column asks for
 _MOST_ALIKE = 5  # records with one value of a column whose sizes are counted
 _PLACES = 3  # values of a unit that are looked up among its own rows
-_NULLS = 0.1  # part of a column of which nothing is asked but whether it is null
+_NULLS = 0.1  # part of a column: only whether it is null is asked
 
 
 @dataclass
@@ -280,7 +280,7 @@ class MadeUpRecords:
         return pa.array(np.ones(self.rows, np.int64), mask=self._rng.random(self.rows) < _NULLS)
 
     def _groups(self, most: int) -> Ints:
-        """Return numbers of which each stands in 1 to ``most`` records."""
+        """Return numbers, each in 1 to ``most`` records."""
         sizes = self._rng.integers(1, most + 1, self.rows)
         return np.repeat(np.arange(self.rows), sizes)[: self.rows]
 

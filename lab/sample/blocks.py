@@ -35,7 +35,7 @@ class Coded:
 
 @dataclass(frozen=True, eq=False)
 class Holed:
-    """A column of numbers, whole or not, some of which are null: (rows,) both."""
+    """A column of numbers, whole or not, and which are null: (rows,) both."""
 
     values: Numbers | NDArray[np.float64]
     missing: NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""Books of which only what is asked is read from the database, each by a few steps of an index.
+"""Books that read from the database only what is asked, each by a few steps of an index.
 
 A charge therefore costs the same however long the chain is. The entries that it rests on (the last ones of
 the charge, and of its account, period, product and group) are held first against those before them: whoever

@@ -73,7 +73,7 @@ def last(
     order: Sequence[str] = (),
     until: Mapping[str, Any] = _AS_CALLED,
 ) -> Select[Any]:
-    """Return what finds the last entry in which the columns ``names`` are as asked: one step of their index.
+    """Return the query for the last entry with the given columns ``names``: one step of their index.
 
     It takes the last entry that does not come after what is asked, in the order of that index, and then looks
     whether it is what was asked. With plain equalities the order by ``seq`` would be the primary key's too,
@@ -237,7 +237,7 @@ def _is_retired(last_of_account: Mapping[str, Any] | None) -> bool:
 
 
 def account_names(connection: Connection) -> list[str]:
-    """Return the names of all accounts, in the order in which they were opened."""
+    """Return the names of all accounts, in order of opening."""
     return list(connection.execute(_ACCOUNTS).scalars())
 
 
@@ -407,7 +407,7 @@ def decisions(connection: Connection, account: str, subject: str, *kinds: str) -
 
 
 def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bool]]:
-    """Return the charges of an account that were withheld, in the order in which they were.
+    """Return the withheld charges of an account, in order.
 
     With each comes the criterion, and whether confidential figures were consulted.
     """

@@ -322,7 +322,7 @@ class Separators:
         return self == Separators()
 
     def plain(self, text: Any) -> Any:
-        """Return text in which numbers stand as 1234.5; null stays null, and the rest reads as no number.
+        """Return text with numbers written as 1234.5; null stays null, and the rest reads as no number.
 
         Thousands stand in groups of three before the decimals, everywhere or not at all, and the first group
         does not begin with a zero.
@@ -356,7 +356,7 @@ def as_number(column: Any) -> Any:
 
 
 def number_column(raw: str) -> str:
-    """Return the name of the column in which a raw column was read as numbers already, where it was."""
+    """Return the name of the column that already holds a raw column as numbers, if there is one."""
     return f"{raw}_number"
 
 
@@ -366,7 +366,7 @@ def plain_column(raw: str) -> str:
 
 
 def plain_name(table: Any, raw: str) -> str:
-    """Return the name of the column of a table in which the numbers of a raw column are read."""
+    """Return the name of the column for the numbers of a raw column."""
     name = plain_column(raw)
     return name if name in table.columns else raw
 

@@ -108,7 +108,7 @@ class PartialSpec:
 
     @classmethod
     def of(cls, document: Document, parts: ReadableParts, unread: set[Path]) -> PartialSpec:
-        """Return a spec of which so much reads."""
+        """Return a spec from the parts that read."""
         return cls(
             document,
             source=parts.source,

@@ -190,14 +190,14 @@ def _sound() -> Iterator[PublicationFormat]:
 
 
 def complete_formats() -> list[str]:
-    """Return the names of formats of which a release needs one."""
+    """Return the names of formats one of which a release needs."""
     return [one_format.name for one_format in _sound() if one_format.complete]
 
 
 def read_first(names: Collection[str]) -> list[PublicationFormat]:
     """Return the complete formats among these, the one that numbers are read from first.
 
-    That is one in which any rows can be read, if there is one; else the first that is registered.
+    That is a format whose rows can be read in any order, if there is one; else the first registered.
     """
     known = [FORMATS[name] for name in FORMATS if name in names]
     return sorted(

@@ -216,7 +216,7 @@ class DatabaseTable(Part):
 
 
 class CopiedTable(DatabaseTable):
-    """A table of which the needed columns are copied."""
+    """A table whose needed columns are copied."""
 
     written_as: ClassVar[str] = "url"
     separators: ClassVar[Separators] = Separators(None, ".")

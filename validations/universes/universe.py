@@ -42,7 +42,7 @@ else:
 
 Mask = NDArray[np.bool_]
 CELL_BY_CELL = ("identity", "cells", "gaussian", "bounded_sums")
-"""Mechanisms that measure each number by itself, so that those of which zero is known may be left out."""
+"""Mechanisms that measure each number by itself, so that known zeros may be left out."""
 _LONGEST_RUNS = 16  # runs of codes that are compared; more are looked up in a list
 
 

@@ -171,7 +171,7 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
     InputError
         If it is no schedule, or one that never fires, or the time zone is unknown.
     """
-    # The one by which Prefect's server reads a schedule; it has no types.
+    # Prefect's server reads schedules with it; it has no types.
     library: Any = import_module("prefect._vendor.croniter")
     timezone_of_times = zone(timezone)
     if not library.croniter.is_valid(cron) or len(cron.split()) != _CRON_FIELDS:

@@ -29,7 +29,7 @@ else:
     certificate = Later("tabularium.validations.certificate")
 
 Places = Callable[[str], FilePath | None]
-"""Release id -> the folder in which it lies; None where it is not found."""
+"""Release id -> its folder; None where it is not found."""
 
 
 def published_beside(partial: PartialSpec, folder: FilePath) -> Places:

@@ -660,7 +660,7 @@ def why_not(partial: PartialSpec, table: Table, cells: int) -> str | None:
 
 
 def _largest_family(partial: PartialSpec, table: Table) -> int:
-    """Return the cells of the largest family, of which all roots are one; 0 without a hierarchy."""
+    """Return the cells of the largest family (all roots are one); 0 without a hierarchy."""
     domain = None if table.along is None else partial.domains[table.along]
     if not isinstance(domain, HierarchyDomain):
         return 0

@@ -87,7 +87,7 @@ class DistinctCount(Measure):
         return numbers.parts[..., 0]
 
     def largest_useful(self, records: float) -> float:
-        """Return it for values of which each has one record."""
+        """Return it for values with one record each."""
         return OF_SUM * records
 
     @property

@@ -139,7 +139,7 @@ class Measure(Part, ABC):
     general: ClassVar[tuple[str, ...]] = ("weight", "share", "title", "unit")
     """Keys that are written after those of the kind."""
     keys: ClassVar[tuple[str, ...]]
-    """The keys under which a measure of this kind is written, one of which it has."""
+    """The keys under which a measure of this kind is written; it has one of them."""
     written_with: ClassVar[str | None] = None
     """What else is written where several kinds have the same keys."""
     linear: ClassVar[bool] = False
@@ -154,7 +154,7 @@ class Measure(Part, ABC):
     by_value: ClassVar[bool] = False
     """Records are counted at each value on the grid, not added up."""
     powers: ClassVar[int] = 1
-    """Up to which power values are added up, where they are."""
+    """The highest power of values that is added up."""
     margin_method: ClassVar[str | None] = None
     """How its margin is found, by the names of the certificate; None: as for a count."""
     quality_rules: ClassVar[QualityRules] = "means"
@@ -237,7 +237,7 @@ class Measure(Part, ABC):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The values by which bounds differ, in the order of the cells; one without a name for no groups."""
+        """The groups with their own bounds, in the order of the cells; one without a name for no groups."""
         return ("",)
 
     @property
@@ -346,12 +346,12 @@ class Measure(Part, ABC):
         array
             Flat: the parts of each cell side by side.
         cells
-            Of each entry its cell.
+            Cell of each entry.
         powers
-            Of each entry the weight, then weight times value, in steps above the smallest, times its square
+            For each entry the weight, then weight times value, in steps above the smallest, times its square
             and so on up to :attr:`powers`. Where records are counted :attr:`by_value`, weight and value.
         low, width
-            Of each entry the smallest value and T of its group, in steps.
+            For each entry the smallest value and T of its group, in steps.
         """
 
     @property
@@ -470,7 +470,7 @@ class Measure(Part, ABC):
         raise NotImplementedError
 
     def largest_useful(self, records: float) -> float:
-        """Return the margin from which on the number of a cell of so many records is of little use."""
+        """Return the margin beyond which the number of a cell of so many records is of little use."""
         return OF_BOUNDS * (self.top - self.bottom)
 
     # Words.

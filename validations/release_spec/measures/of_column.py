@@ -142,7 +142,7 @@ class OfColumn(Measure, ABC):
 
 MOST_BINS = 1 << 14
 CELLS = 25
-"""Cells with made-up noise of which margins of quantiles are taken."""
+"""Simulated cells from which margins of quantiles are taken."""
 
 
 class OfRank(OfColumn, ABC):
