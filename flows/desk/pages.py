@@ -238,7 +238,7 @@ def products(desk: Desk, _asked: Asked) -> Page:
     """List the products, each with its newest release."""
     with desk.books() as books:
         releases = books.newest_releases(folders=desk.folders)
-    return Page("products.html.jinja", {"found": releases})
+    return Page("products.html.jinja", {"releases": releases})
 
 
 def product(desk: Desk, asked: Asked) -> Page:
@@ -248,7 +248,7 @@ def product(desk: Desk, asked: Asked) -> Page:
         releases = books.releases(name, folders=desk.folders)
     if not releases:
         raise InputError("has no release", where=f"product {name}", hint="see the list of products")
-    return Page("product.html.jinja", {"product": name, "found": releases})
+    return Page("product.html.jinja", {"product": name, "releases": releases})
 
 
 def release(desk: Desk, asked: Asked) -> Page:
