@@ -14,10 +14,9 @@ from tabularium.flows.cli.ledger.shared_options import (
     exact_or_none,
     open_ledger,
     resume_waiting_runs,
-    say,
     signer,
 )
-from tabularium.flows.cli.terminal import HomePath
+from tabularium.flows.cli.terminal import HomePath, say
 from tabularium.ledger import amounts
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.records import SYMBOLS

@@ -23,7 +23,6 @@ from tabularium.flows.cli.ledger.shared_options import (
     open_ledger,
     passphrase,
     resume_waiting_runs,
-    say,
     say_decided,
     say_who_waits,
 )
@@ -36,6 +35,7 @@ from tabularium.flows.cli.terminal import (
     one_line_errors,
     out,
     print_json,
+    say,
     table,
     working,
 )

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tabularium.flows.cli.ledger.shared_options import KeyOrNone, app, open_ledger, say, signer
-from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, out, print_json, working, write
+from tabularium.flows.cli.ledger.shared_options import KeyOrNone, app, open_ledger, signer
+from tabularium.flows.cli.terminal import (
+    AsJson,
+    HomePath,
+    one_line_errors,
+    out,
+    print_json,
+    say,
+    working,
+    write,
+)
 from tabularium.ledger import ChainBroken, Charge, Entry, Head, ReadOnly
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.records import TRANSITIONS

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from tabularium.flows.cli.ledger.approvals import make_pair, show_keys
-from tabularium.flows.cli.ledger.shared_options import KeyFile, Reason, app, open_ledger, passphrase, say
-from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, out
+from tabularium.flows.cli.ledger.shared_options import KeyFile, Reason, app, open_ledger, passphrase
+from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, out, say
 from tabularium.ledger.keys import public_pem, read_private, read_public
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home

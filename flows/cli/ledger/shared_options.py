@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import tabularium
-from tabularium.flows.cli.terminal import one_line_errors, out, working, write
+from tabularium.flows.cli.terminal import one_line_errors, out, say, working, write
 from tabularium.ledger.amounts import exact
 from tabularium.ledger.keys import read_private
 from tabularium.ledger.measurement.store import MeasurementStore
@@ -108,17 +108,6 @@ def _say_resumed(resumed: Collection[str], resume_error: str = "") -> None:
         say(f"Runs that wait for this could not be told ({resume_error}); {_LATER}.")
     elif resumed:
         say(f"{len(resumed)} waiting {'run goes' if len(resumed) == 1 else 'runs go'} on.")
-
-
-def say(text: str, *, style: str = "", soft_wrap: bool = True) -> None:
-    """Print a line as it is: names in it are no markup and no emoji, whatever they hold.
-
-    Parameters
-    ----------
-    soft_wrap
-        Whether the line stays one line however narrow the terminal is, so that it can be copied.
-    """
-    out.print(Text(text, style=style), soft_wrap=soft_wrap)
 
 
 def resume_waiting_runs(

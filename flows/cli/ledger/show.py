@@ -22,9 +22,8 @@ from tabularium.flows.cli.ledger.shared_options import (
     open_books,
     print_json_list,
     print_rows,
-    say,
 )
-from tabularium.flows.cli.terminal import AsJson, HomePath, bar, out, print_json, table
+from tabularium.flows.cli.terminal import AsJson, HomePath, bar, out, print_json, say, table
 from tabularium.ledger import Account, Usage
 from tabularium.ledger.records import SYMBOLS, Scope, Terms
 from tabularium.ledger.review import BOTH_FIGURES_HOLD, AccountView, UnitView

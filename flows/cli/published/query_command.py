@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 from rich.markup import escape
 
-from tabularium.flows.cli.terminal import AsJson, err, one_line_errors, out, print_json, table
+from tabularium.flows.cli.terminal import AsJson, err, one_line_errors, out, print_json, say, table
 from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:
@@ -146,23 +146,23 @@ def _show_answer(
         names = [code if code == label else f"{label} ({code})" for code, label in row.group]
         shown.add_row(*map(escape, names), *_numbers(row, 0.01 if answer.estimator else None))
     out.print(shown)
-    _say(f"table {answer.table}, {percent} intervals. {describe(answer)}")
+    say(f"table {answer.table}, {percent} intervals. {describe(answer)}")
     if (note := advice(answer)) and not _is_rehearsal(release):
-        _say(note)
+        say(note)
     if _is_bounded(release):
-        _say(f"Totals count {_counted(release, answer.table)}: no margin covers what is left out.")
+        say(f"Totals count {_counted(release, answer.table)}: no margin covers what is left out.")
     elif answer.table in release.of_a_universe:
-        _say(f"It counts {_counted(release, answer.table)}.")
-    _say(_checked(release))
+        say(f"It counts {_counted(release, answer.table)}.")
+    say(_checked(release))
     if known := ", ".join(_not_used(release, answer)):
-        _say(f"Public invariants of the release ({known}) are not made use of here.")
+        say(f"Public invariants of the release ({known}) are not made use of here.")
     for line in _conflicts(release).values():
-        _say(line)
+        say(line)
     if promised:
         from tabularium.tasks.query.usefulness import in_words
 
         for line in in_words(promised["usefulness"], promised["posterior"]):
-            _say(line)
+            say(line)
 
 
 def _not_used(release: OpenRelease, answer: Answer) -> list[str]:
@@ -271,15 +271,15 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
             )
         out.print(shown)
         if _is_bounded(release) or entry.name in release.of_a_universe:
-            _say(f"Totals of {entry.name} count {_counted(release, entry.name)}.")
+            say(f"Totals of {entry.name} count {_counted(release, entry.name)}.")
     for sizes in release.histograms:
         asked = ", ".join(f"{name}({sizes.name})" for name in ("support", "entropy"))
-        _say(f"Histogram of {sizes.column}: {asked}, distance({sizes.name}, NUMBER).")
+        say(f"Histogram of {sizes.column}: {asked}, distance({sizes.name}, NUMBER).")
     for line in _conflicts(release).values():
-        _say(line)
-    _say(_checked(release))
-    _say('Ask for instance "count" or "count by NAME where NAME = VALUE".')
-    _say("The language: docs/reference/query-language.md")
+        say(line)
+    say(_checked(release))
+    say('Ask for instance "count" or "count by NAME where NAME = VALUE".')
+    say("The language: docs/reference/query-language.md")
 
 
 def _described(entry: ReleasedTable) -> dict[str, Any]:
@@ -297,10 +297,6 @@ def _described(entry: ReleasedTable) -> dict[str, Any]:
         for array in entry.arrays
     ]
     return {"name": entry.name, "attributes": attributes, "measures": measures}
-
-
-def _say(text: str) -> None:
-    out.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def _percent(level: float) -> str:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 import tabularium
-from tabularium.flows.cli.ledger.shared_options import KeyFile, officer, open_ledger, say, say_decided
+from tabularium.flows.cli.ledger.shared_options import KeyFile, officer, open_ledger, say_decided
 from tabularium.flows.cli.terminal import (
     AsJson,
     HomePath,
@@ -19,6 +19,7 @@ from tabularium.flows.cli.terminal import (
     one_line_errors,
     out,
     print_json,
+    say,
     table,
     working,
 )
@@ -192,14 +193,14 @@ def diff(
 
 
 def _show_specs(changes: SpecDiff) -> None:
-    _say(changes._headline())
+    say(changes._headline())
     _print(changes.fields, "Fields")
     changed = changes.margins[changes.margins["before"].fillna(-1) != changes.margins["after"].fillna(-1)]
     _print(changed, "Margins of a measured cell that become others")
 
 
 def _show_changes(changes: Changes) -> None:
-    _say(changes._headline())
+    say(changes._headline())
     _print(
         changes.summary,
         "Cells that changed by more than the margin of the difference, and how many would by chance",
@@ -221,10 +222,6 @@ def _written(value: Any) -> str:
     if isinstance(value, float):
         return "-" if math.isnan(value) else f"{value:g}"
     return "-" if value is None else str(value)
-
-
-def _say(text: str) -> None:
-    out.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def rebuild(
